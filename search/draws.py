@@ -1,0 +1,198 @@
+"""Who answers when a spec asks for a hyperparameter: a user's overrides first, then a source of answers."""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeAlias, TypeVar
+
+from optuna.trial import BaseTrial
+
+from models.spec import Spec
+from search.dimension import (
+    ChoiceDimension,
+    Dimension,
+    IntegerDimension,
+    Options,
+    Override,
+    Range,
+    RealDimension,
+    Scalar,
+)
+
+Overrides: TypeAlias = Mapping[str, Override]
+
+V = TypeVar("V", bound=Spec)
+
+
+class UnfitOverride(ValueError):
+    """An override does not suit the field it names; carries the field's name."""
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        super().__init__(message)
+
+
+class Source(Protocol):
+    """Answers dimensions: an Optuna trial, or a corner of the space."""
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """One value of the dimension."""
+        ...
+
+
+class TrialSource:
+    """Answers by Optuna, whose trial keeps what it answered: asked again, it answers the same."""
+
+    def __init__(self, trial: BaseTrial) -> None:
+        self._trial = trial
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """Suggest the dimension under its own name."""
+        match dimension:
+            case IntegerDimension(name=name, low=low, high=high, log=log, step=step):
+                return self._trial.suggest_int(name, low, high, log=log, step=step)
+            case RealDimension(name=name, low=low, high=high, log=log, step=step):
+                return self._trial.suggest_float(name, low, high, log=log, step=step)
+            case ChoiceDimension(name=name, options=options):
+                choice = self._trial.suggest_categorical(name, options)
+                assert choice is not None
+                return choice
+
+
+class CornerSource:
+    """Answers with the lowest or the highest number, and with named options (the first, where none is named)."""
+
+    def __init__(self, *, highest: bool, choices: Mapping[str, Scalar] | None = None) -> None:
+        self._highest = highest
+        self._choices = choices or {}
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """One end of the dimension."""
+        match dimension:
+            case IntegerDimension() | RealDimension():
+                return dimension.high if self._highest else dimension.low
+            case ChoiceDimension(name=name, options=options):
+                if name in self._choices:
+                    return self._choices[name]
+                numbers = [option for option in options if not isinstance(option, str)]
+                if len(numbers) == len(options):
+                    return max(numbers) if self._highest else min(numbers)
+                return options[0]
+
+
+class Recorder:
+    """Passes questions on, and keeps each dimension with its answer in the order of asking."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.dimensions: dict[str, Dimension] = {}
+        self.answers: dict[str, Scalar] = {}
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """The source's answer."""
+        answer = self._source.answer(dimension)
+        self.dimensions[dimension.name] = dimension
+        self.answers[dimension.name] = answer
+        return answer
+
+
+class SpaceDraw:
+    """A `models.draw.Draw` for one variant: its own questions, the user's overrides, a source's answers.
+
+    A question about field `m1` of `householder_svd` is dimension `householder_svd.m1`; the user overrides it
+    under that name, or under `m1` alone.
+    """
+
+    def __init__(self, kind: str, overrides: Overrides, source: Source) -> None:
+        self._kind = kind
+        self._overrides = overrides
+        self._source = source
+        self.asked: set[str] = set()
+
+    def override(self, field: str) -> Override | None:
+        """What the user put in the place of this field; the fuller name goes first."""
+        full = self._overrides.get(f"{self._kind}.{field}")
+        return full if full is not None else self._overrides.get(field)
+
+    def integer(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
+        """Draw an integer, or what the user wants in its place."""
+        dimension = IntegerDimension(name=self._full(name), low=low, high=high, log=log, step=step)
+        value = self._resolve(name, dimension)
+        if isinstance(value, str) or value != int(value):
+            raise UnfitOverride(name, f"{dimension.name} is an integer, not {value!r}")
+        return int(value)
+
+    def real(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """Draw a real number, or what the user wants in its place."""
+        dimension = RealDimension(name=self._full(name), low=low, high=high, log=log)
+        value = self._resolve(name, dimension)
+        if isinstance(value, str):
+            raise UnfitOverride(name, f"{dimension.name} is a number, not {value!r}")
+        return float(value)
+
+    def choice(self, name: str, options: tuple[str, ...]) -> str:
+        """Draw one of the options, or of those that the user leaves."""
+        dimension = ChoiceDimension(name=self._full(name), options=options)
+        value = self._resolve(name, dimension)
+        if value not in options:
+            allowed = ", ".join(options)
+            raise UnfitOverride(name, f"{dimension.name} is one of {allowed}, not {value!r}")
+        return str(value)
+
+    def complete(self, spec: V) -> V:
+        """The spec with the overrides of fields that its `suggest` did not ask for.
+
+        Raises:
+            ValueError: an override does not suit its field (pydantic's ValidationError is one).
+        """
+        values: dict[str, Scalar] = {}
+        for field in type(spec).model_fields:
+            override = None if field in self.asked or field == "kind" else self.override(field)
+            if override is None:
+                continue
+            self.asked.add(field)
+            values[field] = self._answer_override(field, override, default=getattr(spec, field))
+        return type(spec).model_validate({**spec.model_dump(), **values}) if values else spec
+
+    def _full(self, field: str) -> str:
+        return f"{self._kind}.{field}"
+
+    def _resolve(self, name: str, dimension: Dimension) -> Scalar:
+        self.asked.add(name)
+        override = self.override(name)
+        if override is not None:
+            integral = isinstance(dimension, IntegerDimension)
+            if isinstance(dimension, ChoiceDimension) and isinstance(override, Range):
+                allowed = ", ".join(map(str, dimension.options))
+                raise UnfitOverride(name, f"{dimension.name} is one of {allowed}; no range fits it")
+            return self._answer_override(name, override, default=0 if integral else 0.0)
+        return answer(self._source, dimension)
+
+    def _answer_override(self, field: str, override: Override, *, default: Scalar) -> Scalar:
+        """The override's own value; `default` tells whether the field is an integer."""
+        name = self._full(field)
+        match override:
+            case Range():
+                if isinstance(default, str | bool):
+                    raise UnfitOverride(field, f"{name} is no number; no range fits it")
+                try:
+                    dimension = override.dimension(name, integral=isinstance(default, int))
+                except ValueError as error:
+                    raise UnfitOverride(field, str(error)) from error
+                return answer(self._source, dimension)
+            case Options(options=options):
+                return answer(self._source, ChoiceDimension(name=name, options=options))
+            case _:
+                return override
+
+
+def answer(source: Source, dimension: Dimension) -> Scalar:
+    """Ask only where there is something to choose: a single value is no dimension of a search."""
+    match dimension:
+        case IntegerDimension(low=low, high=high) | RealDimension(low=low, high=high):
+            return low if low == high else source.answer(dimension)
+        case ChoiceDimension(options=options):
+            return options[0] if len(options) == 1 else source.answer(dimension)
+
+
+def fields_of(variant: type[Spec]) -> set[str]:
+    """The fields that an override may name."""
+    return set(variant.model_fields) - {"kind"}

@@ -1,0 +1,49 @@
+"""Errors of the search package.
+
+SearchError
+├── SpecRefused          the study spec cannot be run as it is: change the named part (carries path, value, allowed)
+├── DataError            a data file is missing or damaged: put the named file right
+├── TrainingDiverged     a loss or a gradient is NaN or Inf: the trial is infeasible
+├── WorkerRefused        the server does not take this worker's word any more: stop
+└── ExecutorError        an attempt could not be started: try again, then give up
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class SearchError(Exception):
+    """Root of every error that `search` raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong with a spec: where, and what was wrong, the value and what is allowed."""
+
+    path: str
+    """Dotted, as in the document: `space.householder_svd.m1.low`."""
+    message: str
+
+
+class SpecRefused(SearchError, ValueError):
+    """A study spec that cannot be run; every fault names its path, its value and what is allowed."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in self.faults))
+
+
+class DataError(SearchError):
+    """A data file is missing, damaged or could not be fetched; the message names the file."""
+
+
+class TrainingDiverged(SearchError):
+    """A loss, a gradient or a prediction is NaN or Inf; the configuration is at fault."""
+
+
+class WorkerRefused(SearchError):
+    """The server refused this worker's lease token; another attempt has the trial, or it ended."""
+
+
+class ExecutorError(SearchError):
+    """An attempt's process could not be started."""

@@ -1,0 +1,31 @@
+"""Tree-structured Parzen estimators over several objectives."""
+
+from typing import Literal
+
+from optuna.samplers import BaseSampler, TPESampler
+from pydantic import Field
+
+from models.spec import Spec
+
+
+class Tpe(Spec):
+    """Multi-objective TPE (Ozaki et al. 2022), with one joint model per group of dimensions that occur together.
+
+    `group` keeps the conditional dimensions of the variants apart; running trials count as bad
+    (`constant_liar`), so that parallel suggestions differ.
+    """
+
+    kind: Literal["tpe"] = "tpe"
+    startup_trials: int = Field(
+        default=10, ge=1, description="random suggestions before the model is used"
+    )
+
+    def build(self, seed: int) -> BaseSampler:
+        """A sampler for one suggestion, whose every draw follows from `seed` and the trials told so far."""
+        return TPESampler(
+            n_startup_trials=self.startup_trials,
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            seed=seed,
+        )

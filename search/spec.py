@@ -1,0 +1,128 @@
+"""The document that a user POSTs: what to search, for what, within which limits."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
+
+from models.architectures import ARCHITECTURES
+from models.parametrizations import PARAMETRIZATIONS
+from models.spec import Spec, kind_of
+from search.dimension import Override
+from search.samplers import AnySampler, Tpe
+from search.tasks import AnyTask
+
+Objective: TypeAlias = Literal["quality", "parameters", "throughput"]
+
+OBJECTIVES: tuple[Objective, ...] = ("quality", "parameters", "throughput")
+
+_ARCHITECTURE_KINDS = tuple(kind_of(variant) for variant in ARCHITECTURES)
+_PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
+
+
+def _known(kind: str, allowed: tuple[str, ...]) -> str:
+    if kind not in allowed:
+        raise ValueError(f"unknown kind {kind!r}; allowed are {', '.join(allowed)}")
+    return kind
+
+
+ArchitectureKind = Annotated[
+    str,
+    AfterValidator(lambda kind: _known(kind, _ARCHITECTURE_KINDS)),
+    WithJsonSchema({"type": "string", "enum": list(_ARCHITECTURE_KINDS)}),
+]
+ParametrizationKind = Annotated[
+    str,
+    AfterValidator(lambda kind: _known(kind, _PARAMETRIZATION_KINDS)),
+    WithJsonSchema({"type": "string", "enum": list(_PARAMETRIZATION_KINDS)}),
+]
+
+
+class Limits(Spec):
+    """Hard limits: a configuration beyond one is refused before it is trained."""
+
+    parameters: int | None = Field(
+        default=None, ge=1, description="most trainable numbers a model may have"
+    )
+    min_throughput_ratio: float | None = Field(
+        default=None, gt=0, description="least measured throughput, as a ratio to the dense twin's"
+    )
+
+
+class Budget(Spec):
+    """When a study has done enough; the first budget that is used up ends it."""
+
+    trials: int = Field(
+        default=30, ge=1, le=1_000_000, description="trials that end after they were dispatched"
+    )
+    epochs: int = Field(default=10, ge=1, le=100_000, description="epochs per trial, at most")
+    total_epochs: int | None = Field(default=None, ge=1, description="epochs over the whole study")
+    wall_seconds: float | None = Field(default=None, gt=0, description="seconds in state running")
+    device_hours: float | None = Field(
+        default=None, gt=0, description="sum over attempts of slot share times hours"
+    )
+
+
+class Throughput(Spec):
+    """How throughput is measured: as the model will be deployed."""
+
+    mode: Literal["inference", "training"] = "inference"
+    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
+    sequence_length: int | None = Field(
+        default=None, ge=1, description="steps; null: the task's own"
+    )
+    threads: int = Field(
+        default=1, ge=1, le=1024, description="CPU threads of the measured process"
+    )
+    device: str | None = Field(
+        default=None, description="the model of the measuring device; null: the first lane's"
+    )
+
+
+class Resources(Spec):
+    """Where attempts may run."""
+
+    device: Literal["any", "cpu", "cuda"] = "any"
+
+
+class StudySpec(Spec):
+    """A study: the task, the candidates, the space, the objectives and when to end. Only `task` is required."""
+
+    name: str = Field(default="study", min_length=1, max_length=200)
+    task: AnyTask
+    architectures: tuple[ArchitectureKind, ...] = Field(default=("rnn", "gru"), min_length=1)
+    parametrizations: tuple[ParametrizationKind, ...] = Field(
+        default=("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations"),
+        min_length=1,
+    )
+    space: Mapping[str, Override] = Field(
+        default_factory=dict[str, Override],
+        description="keys are `<field>`, `<kind>.<field>` or `training.<field>`; "
+        "a value is a pin, a range or options",
+    )
+    objectives: tuple[Objective, ...] = Field(default=OBJECTIVES, min_length=1)
+    limits: Limits = Limits()
+    budget: Budget = Budget()
+    sampler: AnySampler = Tpe()
+    throughput: Throughput = Throughput()
+    resources: Resources = Resources()
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @field_validator("architectures", "parametrizations", "objectives")
+    @classmethod
+    def _without_repeats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"a name stands twice: {list(names)}")
+        return names
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError(f"the name {name!r} holds characters that cannot be printed")
+        return name
+
+    @property
+    def needs_throughput(self) -> bool:
+        """Whether every trial is measured before it trains: throughput is an objective or a limit."""
+        return "throughput" in self.objectives or self.limits.min_throughput_ratio is not None

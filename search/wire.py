@@ -1,0 +1,143 @@
+"""What workers and the service say to each other, as JSON over `/v1/attempts/{id}/...`.
+
+A worker holds one lease: it presents the attempt's token as `Authorization: Bearer <token>` and nothing
+else. The calls, all relative to `/v1/attempts/{id}`:
+
+| call | body | answer |
+|---|---|---|
+| GET  /job | | a `Job` |
+| POST /heartbeat | `Heartbeat` | `Verdict` |
+| POST /progress | `Progress` | `Verdict` (prepare jobs: a download moved on) |
+| POST /metrics | `EpochReport` | `Verdict` |
+| POST /measurement | `MeasurementReport` | `Verdict` |
+| GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
+| PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
+| POST /complete | `Completion` | `Verdict`; repeating it is harmless |
+
+A lease that ended, or that a newer attempt holds, is answered 409: the worker stops at once.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from models.model import ModelSpec
+from models.spec import Spec
+from search.tasks import AnyTask
+from search.trial import TrialSpec
+
+
+class PrepareJob(Spec):
+    """Fetch, check and cache the task's data; the study begins when it has succeeded."""
+
+    kind: Literal["prepare"] = "prepare"
+    task: AnyTask
+
+
+class Shape(Spec):
+    """One thing to measure: a trial's model, named by its shape key."""
+
+    trial: int = Field(ge=0)
+    shape_key: str
+    model: ModelSpec
+
+
+class MeasureJob(Spec):
+    """Measure several shapes in a row, alone on the device, each in turn with its dense twin."""
+
+    kind: Literal["measure"] = "measure"
+    shapes: tuple[Shape, ...]
+    mode: Literal["inference", "training"] = "inference"
+    batch_size: int = Field(ge=1)
+    sequence_length: int | None = Field(
+        default=None, ge=1, description="null: the task's own length"
+    )
+    threads: int = Field(default=1, ge=1)
+
+
+class TrainJob(Spec):
+    """Train one trial to its budget of epochs, from the stored resume file where there is one."""
+
+    kind: Literal["train"] = "train"
+    task: AnyTask
+    trial: TrialSpec
+    number: int = Field(ge=0)
+    epochs: int = Field(ge=1)
+    checkpoint_seconds: float = Field(
+        default=2.0, ge=0, description="at most this long between two resume files"
+    )
+
+
+Job = Annotated[PrepareJob | MeasureJob | TrainJob, Field(discriminator="kind")]
+
+
+class Heartbeat(Spec):
+    """The worker is alive; sent at a third of the lease time while nothing else is."""
+
+    stood_still_seconds: float = Field(default=0.0, ge=0)
+
+
+class Progress(Spec):
+    """How far a download is, for the user's eyes."""
+
+    file: str
+    received: int = Field(ge=0, description="bytes so far")
+    total: int = Field(ge=0, description="bytes in all; 0 when unknown")
+
+
+class EpochReport(Spec):
+    """One epoch of the learning curve. Sending an epoch again overwrites it."""
+
+    epoch: int = Field(ge=1)
+    train_loss: float
+    validation: float = Field(description="the task's metric on the validation split")
+    spectral_margin: float | None = None
+    seconds: float = Field(ge=0, description="training time of the epoch, without standing still")
+    stood_still_seconds: float = Field(default=0.0, ge=0, description="in all, by this attempt")
+
+
+class MeasurementReport(Spec):
+    """One shape's throughput. `record` is `ThroughputRecord` as JSON (search/throughput.py)."""
+
+    trial: int = Field(ge=0)
+    shape_key: str
+    device: str
+    samples_per_second: float = Field(gt=0)
+    ratio: float = Field(gt=0)
+    seconds: float = Field(ge=0, description="lane time that it took")
+    record: dict[str, Any]
+
+
+class Completion(Spec):
+    """How the attempt ended.
+
+    `complete`: trained to its budget. `stopped`: the verdict said so. `infeasible`: out of memory or
+    diverged. `failed`: anything unexpected, with the traceback's last lines as reason. `data`: the task's
+    data is missing or damaged, which fails the study. Prepare and measure jobs end `complete`, `failed` or `data`.
+    """
+
+    outcome: Literal["complete", "stopped", "infeasible", "failed", "data"]
+    reason: str | None = None
+    quality: float | None = Field(default=None, description="validation metric of the best epoch")
+    test_quality: float | None = Field(default=None, description="test metric of the best epoch")
+    best_epoch: int | None = Field(default=None, ge=1)
+    epochs_trained: int = Field(default=0, ge=0)
+    stood_still_seconds: float = Field(default=0.0, ge=0)
+    prepared: dict[str, Any] | None = Field(
+        default=None, description="prepare jobs: what was found"
+    )
+
+
+class Verdict(Spec):
+    """What the worker does next: go on, or stop at the end of this epoch."""
+
+    verdict: Literal["continue", "stop"] = "continue"
+    reason: str | None = None
+    lease_seconds: float = Field(description="how long the lease holds from now on")
+
+
+class Stored(Spec):
+    """Bytes are in the store and the row names them."""
+
+    sha256: str
+    size: int

@@ -1,0 +1,43 @@
+"""Errors of the storage package.
+
+StorageError
+├── NotFound                 no such row: the caller named something that does not exist
+├── Conflict                 the row exists in a state that forbids this: read it again, then decide
+│   ├── IdempotencyConflict  the key was used before with another body
+│   └── LeaseLost            the lease ended or belongs to another attempt: stop working on it
+├── ArtifactNotFound         no such bytes in the artifact store
+├── ArtifactDamaged          stored or sent bytes do not have the digest that names them: send them again
+└── DatabaseUnavailable      the database did not answer: try again later
+"""
+
+
+class StorageError(Exception):
+    """Root of every error that `storage` raises on purpose."""
+
+
+class NotFound(StorageError):
+    """No such row; the caller named something that does not exist."""
+
+
+class Conflict(StorageError):
+    """The row's state forbids this; read it again, then decide."""
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used before with another body; use a new key."""
+
+
+class LeaseLost(Conflict):
+    """The lease ran out or a newer attempt holds it; stop working on it."""
+
+
+class ArtifactNotFound(StorageError):
+    """No such bytes in the artifact store."""
+
+
+class ArtifactDamaged(StorageError):
+    """Bytes do not have the digest that names them; send them again."""
+
+
+class DatabaseUnavailable(StorageError):
+    """The database did not answer; try again later."""

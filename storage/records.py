@@ -1,0 +1,221 @@
+"""What the repositories return: frozen values, detached from any session.
+
+Times are aware datetimes in UTC. `Json` values are what `json.loads` gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+
+
+class StudyState(StrEnum):
+    """Where a study stands; the last three are ends."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class TrialState(StrEnum):
+    """Where a trial stands; all but the first two are outcomes, and final."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    COMPLETE = "complete"
+    STOPPED = "stopped"
+    INFEASIBLE = "infeasible"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class AttemptState(StrEnum):
+    """Where an attempt stands: working, ended by its own report, or lost (killed, lease run out)."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    LOST = "lost"
+
+
+class AttemptKind(StrEnum):
+    """What an attempt does: fetch and check the data, measure throughput alone, or train a trial."""
+
+    PREPARE = "prepare"
+    MEASURE = "measure"
+    TRAIN = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord:
+    """One study: the user's document and where it stands."""
+
+    id: str
+    name: str
+    state: StudyState
+    state_reason: str | None
+    spec: dict[str, Json]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    running_seconds: float
+    """Time spent in state `running`, over all restarts; the coordinator adds to it."""
+    ending: str | None
+    """Why no further trial is begun (`cancelled by ...`, `budget: ...`); running attempts stop at their next epoch."""
+    prepared: dict[str, Json] | None
+    """What the prepare job found (baseline, sample counts, file digests); null until it ran."""
+    reference_point: dict[str, float] | None
+    last_event: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord:
+    """One trial: a configuration, and what came of it. `number` counts from 0 within its study, as Optuna's."""
+
+    study_id: str
+    number: int
+    state: TrialState
+    reason: str | None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Json]
+    """Dimension name -> the value that the model has (cut to what its layers hold)."""
+    drawn: dict[str, Json]
+    """Dimension name -> the value as Optuna knows it."""
+    spec: dict[str, Json]
+    """The whole trial document: model, training, seed."""
+    parameters: int
+    dense_parameters: int
+    shape_key: str
+    """Two trials with the same key run the same computation at inference, whatever their numbers."""
+    violation: float | None
+    """By how much the broken limit was exceeded (> 0), for infeasible trials."""
+    quality: float | None
+    test_quality: float | None
+    best_epoch: int | None
+    epochs_trained: int
+    throughput: float | None
+    throughput_ratio: float | None
+    measurement_id: str | None
+    dispatched: bool
+    """Whether an attempt was ever started; refused draws never are and cost no budget."""
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    told_at: datetime | None
+    artifacts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Role (`checkpoint`, `report`, `resume`) -> sha256."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptRecord:
+    """One lease: a numbered try at a job. `trial` is null for jobs of the whole study."""
+
+    id: str
+    study_id: str
+    kind: AttemptKind
+    trial: int | None
+    number: int
+    """Counts from 1 within (study, kind, trial)."""
+    state: AttemptState
+    reason: str | None
+    job: dict[str, Json]
+    slot: str
+    slot_share: float
+    """Share of a device, or cores, that the slot stands for; device hours are share x time."""
+    device: str
+    lease_until: datetime
+    started_at: datetime
+    ended_at: datetime | None
+    stood_still_seconds: float
+    """Time it waited at batch boundaries for a measurement; counts against no budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricRecord:
+    """One epoch of a trial's learning curve."""
+
+    epoch: int
+    """Counts from 1."""
+    train_loss: float
+    validation: float
+    spectral_margin: float | None
+    seconds: float
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurementRecord:
+    """One throughput measurement with its circumstances; `samples_per_second` is the median."""
+
+    id: str
+    study_id: str
+    trial: int
+    """The trial it was made for; others of the same shape reuse it."""
+    shape_key: str
+    device: str
+    samples_per_second: float
+    ratio: float
+    """Median of the per-round ratios to the dense twin."""
+    record: dict[str, Json]
+    seconds: float
+    """Lane time it took."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """One event of a study; `number` counts from 1 without gaps."""
+
+    study_id: str
+    number: int
+    kind: str
+    payload: dict[str, Json]
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArtifactRecord:
+    """Stored bytes, named by their digest."""
+
+    sha256: str
+    size: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeRecord:
+    """One word with the sampler: the study's order of asks and tells, from 1."""
+
+    position: int
+    kind: str
+    """`ask` or `tell`."""
+    trial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialCounts:
+    """How many trials of a study are in each state, and how many were ever dispatched."""
+
+    by_state: Mapping[TrialState, int]
+    dispatched: int
+
+    @property
+    def total(self) -> int:
+        """All trials, refused draws included."""
+        return sum(self.by_state.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page(Generic[T]):
+    """One page of a keyset-paged list; `next_cursor` is null on the last."""
+
+    items: list[T]
+    next_cursor: str | None
