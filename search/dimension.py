@@ -85,7 +85,8 @@ class Range(Spec):
         numbers = (self.low, self.high, 1 if self.step is None else self.step)
         if any(number != math.floor(number) for number in numbers):
             raise ValueError(
-                f"{name} is an integer; low {self.low}, high {self.high} and step {numbers[2]} must be whole"
+                f"{name} is an integer; low {self.low}, high {self.high} and step {numbers[2]} "
+                "must be whole"
             )
         low, high, step = (int(number) for number in numbers)
         # Optuna warns about a grid whose last point is not `high`: end on the last point instead.
@@ -107,7 +108,7 @@ class Options(Spec):
 
 
 def _tag(value: Any) -> str:
-    """Tell the three forms of an override apart, so that an error speaks of the form that was meant."""
+    """Tell an override's three forms apart, so that an error speaks of the one that was meant."""
     if isinstance(value, Options) or (isinstance(value, dict) and "options" in value):
         return "options"
     if isinstance(value, Range | dict):

@@ -1,4 +1,4 @@
-"""Who answers when a spec asks for a hyperparameter: a user's overrides first, then a source of answers."""
+"""Who answers when a spec asks for a hyperparameter: the user's overrides, then a source."""
 
 from collections.abc import Mapping
 from typing import Protocol, TypeAlias, TypeVar
@@ -58,7 +58,10 @@ class TrialSource:
 
 
 class CornerSource:
-    """Answers with the lowest or the highest number, and with named options (the first, where none is named)."""
+    """Answers with the lowest or the highest number, and with the options that it is given.
+
+    Where it is given none, with the first.
+    """
 
     def __init__(self, *, highest: bool, choices: Mapping[str, Scalar] | None = None) -> None:
         self._highest = highest
@@ -95,10 +98,10 @@ class Recorder:
 
 
 class SpaceDraw:
-    """A `models.draw.Draw` for one variant: its own questions, the user's overrides, a source's answers.
+    """A `models.draw.Draw` for one variant, over the user's overrides and a source.
 
-    A question about field `m1` of `householder_svd` is dimension `householder_svd.m1`; the user overrides it
-    under that name, or under `m1` alone.
+    A question about field `m1` of `householder_svd` is dimension `householder_svd.m1`; the user
+    overrides it under that name, or under `m1` alone.
     """
 
     def __init__(self, kind: str, overrides: Overrides, source: Source) -> None:

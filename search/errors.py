@@ -1,11 +1,11 @@
 """Errors of the search package.
 
 SearchError
-├── SpecRefused          the study spec cannot be run as it is: change the named part (carries path, value, allowed)
-├── DataError            a data file is missing or damaged: put the named file right
-├── TrainingDiverged     a loss or a gradient is NaN or Inf: the trial is infeasible
-├── WorkerRefused        the server does not take this worker's word any more: stop
-└── ExecutorError        an attempt could not be started: try again, then give up
+├── SpecRefused       the study spec cannot be run: change the named part (path, value, allowed)
+├── DataError         a data file is missing or damaged: put the named file right
+├── TrainingDiverged  a loss or a gradient is NaN or Inf: the trial is infeasible
+├── WorkerRefused     the server does not take this worker's word any more: stop
+└── ExecutorError     an attempt could not be started: try again, then give up
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ class Fault:
 
 
 class SpecRefused(SearchError, ValueError):
-    """A study spec that cannot be run; every fault names its path, its value and what is allowed."""
+    """A study spec that cannot be run.
+
+    Every fault names its path, its value and what is allowed.
+    """
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)

@@ -1,4 +1,4 @@
-"""The search space of a study: which candidates there are, their dimensions, and one draw of them."""
+"""The search space of a study: its candidates, their dimensions, and one draw of them."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
 from models.architectures import ARCHITECTURES
-from models.errors import SlotError
 from models.model import ModelSpec
 from models.parametrizations import PARAMETRIZATIONS
+from pydantic import ValidationError
+
+from models.errors import SlotError
 from models.spec import SlotSize, Spec, kind_of
 from search.dimension import ChoiceDimension, Dimension, Options, Override, Range, Scalar
 from search.draws import (
@@ -88,7 +88,7 @@ class SearchSpace:
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Every architecture with every parametrization that is defined on it, in the spec's order."""
+        """Every architecture with each parametrization that is defined on it, in spec order."""
         return tuple(
             Candidate(architecture=architecture, parametrization=parametrization)
             for architecture, parametrizations in self._combinations.items()
@@ -196,7 +196,10 @@ class SearchSpace:
             )
 
     def _largest_slot(self) -> tuple[int, int]:
-        """The largest structured slot (out_features, in_features) of any candidate; both ends are tried."""
+        """The largest structured slot (out_features, in_features) of any candidate.
+
+        Both ends are tried.
+        """
         largest = (1, 1)
         for kind in self._spec.architectures:
             for highest in (False, True):
@@ -282,7 +285,8 @@ class SearchSpace:
     def _counts(self, *, highest: bool) -> Iterator[tuple[int, "Candidate"]]:
         """Parameter counts at one end of every candidate, over all of its options.
 
-        Counts grow with every number (a conformance test of `models` says so), so the ends are the extremes.
+        Counts grow with every number (a conformance test of `models` says so), so the ends are the
+        extremes.
         """
         for candidate in self.candidates:
             recorder = Recorder(CornerSource(highest=highest))

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
-
 from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
+
 from models.spec import Spec, kind_of
 from search.dimension import Override
 from search.samplers import AnySampler, Tpe
@@ -86,7 +86,10 @@ class Resources(Spec):
 
 
 class StudySpec(Spec):
-    """A study: the task, the candidates, the space, the objectives and when to end. Only `task` is required."""
+    """A study: the task, the candidates, the space, the objectives and when to end.
+
+    Only `task` is required.
+    """
 
     name: str = Field(default="study", min_length=1, max_length=200)
     task: AnyTask
@@ -124,5 +127,5 @@ class StudySpec(Spec):
 
     @property
     def needs_throughput(self) -> bool:
-        """Whether every trial is measured before it trains: throughput is an objective or a limit."""
+        """Whether trials are measured before they train: for an objective or for a limit."""
         return "throughput" in self.objectives or self.limits.min_throughput_ratio is not None

@@ -1,14 +1,17 @@
-"""One configuration in full: the document from which a trial can be trained again, number for number."""
-
-from pydantic import Field
+"""One configuration in full: what a trial can be trained from again, number for number."""
 
 from models.model import ModelSpec
-from models.spec import Spec
+from pydantic import Field
+
 from models.draw import Draw
+from models.spec import Spec
 
 
 class TrainingSpec(Spec):
-    """How a model is trained: Adam, a learning rate that decays per epoch, gradients clipped by norm."""
+    """How a model is trained.
+
+    Adam, a learning rate that decays per epoch, gradients clipped by norm.
+    """
 
     learning_rate: float = Field(
         default=3e-3, gt=0, le=1, description="Adam's step size in the first epoch"

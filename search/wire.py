@@ -1,7 +1,7 @@
 """What workers and the service say to each other, as JSON over `/v1/attempts/{id}/...`.
 
-A worker holds one lease: it presents the attempt's token as `Authorization: Bearer <token>` and nothing
-else. The calls, all relative to `/v1/attempts/{id}`:
+A worker holds one lease: it presents the attempt's token as `Authorization: Bearer <token>` and
+nothing else. The calls, all relative to `/v1/attempts/{id}`:
 
 | call | body | answer |
 |---|---|---|
@@ -19,9 +19,9 @@ A lease that ended, or that a newer attempt holds, is answered 409: the worker s
 
 from typing import Annotated, Any, Literal
 
+from models.model import ModelSpec
 from pydantic import Field
 
-from models.model import ModelSpec
 from models.spec import Spec
 from search.tasks import AnyTask
 from search.trial import TrialSpec
@@ -111,9 +111,10 @@ class MeasurementReport(Spec):
 class Completion(Spec):
     """How the attempt ended.
 
-    `complete`: trained to its budget. `stopped`: the verdict said so. `infeasible`: out of memory or
-    diverged. `failed`: anything unexpected, with the traceback's last lines as reason. `data`: the task's
-    data is missing or damaged, which fails the study. Prepare and measure jobs end `complete`, `failed` or `data`.
+    `complete`: trained to its budget. `stopped`: the verdict said so. `infeasible`: out of memory
+    or diverged. `failed`: anything unexpected, with the traceback's last lines as reason. `data`:
+    the task's data is missing or damaged, which fails the study. Prepare and measure jobs end
+    `complete`, `failed` or `data`.
     """
 
     outcome: Literal["complete", "stopped", "infeasible", "failed", "data"]

@@ -8,7 +8,10 @@ from models.spec import Spec
 
 
 class Random(Spec):
-    """Random search (Bergstra & Bengio 2012): every suggestion follows from the seed and its number alone."""
+    """Random search (Bergstra & Bengio 2012).
+
+    Every suggestion follows from the seed and its number alone.
+    """
 
     kind: Literal["random"] = "random"
 

@@ -9,7 +9,7 @@ from models.spec import Spec
 
 
 class Tpe(Spec):
-    """Multi-objective TPE (Ozaki et al. 2022), with one joint model per group of dimensions that occur together.
+    """Multi-objective TPE (Ozaki et al. 2022), a joint model per group of conditional dimensions.
 
     `group` keeps the conditional dimensions of the variants apart; running trials count as bad
     (`constant_liar`), so that parallel suggestions differ.
@@ -21,7 +21,7 @@ class Tpe(Spec):
     )
 
     def build(self, seed: int) -> BaseSampler:
-        """A sampler for one suggestion, whose every draw follows from `seed` and the trials told so far."""
+        """A sampler for one suggestion, which follows from `seed` and the trials told so far."""
         return TPESampler(
             n_startup_trials=self.startup_trials,
             multivariate=True,

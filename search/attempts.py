@@ -1,0 +1,331 @@
+"""What a worker's word does: the only place where a running attempt changes our tables.
+
+Every call proves the attempt's lease token first and does all of its work in one transaction, so
+that a late word of an older attempt changes nothing.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import BinaryIO
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+from storage.artifacts import ArtifactStore, store_stream
+
+from search.spec import StudySpec
+from search.wire import (
+    Completion,
+    EpochReport,
+    Heartbeat,
+    Job,
+    MeasurementReport,
+    Progress,
+    Stored,
+    Verdict,
+)
+from storage.artifact_rows import ArtifactRows
+from storage.attempts import Attempts
+from storage.engine import Database
+from storage.errors import ArtifactNotFound, Conflict
+from storage.events import Events
+from storage.measurements import Measurements
+from storage.metrics import Metrics
+from storage.records import (
+    ArtifactRecord,
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    MeasurementRecord,
+    MetricRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+)
+from storage.studies import Studies
+from storage.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+BUDGET = "budget"
+"""The reason of trials that were stopped because a budget of the study was used up."""
+
+ROLES = ("checkpoint", "report", "resume")
+"""What a worker may store for its trial."""
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_ENDS: Mapping[str, TrialState] = {
+    "complete": TrialState.COMPLETE,
+    "stopped": TrialState.STOPPED,
+    "infeasible": TrialState.INFEASIBLE,
+}
+_DIVERGED = 1.0
+"""The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
+
+
+def token_digest(token: str) -> str:
+    """What is stored of a lease token. A plain hash is enough for 256 random bits."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class AttemptDesk:
+    """Takes the words of workers.
+
+    All methods raise `LeaseLost` when the token's lease is not held any more.
+    """
+
+    def __init__(self, database: Database, store: ArtifactStore, *, lease_seconds: float) -> None:
+        self._database = database
+        self._store = store
+        self._lease_seconds = lease_seconds
+
+    def job(self, attempt_id: str, token: str) -> Job:
+        """What the attempt is to do."""
+        with self._database.read() as session:
+            return _JOB.validate_python(_authenticate(session, attempt_id, token).job)
+
+    def heartbeat(self, attempt_id: str, token: str, body: Heartbeat) -> Verdict:
+        """Renew the lease."""
+
+        def nothing_more(_session: Session, _attempt: AttemptRecord, _study: StudyRecord) -> None:
+            return None
+
+        return self._renewing(attempt_id, token, nothing_more, body.stood_still_seconds)
+
+    def progress(self, attempt_id: str, token: str, body: Progress) -> Verdict:
+        """Tell the user how far a download is."""
+
+        def tell(session: Session, attempt: AttemptRecord, _study: StudyRecord) -> None:
+            Events(session).append(attempt.study_id, "download", body.model_dump(), _now())
+
+        return self._renewing(attempt_id, token, tell)
+
+    def epoch(self, attempt_id: str, token: str, body: EpochReport) -> Verdict:
+        """Store one epoch of the trial's curve; the last epoch of a budget ends the asking."""
+
+        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+            number = _trial_of(attempt)
+            row = MetricRecord(
+                epoch=body.epoch,
+                train_loss=body.train_loss,
+                validation=body.validation,
+                spectral_margin=body.spectral_margin,
+                seconds=body.seconds,
+                attempt=attempt.number,
+            )
+            Metrics(session).put(study.id, number, row)
+            Trials(session).set_epochs(study.id, number, body.epoch)
+            payload = {"trial": number, **body.model_dump(exclude={"stood_still_seconds"})}
+            Events(session).append(study.id, "epoch", payload, _now())
+            total = StudySpec.model_validate(study.spec).budget.total_epochs
+            if total is not None and Metrics(session).epochs_trained(study.id) >= total:
+                Studies(session).set_ending(study.id, f"{BUDGET}: total_epochs")
+
+        return self._renewing(attempt_id, token, store, body.stood_still_seconds)
+
+    def measurement(self, attempt_id: str, token: str, body: MeasurementReport) -> Verdict:
+        """Store a throughput measurement, and give it to every waiting trial of the same shape."""
+
+        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+            now = _now()
+            measurement = MeasurementRecord(
+                id=f"{attempt.id}-{body.trial}",
+                study_id=study.id,
+                trial=body.trial,
+                shape_key=body.shape_key,
+                device=body.device,
+                samples_per_second=body.samples_per_second,
+                ratio=body.ratio,
+                record=body.record,
+                seconds=body.seconds,
+                created_at=now,
+            )
+            Measurements(session).add(study.id, measurement)
+            trials = Trials(session)
+            for trial in trials.list(study.id):
+                if trial.shape_key == body.shape_key and trial.measurement_id is None:
+                    trials.set_throughput(study.id, trial.number, measurement)
+            payload = body.model_dump(exclude={"record"})
+            Events(session).append(study.id, "measurement", payload, now)
+
+        return self._renewing(attempt_id, token, store)
+
+    def open_artifact(
+        self, attempt_id: str, token: str, role: str
+    ) -> tuple[BinaryIO, ArtifactRecord]:
+        """The trial's stored bytes of a role.
+
+        Raises:
+            ArtifactNotFound: the trial has none.
+        """
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            number = _trial_of(attempt)
+            artifact = ArtifactRows(session).of_trial(attempt.study_id, number).get(role)
+        if artifact is None:
+            raise ArtifactNotFound(f"trial {number} has no {role}")
+        return self._store.open_reader(artifact.sha256), artifact
+
+    def store_artifact(
+        self, attempt_id: str, token: str, role: str, stream: BinaryIO, *, sha256: str | None
+    ) -> Stored:
+        """Store bytes for the trial: the bytes first, whole, then the row that names them.
+
+        Raises:
+            Conflict: the role is none that a worker stores.
+            ArtifactDamaged: the bytes do not have the digest that was sent with them.
+        """
+        if role not in ROLES:
+            raise Conflict(f"a worker stores {', '.join(ROLES)}, not {role!r}")
+        with self._database.read() as session:
+            _trial_of(_authenticate(session, attempt_id, token))
+        artifact = store_stream(self._store, stream, _now(), expected_sha256=sha256)
+
+        def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+            ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
+
+        self._renewing(attempt_id, token, name)
+        return Stored(sha256=artifact.sha256, size=artifact.size)
+
+    def complete(self, attempt_id: str, token: str, body: Completion) -> Verdict:
+        """End the attempt, and its trial with it unless it failed.
+
+        The coordinator decides about another attempt.
+
+        Saying the same again is harmless.
+
+        Raises:
+            Conflict: a complete trial whose checkpoint or report is not stored yet.
+        """
+        with self._database.write() as session:
+            attempts = Attempts(session)
+            attempt = attempts.authenticate(attempt_id, token_digest(token), ended=True)
+            if attempt.state == AttemptState.ENDED:
+                return self._verdict(None)
+            study = Studies(session).get(attempt.study_id)
+            now = _now()
+            attempts.renew(attempt_id, until=now, stood_still_seconds=body.stood_still_seconds)
+            attempts.end(attempt_id, state=AttemptState.ENDED, at=now, reason=_attempt_reason(body))
+            if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
+                Studies(session).set_prepared(study.id, body.prepared or {})
+            if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
+                self._end_trial(session, attempt, body)
+            return self._verdict(None)
+
+    def _end_trial(self, session: Session, attempt: AttemptRecord, body: Completion) -> None:
+        number = _trial_of(attempt)
+        state = _ENDS[body.outcome]
+        stored = ArtifactRows(session).of_trial(attempt.study_id, number)
+        missing = [role for role in ("checkpoint", "report") if role not in stored]
+        if state == TrialState.COMPLETE and missing:
+            raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
+        end_trial(
+            session,
+            attempt.study_id,
+            number,
+            state=state,
+            reason=body.reason,
+            quality=body.quality,
+            test_quality=body.test_quality,
+            best_epoch=body.best_epoch,
+            epochs_trained=body.epochs_trained,
+            violation=_DIVERGED if state == TrialState.INFEASIBLE else None,
+        )
+
+    def _renewing(
+        self,
+        attempt_id: str,
+        token: str,
+        work: Callable[[Session, AttemptRecord, StudyRecord], None],
+        stood_still_seconds: float | None = None,
+    ) -> Verdict:
+        """Do the work and renew the lease in one transaction.
+
+        The verdict follows from the study after it.
+        """
+        with self._database.write() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            work(session, attempt, Studies(session).get(attempt.study_id))
+            Attempts(session).renew(
+                attempt_id,
+                until=_now() + timedelta(seconds=self._lease_seconds),
+                stood_still_seconds=stood_still_seconds,
+            )
+            ending = Studies(session).get(attempt.study_id).ending
+        return self._verdict(ending)
+
+    def _verdict(self, ending: str | None) -> Verdict:
+        if ending is None:
+            return Verdict(lease_seconds=self._lease_seconds)
+        reason = BUDGET if ending.startswith(BUDGET) else ending
+        return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
+
+
+def end_trial(
+    session: Session,
+    study_id: str,
+    number: int,
+    *,
+    state: TrialState,
+    reason: str | None = None,
+    quality: float | None = None,
+    test_quality: float | None = None,
+    best_epoch: int | None = None,
+    epochs_trained: int | None = None,
+    violation: float | None = None,
+) -> TrialRecord:
+    """End a trial and tell so; it ends once.
+
+    Raises:
+        Conflict: the trial has ended before.
+    """
+    now = _now()
+    trial = Trials(session).end(
+        study_id,
+        number,
+        state=state,
+        at=now,
+        reason=reason,
+        quality=quality,
+        test_quality=test_quality,
+        best_epoch=best_epoch,
+        epochs_trained=epochs_trained,
+        violation=violation,
+    )
+    announce_trial(session, trial, at=now)
+    return trial
+
+
+def announce_trial(session: Session, trial: TrialRecord, *, at: datetime) -> None:
+    """Write the event that tells where a trial stands."""
+    payload = {
+        "trial": trial.number,
+        "state": trial.state,
+        "reason": trial.reason,
+        "architecture": trial.architecture,
+        "parametrization": trial.parametrization,
+        "quality": trial.quality,
+        "parameters": trial.parameters,
+        "throughput": trial.throughput,
+        "throughput_ratio": trial.throughput_ratio,
+    }
+    Events(session).append(trial.study_id, "trial", payload, at)
+
+
+def _authenticate(session: Session, attempt_id: str, token: str) -> AttemptRecord:
+    return Attempts(session).authenticate(attempt_id, token_digest(token))
+
+
+def _trial_of(attempt: AttemptRecord) -> int:
+    if attempt.trial is None:
+        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) belongs to no trial")
+    return attempt.trial
+
+
+def _attempt_reason(body: Completion) -> str:
+    return body.outcome if body.reason is None else f"{body.outcome}: {body.reason}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

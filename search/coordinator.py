@@ -1,0 +1,238 @@
+"""The coordinator: the only process that asks and tells Optuna, and the one that starts attempts.
+
+It may die at any point. Started again, it reconciles each study (`search.reconcile`), declares the
+attempts of its former self lost, and goes on.
+"""
+
+import logging
+import re
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from search.attempts import token_digest
+from search.errors import ExecutorError
+from search.executors import AttemptTicket, Executor, Exit, Slot
+from search.mirror import open_storage
+from search.studies import in_progress
+from search.study_run import StudyRun
+from search.wire import Job
+from storage.attempts import Attempts
+from storage.engine import Database
+from storage.records import AttemptKind, AttemptRecord, AttemptState
+from storage.studies import Studies
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.05
+"""How long a round waits for an attempt to end before it looks at the tables again."""
+
+_CLAIM_SECONDS = 1.0
+"""How often claims are renewed and new studies looked for."""
+
+_LEASES_PER_CLAIM = 3
+"""A claim outlasts a lease, so that a busy coordinator does not lose its studies to another."""
+
+_GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folders:
+    """Where attempts find what does not go over HTTP."""
+
+    data: Path | None
+    """The user's own data files."""
+    cache: Path
+    """Downloaded and decoded data."""
+    lanes: Path
+    """Lock files of the measuring lanes, one folder per device."""
+    alive: Path
+    """A file that the coordinator touches every round, for `/readyz`."""
+
+
+class Coordinator:
+    """Runs every study that it can claim, until it is told to stop."""
+
+    def __init__(
+        self,
+        database: Database,
+        executor: Executor,
+        *,
+        optuna_url: str,
+        api_url: str,
+        owner: str,
+        folders: Folders,
+        lease_seconds: float,
+    ) -> None:
+        self.database = database
+        self._executor = executor
+        self._optuna = open_storage(optuna_url)
+        self._api_url = api_url
+        self._owner = owner
+        self._folders = folders
+        self._lease_seconds = lease_seconds
+        self._runs: dict[str, StudyRun] = {}
+        self._on_slot: dict[str, str] = {}
+        self._slots = tuple(executor.capacity())
+        self._lanes = _lanes(self._slots)
+        self._claimed_at: datetime | None = None
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set.
+
+        What runs then is ended with the executor and goes on at the next start.
+        """
+        for folder in (self._folders.cache, self._folders.lanes):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            while not stop.is_set():
+                self.round()
+        finally:
+            self._executor.close()
+            self._release()
+
+    def round(self) -> None:
+        """Notice what ended, keep the claims, and let each study do what is due."""
+        for ended in self._executor.poll(_PAUSE_SECONDS):
+            self._notice(ended)
+        self._folders.alive.touch()
+        self._keep_claims()
+        self._expire()
+        for study_id, run in list(self._runs.items()):
+            if not run.step():
+                del self._runs[study_id]
+                with self.database.write() as session:
+                    Studies(session).release(study_id, self._owner)
+        # The study that came first this round comes last in the next, so that none starves the
+        # others of slots.
+        self._runs = dict([*list(self._runs.items())[1:], *list(self._runs.items())[:1]])
+
+    def slots(self, device: str) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
+        return tuple(slot for slot in self._slots if _serves(slot, device))
+
+    def free_slot(self, device: str) -> Slot | None:
+        """One of those with nothing on it."""
+        free = (slot for slot in self.slots(device) if slot.name not in self._on_slot)
+        return next(free, None)
+
+    def lane(self, device: str, model: str | None) -> Slot | None:
+        """The measuring lane of a device model, or the first one that serves the wish."""
+        lanes = (lane for lane in self._lanes if _serves(lane, device))
+        return next((lane for lane in lanes if model is None or lane.model == model), None)
+
+    def lane_is_free(self, lane: Slot) -> bool:
+        """Whether nobody measures on this lane."""
+        return lane.name not in self._on_slot
+
+    def start(
+        self, study_id: str, kind: AttemptKind, job: Job, *, trial: int | None, slot: Slot
+    ) -> None:
+        """Write the attempt's row, then start its process.
+
+        A process that cannot start is a lost attempt.
+        """
+        attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
+        now = datetime.now(UTC)
+        with self.database.write() as session:
+            attempts = Attempts(session)
+            attempt = AttemptRecord(
+                id=attempt_id,
+                study_id=study_id,
+                kind=kind,
+                trial=trial,
+                number=attempts.next_number(study_id, kind, trial),
+                state=AttemptState.RUNNING,
+                reason=None,
+                job=job.model_dump(mode="json"),
+                slot=slot.name,
+                slot_share=slot.share,
+                device=slot.device,
+                lease_until=now + timedelta(seconds=self._lease_seconds),
+                started_at=now,
+                ended_at=None,
+                stood_still_seconds=0.0,
+            )
+            attempts.start(attempt, token_digest=token_digest(token))
+        ticket = AttemptTicket(
+            url=self._api_url,
+            attempt_id=attempt_id,
+            token=token,
+            lease_seconds=self._lease_seconds,
+            device=slot.device,
+            data=self._folders.data,
+            cache=self._folders.cache,
+            lane=self._folders.lanes / re.sub(r"[^A-Za-z0-9_-]", "-", slot.device),
+            threads=getattr(job, "threads", 1),
+        )
+        self._on_slot[slot.name] = attempt_id
+        try:
+            self._executor.start(ticket, slot)
+        except ExecutorError as error:
+            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
+            del self._on_slot[slot.name]
+            self._runs[study_id].lost(attempt, f"not started: {error}")
+
+    def cancel(self, attempt_id: str) -> None:
+        """End an attempt's process; its slot is free when it has ended."""
+        self._executor.cancel(attempt_id, _GRACE_SECONDS)
+
+    def _notice(self, ended: Exit) -> None:
+        """Free the slot of an attempt that ended; without a last word it is lost."""
+        for name, attempt_id in list(self._on_slot.items()):
+            if attempt_id == ended.attempt_id:
+                del self._on_slot[name]
+        with self.database.read() as session:
+            attempt = Attempts(session).get(ended.attempt_id)
+        run = self._runs.get(attempt.study_id)
+        if attempt.state == AttemptState.RUNNING and run is not None:
+            run.lost(attempt, ended.detail)
+
+    def _expire(self) -> None:
+        """Lose the attempts whose lease ran out, and end their processes."""
+        with self.database.read() as session:
+            expired = Attempts(session).expired(datetime.now(UTC))
+        for attempt in expired:
+            run = self._runs.get(attempt.study_id)
+            if run is not None:
+                run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
+                self._executor.cancel(attempt.id, 0.0)
+
+    def _keep_claims(self) -> None:
+        """Renew the claims on our studies, and claim those that nobody works on."""
+        now = datetime.now(UTC)
+        if self._claimed_at and (now - self._claimed_at).total_seconds() < _CLAIM_SECONDS:
+            return
+        self._claimed_at = now
+        until = now + timedelta(seconds=_LEASES_PER_CLAIM * self._lease_seconds)
+        with self.database.read() as session:
+            studies = in_progress(session)
+        for study in studies:
+            with self.database.write() as session:
+                ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
+            if not ours:
+                self._runs.pop(study.id, None)
+            elif study.id not in self._runs:
+                _log.info("study claimed", extra={"study_id": study.id})
+                self._runs[study.id] = StudyRun(self, self._optuna, study)
+
+    def _release(self) -> None:
+        for study_id in self._runs:
+            with self.database.write() as session:
+                Studies(session).release(study_id, self._owner)
+
+
+def _serves(slot: Slot, device: str) -> bool:
+    return device == "any" or slot.device.partition(":")[0] == device
+
+
+def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    """One measuring lane per device. A lane takes no slot: running attempts stand still for it."""
+    devices = {slot.device: slot for slot in reversed(slots)}
+    return tuple(
+        Slot(name=f"lane {device}", device=device, model=slot.model, share=0.0)
+        for device, slot in reversed(devices.items())
+    )

@@ -1,0 +1,101 @@
+"""Throughput of waiting suggestions: several in a row, alone on the device, before they train."""
+
+import logging
+from collections.abc import Sequence
+
+from search.attempts import end_trial
+from search.study_context import StudyContext, gave_up
+from search.trial import TrialSpec
+from search.wire import MeasureJob, Shape
+from storage.attempts import Attempts
+from storage.records import AttemptKind, TrialRecord, TrialState
+from storage.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+
+class Measuring:
+    """Plans the measuring jobs of one study."""
+
+    def __init__(self, study: StudyContext) -> None:
+        self._study = study
+
+    def is_ready(self, trial: TrialRecord) -> bool:
+        """Whether a trial may be dispatched as far as measuring goes."""
+        return trial.measurement_id is not None or not self._study.spec.needs_throughput
+
+    def refuse_slow(self) -> None:
+        """Refuse waiting trials that were measured below the least throughput ratio."""
+        least = self._study.spec.limits.min_throughput_ratio
+        if least is None:
+            return
+        with self._study.database.write() as session:
+            for trial in Trials(session).list(self._study.id, TrialState.QUEUED):
+                ratio = trial.throughput_ratio
+                if ratio is None or ratio >= least:
+                    continue
+                reason = f"throughput ratio {ratio:.3g} is under min_throughput_ratio {least:g}"
+                end_trial(
+                    session,
+                    self._study.id,
+                    trial.number,
+                    state=TrialState.INFEASIBLE,
+                    reason=reason,
+                    violation=least / ratio - 1,
+                )
+
+    def measure_waiting(self) -> None:
+        """Measure suggestions that wait, several in a row, when few are ready to be dispatched."""
+        if not self._study.spec.needs_throughput:
+            return
+        with self._study.database.read() as session:
+            waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
+        unmeasured = [trial for trial in waiting if trial.measurement_id is None]
+        if len(waiting) - len(unmeasured) < len(self._study.slots):
+            self._measure(unmeasured)
+
+    def measure_front(self, front: Sequence[TrialRecord]) -> bool:
+        """Have the final front measured; false when its first point was tried often enough."""
+        with self._study.database.read() as session:
+            tried = Attempts(session).of_trial(self._study.id, front[0].number)
+        tried = [attempt for attempt in tried if attempt.kind == AttemptKind.MEASURE]
+        if gave_up(tried):
+            _log.error("a front stays unmeasured", extra={"study_id": self._study.id})
+            return False
+        self._measure(front)
+        return True
+
+    def _measure(self, trials: Sequence[TrialRecord]) -> None:
+        """Start a measuring job for these trials' shapes, if the lane is free."""
+        lane = self._study.lane()
+        if not trials or lane is None or not self._study.floor.lane_is_free(lane):
+            return
+        first = trials[0]
+        with self._study.database.write() as session:
+            tried = Attempts(session).of_trial(self._study.id, first.number)
+            tried = [attempt for attempt in tried if attempt.kind == AttemptKind.MEASURE]
+            if gave_up(tried) and first.state == TrialState.QUEUED:
+                reason = f"throughput could not be measured: {tried[-1].reason}"
+                end_trial(
+                    session, self._study.id, first.number, state=TrialState.FAILED, reason=reason
+                )
+                return
+        shapes = {
+            trial.shape_key: Shape(
+                trial=trial.number,
+                shape_key=trial.shape_key,
+                model=TrialSpec.model_validate(trial.spec).model,
+            )
+            for trial in reversed(trials)
+        }
+        wanted = self._study.spec.throughput
+        job = MeasureJob(
+            shapes=tuple(reversed(shapes.values())),
+            mode=wanted.mode,
+            batch_size=wanted.batch_size,
+            sequence_length=wanted.sequence_length,
+            threads=wanted.threads,
+        )
+        self._study.floor.start(
+            self._study.id, AttemptKind.MEASURE, job, trial=first.number, slot=lane
+        )

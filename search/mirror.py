@@ -1,0 +1,175 @@
+"""Optuna's side of a study: the sampler's memory, and what the dashboard shows.
+
+Our tables are the truth. This side is asked for suggestions and told outcomes, by the coordinator
+alone; it can be thrown away and is then rebuilt from our rows in the order of their numbers.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.storages import BaseStorage, RDBStorage
+from sqlalchemy import event, text
+
+from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension
+from search.pareto import objective_infos, value_of
+from search.spec import StudySpec
+from storage.records import StudyRecord, TrialRecord, TrialState
+
+_log = logging.getLogger(__name__)
+
+_STATES: Mapping[TrialState, optuna.trial.TrialState] = {
+    TrialState.QUEUED: optuna.trial.TrialState.RUNNING,
+    TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
+    TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
+    TrialState.STOPPED: optuna.trial.TrialState.PRUNED,
+    TrialState.INFEASIBLE: optuna.trial.TrialState.PRUNED,
+    TrialState.FAILED: optuna.trial.TrialState.FAIL,
+    TrialState.CANCELLED: optuna.trial.TrialState.FAIL,
+}
+
+# Optuna 5 writes one attribute per constraint, which its dashboard (0.21) does not show; it reads
+# this older form, which Optuna's samplers and `best_trials` honour as well. Writing both would
+# count a violation twice.
+_CONSTRAINTS = "constraints"
+
+
+def open_storage(url: str) -> RDBStorage:
+    """Optuna's own tables at a URL.
+
+    A SQLite file is switched to WAL, so that the dashboard reads while we write.
+    """
+    if not url.startswith("sqlite"):
+        return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
+    storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}})
+    with storage.engine.connect() as connection:
+        connection.execute(text("PRAGMA journal_mode=WAL"))
+
+    def relax(connection: Any, _record: object) -> None:
+        # In WAL a crash of the process loses nothing, and what a crash of the machine loses is
+        # rebuilt from our rows.
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    event.listen(storage.engine, "connect", relax)
+    storage.engine.dispose()
+    return storage
+
+
+def study_name(study: StudyRecord) -> str:
+    """The name that the dashboard shows."""
+    return f"{study.name} [{study.id}]"
+
+
+def sampler_seed(seed: int, number: int) -> int:
+    """The seed of suggestion `number`.
+
+    It follows from the study's seed alone, so it survives a restart.
+    """
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+class Mirror:
+    """One study in Optuna's storage."""
+
+    def __init__(self, storage: BaseStorage, study: StudyRecord, spec: StudySpec) -> None:
+        self._storage = storage
+        self._spec = spec
+        self._infos = objective_infos(spec.task, spec.objectives)
+        self._name = study_name(study)
+        self._study = self._open()
+
+    @property
+    def trials(self) -> Sequence[optuna.trial.FrozenTrial]:
+        """Every trial that Optuna has, by number."""
+        return self._study.get_trials(deepcopy=False)
+
+    def ask(self, number: int) -> optuna.Trial:
+        """A new trial, which must get this number; nothing is suggested yet."""
+        self._study.sampler = self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+        trial = self._study.ask()
+        if trial.number != number:
+            raise RuntimeError(
+                f"Optuna numbers the trial {trial.number}, our tables say {number}: "
+                "the coordinator has to be started again to rebuild Optuna's study"
+            )
+        return trial
+
+    def reopen(self, number: int) -> optuna.Trial:
+        """A trial that was asked and not told; what it was given before, it answers again."""
+        self._study.sampler = self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+        frozen = self.trials[number]
+        return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
+
+    def annotate(self, asked: optuna.Trial, hyperparameters: Mapping[str, Any]) -> None:
+        """Show the values that the model really has, where its layers hold less than was drawn."""
+        for name, value in hyperparameters.items():
+            if asked.params.get(name, value) != value:
+                asked.set_user_attr(f"effective:{name}", value)
+
+    def tell(self, trial: TrialRecord) -> None:
+        """Tell how a trial ended; telling again what was told is harmless."""
+        state = _STATES[trial.state]
+        frozen = self.trials[trial.number]
+        if frozen.state.is_finished():
+            return
+        if trial.violation is not None:
+            trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
+            self._storage.set_trial_system_attr(trial_id, _CONSTRAINTS, [trial.violation])
+        values = self._values(trial) if state == optuna.trial.TrialState.COMPLETE else None
+        self._study.tell(trial.number, values, state=state, skip_if_finished=True)
+
+    def rebuild(self, trials: Sequence[TrialRecord], dimensions: Mapping[str, Dimension]) -> None:
+        """Throw Optuna's study away and make it again from our rows, which have no gaps."""
+        _log.warning(
+            "rebuilding Optuna's study", extra={"study": self._name, "trials": len(trials)}
+        )
+        optuna.delete_study(study_name=self._name, storage=self._storage)
+        self._study = self._open()
+        self._study.add_trials([self._frozen(trial, dimensions) for trial in trials])
+
+    def _open(self) -> optuna.Study:
+        study = optuna.create_study(
+            study_name=self._name,
+            storage=self._storage,
+            directions=[info.direction for info in self._infos],
+            load_if_exists=True,
+        )
+        names = [info.metric for info in self._infos]
+        if study.metric_names != names:
+            study.set_metric_names(names)
+        return study
+
+    def _values(self, trial: TrialRecord) -> list[float]:
+        values = [value_of(trial, info.name) for info in self._infos]
+        return [float(value) for value in values if value is not None]
+
+    def _frozen(
+        self, trial: TrialRecord, dimensions: Mapping[str, Dimension]
+    ) -> optuna.trial.FrozenTrial:
+        state = _STATES[trial.state]
+        complete = state == optuna.trial.TrialState.COMPLETE
+        return optuna.trial.create_trial(
+            state=state,
+            params=dict(trial.drawn),
+            distributions={name: _distribution(dimensions[name]) for name in trial.drawn},
+            values=self._values(trial) if complete else None,
+            system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
+        )
+
+
+def _distribution(dimension: Dimension) -> BaseDistribution:
+    match dimension:
+        case IntegerDimension(low=low, high=high, log=log, step=step):
+            return IntDistribution(low, high, log=log, step=step)
+        case RealDimension(low=low, high=high, log=log, step=step):
+            return FloatDistribution(low, high, log=log, step=step)
+        case ChoiceDimension(options=options):
+            return CategoricalDistribution(options)

@@ -1,0 +1,186 @@
+"""Fronts and hypervolumes over quality, parameter count and throughput."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import moocore
+import numpy as np
+from sqlalchemy.orm import Session
+
+from models.spec import Spec
+from search.spec import OBJECTIVES, Objective, StudySpec
+from search.tasks import AnyTask
+from storage.measurements import Measurements
+from storage.records import StudyRecord, TrialRecord, TrialState
+from storage.trials import Trials
+
+
+class ObjectiveInfo(Spec):
+    """An objective as the user knows it: quality goes by the task's own metric."""
+
+    name: Objective
+    metric: str
+    direction: Literal["minimize", "maximize"]
+    unit: str
+
+
+class FrontPoint(Spec):
+    """One trial that no other is better than in every objective."""
+
+    trial: int
+    values: dict[Objective, float | None]
+    test_quality: float | None
+    throughput_ratio: float | None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Any]
+
+
+class Front(Spec):
+    """The Pareto front of a study; ties are all on it."""
+
+    objectives: tuple[ObjectiveInfo, ...]
+    device: str | None
+    hypervolume: float | None
+    reference_point: dict[Objective, float] | None
+    points: tuple[FrontPoint, ...]
+
+
+def objective_infos(task: AnyTask, objectives: Sequence[Objective]) -> tuple[ObjectiveInfo, ...]:
+    """What each objective is called, which way is better, and its unit."""
+    known: dict[Objective, ObjectiveInfo] = {
+        "quality": ObjectiveInfo(
+            name="quality",
+            metric=task.metric.name,
+            direction=task.metric.direction,
+            unit=task.metric.unit,
+        ),
+        "parameters": ObjectiveInfo(
+            name="parameters", metric="parameters", direction="minimize", unit="numbers"
+        ),
+        "throughput": ObjectiveInfo(
+            name="throughput", metric="throughput", direction="maximize", unit="samples/s"
+        ),
+    }
+    return tuple(known[objective] for objective in objectives)
+
+
+def value_of(trial: TrialRecord, objective: Objective) -> float | None:
+    """A trial's value of one objective; null where it has none (yet)."""
+    values: dict[Objective, float | None] = {
+        "quality": trial.quality,
+        "parameters": float(trial.parameters),
+        "throughput": trial.throughput,
+    }
+    return values[objective]
+
+
+def front_of(trials: Sequence[TrialRecord], infos: Sequence[ObjectiveInfo]) -> list[TrialRecord]:
+    """The complete trials that have every objective and are dominated by none, by number.
+
+    Domination: at least as good in every objective and better in one. Equal trials do not dominate
+    each other, so ties are all on the front.
+    """
+    eligible = [
+        trial
+        for trial in trials
+        if trial.state == TrialState.COMPLETE
+        and all(value_of(trial, info.name) is not None for info in infos)
+    ]
+    if not eligible:
+        return []
+    points = np.array([[value_of(trial, info.name) for info in infos] for trial in eligible], float)
+    maximise = [info.direction == "maximize" for info in infos]
+    on_front = moocore.is_nondominated(points, maximise=maximise, keep_weakly=True)
+    return [trial for trial, keep in zip(eligible, on_front, strict=True) if keep]
+
+
+def reference_point(spec: StudySpec, *, largest_count: int) -> dict[str, float]:
+    """The point that every hypervolume of a study is measured from, fixed when the study starts.
+
+    The task's trivial baseline, the limit on parameters or else the largest possible count, and 1
+    sample per second.
+    """
+    limit = spec.limits.parameters
+    return {
+        "quality": spec.task.metric.baseline,
+        "parameters": float(largest_count if limit is None else limit),
+        "throughput": 1.0,
+    }
+
+
+def hypervolume(
+    trials: Sequence[TrialRecord],
+    infos: Sequence[ObjectiveInfo],
+    reference: dict[str, float] | None,
+) -> float | None:
+    """Volume between the front and the reference point, over (quality, log10 parameters.
+
+    Log10 throughput).
+
+    Null for a single objective, and before the study has a reference point. Points beyond the
+    reference point add nothing.
+    """
+    if reference is None or len(infos) < 2:
+        return None
+    front = front_of(trials, infos)
+    if not front:
+        return 0.0
+    points = np.array(
+        [[_axis(info.name, value_of(trial, info.name)) for info in infos] for trial in front], float
+    )
+    ref = [_axis(info.name, reference[info.name]) for info in infos]
+    maximise = [info.direction == "maximize" for info in infos]
+    return float(moocore.hypervolume(points, ref=ref, maximise=maximise))
+
+
+def front(
+    session: Session, study: StudyRecord, *, objectives: Sequence[Objective] | None = None
+) -> Front:
+    """The front of a study as it stands, over the objectives asked for or the study's own."""
+    spec = StudySpec.model_validate(study.spec)
+    wanted = spec.objectives if objectives is None else tuple(objectives)
+    infos = objective_infos(spec.task, wanted)
+    trials = Trials(session).list(study.id, TrialState.COMPLETE)
+    points = front_of(trials, infos)
+    device = None
+    for trial in points:
+        if trial.measurement_id is not None:
+            device = Measurements(session).get(trial.measurement_id).device
+            break
+    return Front(
+        objectives=infos,
+        device=device,
+        hypervolume=hypervolume(trials, infos, study.reference_point),
+        reference_point=_chosen(study.reference_point, wanted),
+        points=tuple(
+            FrontPoint(
+                trial=trial.number,
+                values={objective: value_of(trial, objective) for objective in OBJECTIVES},
+                test_quality=trial.test_quality,
+                throughput_ratio=trial.throughput_ratio,
+                architecture=trial.architecture,
+                parametrization=trial.parametrization,
+                hyperparameters=dict(trial.hyperparameters),
+            )
+            for trial in points
+        ),
+    )
+
+
+def _chosen(
+    reference: dict[str, float] | None, objectives: Sequence[Objective]
+) -> dict[Objective, float] | None:
+    if reference is None or len(objectives) < 2:
+        return None
+    return {objective: reference[objective] for objective in objectives}
+
+
+def _axis(objective: Objective, value: float | None) -> float:
+    """A value on the axis that its hypervolume is measured on.
+
+    Counts and speeds are compared as ratios.
+    """
+    assert value is not None
+    return value if objective == "quality" else math.log10(max(value, 1e-9))

@@ -1,0 +1,179 @@
+"""What a user does with a study: submit it, cancel it, ask how far it is."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.orm import Session
+
+from models.spec import Spec
+from search.pareto import hypervolume, objective_infos
+from search.space import SearchSpace
+from search.spec import StudySpec
+from storage.attempts import Attempts
+from storage.engine import Database
+from storage.events import Events
+from storage.measurements import Measurements
+from storage.metrics import Metrics
+from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
+from storage.studies import Studies
+from storage.trials import Trials
+
+ENDED = (StudyState.FINISHED, StudyState.CANCELLED, StudyState.FAILED)
+"""The states that a study does not leave."""
+
+CANCELLED_BY = "cancelled by "
+"""How the reason of a cancelled study begins; who asked for it follows."""
+
+
+class TrialTotals(Spec):
+    """Trials by state. `total` is the budget.
+
+    Refused draws are listed as infeasible and not counted in it.
+    """
+
+    total: int
+    queued: int
+    running: int
+    complete: int
+    stopped: int
+    infeasible: int
+    failed: int
+    cancelled: int
+
+
+class StudyProgress(Spec):
+    """How far a study is."""
+
+    trials: TrialTotals
+    epochs_trained: int
+    wall_seconds: float
+    device_hours: float
+    hypervolume: float | None
+    measuring_share: float
+    """Share of the running time in which the measuring lane was in use."""
+    eta_seconds: float | None
+
+
+def submit(
+    database: Database,
+    spec: StudySpec,
+    *,
+    idempotency_key: str | None = None,
+    body: bytes | None = None,
+) -> StudyRecord:
+    """Store a study, to be begun by a coordinator.
+
+    The same key with the same body gives the same study.
+
+    Raises:
+        SpecRefused: the spec cannot be run; nothing is stored.
+        IdempotencyConflict: the key came with another body before.
+    """
+    SearchSpace(spec)
+    document = spec.model_dump(mode="json")
+    digest = hashlib.sha256(body or json.dumps(document, sort_keys=True).encode()).hexdigest()
+    now = datetime.now(UTC)
+    with database.write() as session:
+        studies = Studies(session)
+        if idempotency_key is not None:
+            known = studies.find_idempotent(idempotency_key, digest)
+            if known is not None:
+                return known
+        study = studies.create(
+            id=secrets.token_hex(6),
+            name=spec.name,
+            spec=document,
+            at=now,
+            idempotency_key=idempotency_key,
+            body_digest=digest,
+        )
+        announce(session, study, at=now)
+        return studies.get(study.id)
+
+
+def cancel(database: Database, study_id: str, *, by: str) -> StudyRecord:
+    """End a study without waiting for its trials.
+
+    Asking twice is harmless, and a study that ended stays as it is.
+
+    Raises:
+        NotFound: there is no such study.
+    """
+    with database.write() as session:
+        studies = Studies(session)
+        study = studies.get(study_id)
+        if study.state not in ENDED:
+            studies.set_ending(study_id, f"{CANCELLED_BY}{by}")
+        return studies.get(study_id)
+
+
+def announce(session: Session, study: StudyRecord, *, at: datetime) -> None:
+    """Write the event that tells where a study stands."""
+    Events(session).append(
+        study.id, "study", {"state": study.state, "reason": study.state_reason}, at
+    )
+
+
+def enter(
+    session: Session, study_id: str, state: StudyState, *, at: datetime, reason: str | None = None
+) -> StudyRecord:
+    """Bring a study into a state, and tell so."""
+    studies = Studies(session)
+    studies.set_state(study_id, state, at=at, reason=reason)
+    study = studies.get(study_id)
+    announce(session, study, at=at)
+    return study
+
+
+def progress(session: Session, study: StudyRecord) -> StudyProgress:
+    """How far a study is, as of this transaction."""
+    spec = StudySpec.model_validate(study.spec)
+    trials = Trials(session)
+    counts = trials.counts(study.id)
+    complete = trials.list(study.id, TrialState.COMPLETE)
+    infos = objective_infos(spec.task, spec.objectives)
+    wall = study.running_seconds
+    lane = Measurements(session).lane_seconds(study.id)
+    now = datetime.now(UTC)
+    return StudyProgress(
+        trials=_totals(counts, spec.budget.trials),
+        epochs_trained=Metrics(session).epochs_trained(study.id),
+        wall_seconds=wall,
+        device_hours=Attempts(session).device_seconds(study.id, now) / 3600,
+        hypervolume=hypervolume(complete, infos, study.reference_point),
+        measuring_share=min(1.0, lane / wall) if wall > 0 else 0.0,
+        eta_seconds=_eta(study, spec, counts),
+    )
+
+
+def ended_after_dispatch(counts: TrialCounts) -> int:
+    """How much of the budget of trials is used up: those that ended, refused draws excepted."""
+    at_work = counts.by_state.get(TrialState.RUNNING, 0)
+    return counts.dispatched - at_work
+
+
+def _totals(counts: TrialCounts, budget: int) -> TrialTotals:
+    return TrialTotals(
+        total=budget, **{str(state): counts.by_state.get(state, 0) for state in TrialState}
+    )
+
+
+def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | None:
+    """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
+    if study.state in ENDED:
+        return 0.0
+    done = ended_after_dispatch(counts)
+    estimates: list[float] = []
+    if done > 0:
+        estimates.append(study.running_seconds / done * max(0, spec.budget.trials - done))
+    if spec.budget.wall_seconds is not None:
+        estimates.append(max(0.0, spec.budget.wall_seconds - study.running_seconds))
+    return min(estimates) if estimates else None
+
+
+def in_progress(session: Session) -> Sequence[StudyRecord]:
+    """The studies that a coordinator has to work on, oldest first."""
+    return Studies(session).in_states(StudyState.QUEUED, StudyState.RUNNING)

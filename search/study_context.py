@@ -1,0 +1,96 @@
+"""What the parts of a running study share: its document, its space, and the floor it runs on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from search.executors import Slot
+from search.pareto import ObjectiveInfo, objective_infos
+from search.space import SearchSpace
+from search.spec import StudySpec
+from search.wire import Job
+from storage.engine import Database
+from storage.records import AttemptKind, AttemptRecord
+
+ATTEMPTS = 3
+"""How often a job is tried before its trial (or its study) fails."""
+
+RESTARTED = "the coordinator was restarted"
+"""The reason of attempts that were lost with their coordinator; they count against no one."""
+
+DATA_AT_FAULT = "data: "
+"""How the reason of an attempt begins that found the task's data missing or damaged."""
+
+
+class Floor(Protocol):
+    """Where attempts run: what a study needs of the coordinator that runs it."""
+
+    database: Database
+
+    def slots(self, device: str) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
+        ...
+
+    def free_slot(self, device: str) -> Slot | None:
+        """One of those with nothing on it."""
+        ...
+
+    def lane(self, device: str, model: str | None) -> Slot | None:
+        """The measuring lane of a device model, or the first one that serves the wish."""
+        ...
+
+    def lane_is_free(self, lane: Slot) -> bool:
+        """Whether nobody measures on this lane."""
+        ...
+
+    def start(
+        self, study_id: str, kind: AttemptKind, job: Job, *, trial: int | None, slot: Slot
+    ) -> None:
+        """Write the attempt's row, then start its process."""
+        ...
+
+    def cancel(self, attempt_id: str) -> None:
+        """End an attempt's process; its row has been ended before."""
+        ...
+
+
+@dataclass(frozen=True)
+class StudyContext:
+    """One study on one floor."""
+
+    id: str
+    spec: StudySpec
+    space: SearchSpace
+    floor: Floor
+
+    @property
+    def database(self) -> Database:
+        """Where the study's rows are."""
+        return self.floor.database
+
+    @cached_property
+    def infos(self) -> tuple[ObjectiveInfo, ...]:
+        """The study's objectives."""
+        return objective_infos(self.spec.task, self.spec.objectives)
+
+    @cached_property
+    def slots(self) -> Sequence[Slot]:
+        """Every slot that its attempts may run on."""
+        return self.floor.slots(self.spec.resources.device)
+
+    def free_slot(self) -> Slot | None:
+        """One of them with nothing on it."""
+        return self.floor.free_slot(self.spec.resources.device)
+
+    def lane(self) -> Slot | None:
+        """Where its throughput is measured."""
+        return self.floor.lane(self.spec.resources.device, self.spec.throughput.device)
+
+
+def gave_up(attempts: Sequence[AttemptRecord]) -> bool:
+    """Whether no further attempt makes sense: the data are at fault, or enough were made."""
+    blamed = [attempt for attempt in attempts if attempt.reason != RESTARTED]
+    if any((attempt.reason or "").startswith(DATA_AT_FAULT) for attempt in blamed):
+        return True
+    return len(blamed) >= ATTEMPTS

@@ -1,0 +1,302 @@
+"""One study as the coordinator runs it: ask ahead, measure, dispatch, tell, and end it."""
+
+import logging
+import time
+from datetime import UTC, datetime
+
+from optuna.storages import BaseStorage
+from sqlalchemy.orm import Session
+
+from search.attempts import BUDGET, announce_trial, end_trial
+from search.executors import Slot
+from search.measuring import Measuring
+from search.mirror import Mirror
+from search.pareto import front_of, hypervolume, reference_point
+from search.reconcile import reconcile
+from search.space import SearchSpace
+from search.spec import StudySpec
+from search.studies import CANCELLED_BY, ENDED, enter
+from search.study_context import DATA_AT_FAULT, RESTARTED, Floor, StudyContext, gave_up
+from search.suggestions import Suggestions
+from search.trial import TrialSpec
+from search.wire import PrepareJob, TrainJob
+from storage.attempts import Attempts
+from storage.events import Events
+from storage.exchanges import Exchanges
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    StudyRecord,
+    StudyState,
+    TrialRecord,
+    TrialState,
+)
+from storage.studies import Studies
+from storage.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+FAILED = "failed: "
+"""How the ending of a study begins that cannot go on; the sentence for the user follows."""
+
+_TICK_SECONDS = 1.0
+
+
+class StudyRun:
+    """One claimed study. Making it reconciles our rows with Optuna's.
+
+    `step` does whatever is due.
+    """
+
+    def __init__(self, floor: Floor, optuna_storage: BaseStorage, study: StudyRecord) -> None:
+        spec = StudySpec.model_validate(study.spec)
+        self._study = StudyContext(study.id, spec, SearchSpace(spec), floor)
+        self._mirror = Mirror(optuna_storage, study, spec)
+        self._suggestions = Suggestions(self._study, self._mirror)
+        self._measuring = Measuring(self._study)
+        self._front: list[int] = []
+        self._ticked = time.monotonic()
+        with floor.database.write() as session:
+            for attempt in Attempts(session).running(study.id):
+                self._lose(session, attempt, RESTARTED)
+        reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
+
+    def step(self) -> bool:
+        """Do what is due.
+
+        Returns:
+            Whether the study goes on.
+        """
+        study = self._current()
+        if study.state == StudyState.QUEUED:
+            study = self._begin()
+        if study.state in ENDED:
+            return False
+        self._tell()
+        if study.ending is None:
+            study = self._check_budgets(study)
+        if study.ending is not None:
+            return self._wind_down(study)
+        if study.prepared is None:
+            self._prepare()
+            return True
+        self._measuring.refuse_slow()
+        self._dispatch()
+        self._measuring.measure_waiting()
+        while self._suggestions.ask():
+            self._dispatch()
+        return not self._finish_if_done()
+
+    def lost(self, attempt: AttemptRecord, reason: str) -> None:
+        """An attempt's process ended, or its lease did, without a last word."""
+        with self._study.database.write() as session:
+            if Attempts(session).get(attempt.id).state == AttemptState.RUNNING:
+                self._lose(session, attempt, reason)
+
+    def _current(self) -> StudyRecord:
+        with self._study.database.read() as session:
+            return Studies(session).get(self._study.id)
+
+    def _begin(self) -> StudyRecord:
+        point = reference_point(
+            self._study.spec, largest_count=self._study.space.parameter_range.high
+        )
+        now = datetime.now(UTC)
+        with self._study.database.write() as session:
+            Studies(session).set_reference_point(self._study.id, point)
+            study = enter(session, self._study.id, StudyState.RUNNING, at=now)
+            if not self._study.slots:
+                wish = self._study.spec.resources.device
+                sentence = f"no slot here serves resources.device {wish!r}"
+                Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
+            elif self._study.lane() is None:
+                wish = self._study.spec.throughput.device
+                models = sorted({slot.model for slot in self._study.slots})
+                sentence = f"throughput.device {wish!r} is not here; there is {', '.join(models)}"
+                Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
+            return Studies(session).get(study.id)
+
+    def _tell(self) -> None:
+        with self._study.database.read() as session:
+            ended = Trials(session).untold(self._study.id)
+        for trial in ended:
+            self._mirror.tell(trial)
+            with self._study.database.write() as session:
+                if Trials(session).mark_told(self._study.id, trial.number, datetime.now(UTC)):
+                    Exchanges(session).append(self._study.id, "tell", trial.number)
+        if any(trial.state == TrialState.COMPLETE for trial in ended):
+            self._tell_front()
+
+    def _tell_front(self) -> None:
+        """Write an event when the front has changed."""
+        with self._study.database.write() as session:
+            complete = Trials(session).list(self._study.id, TrialState.COMPLETE)
+            front = [trial.number for trial in front_of(complete, self._study.infos)]
+            if front == self._front:
+                return
+            self._front = front
+            reference = Studies(session).get(self._study.id).reference_point
+            volume = hypervolume(complete, self._study.infos, reference)
+            payload = {"trials": list(front), "hypervolume": volume}
+            Events(session).append(self._study.id, "front", payload, datetime.now(UTC))
+
+    def _check_budgets(self, study: StudyRecord) -> StudyRecord:
+        """Count the running time, and end the asking when a budget of the study is used up."""
+        elapsed = time.monotonic() - self._ticked
+        if elapsed < _TICK_SECONDS:
+            return study
+        self._ticked += elapsed
+        budget = self._study.spec.budget
+        with self._study.database.write() as session:
+            studies = Studies(session)
+            studies.add_running_seconds(self._study.id, elapsed)
+            wall = study.running_seconds + elapsed
+            used = Attempts(session).device_seconds(self._study.id, datetime.now(UTC)) / 3600
+            if budget.wall_seconds is not None and wall >= budget.wall_seconds:
+                studies.set_ending(self._study.id, f"{BUDGET}: wall_seconds")
+            elif budget.device_hours is not None and used >= budget.device_hours:
+                studies.set_ending(self._study.id, f"{BUDGET}: device_hours")
+            return studies.get(self._study.id)
+
+    def _prepare(self) -> None:
+        """Have the task's data fetched and checked once, before anything is asked."""
+        with self._study.database.read() as session:
+            attempts = Attempts(session).of_study(self._study.id, AttemptKind.PREPARE)
+        if any(attempt.state == AttemptState.RUNNING for attempt in attempts):
+            return
+        if gave_up(attempts):
+            reason = attempts[-1].reason or "unknown"
+            sentence = reason.removeprefix(DATA_AT_FAULT)
+            with self._study.database.write() as session:
+                Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
+            return
+        slot = self._study.free_slot()
+        if slot is not None:
+            job = PrepareJob(task=self._study.spec.task)
+            self._study.floor.start(self._study.id, AttemptKind.PREPARE, job, trial=None, slot=slot)
+
+    def _dispatch(self) -> None:
+        """Start attempts on free slots.
+
+        Trials that lost theirs first, then those that wait, by number.
+        """
+        with self._study.database.read() as session:
+            open_trials = Trials(session).list(
+                self._study.id, TrialState.RUNNING, TrialState.QUEUED
+            )
+            at_work = {
+                attempt.trial
+                for attempt in Attempts(session).running(self._study.id)
+                if attempt.kind == AttemptKind.TRAIN
+            }
+        open_trials.sort(key=lambda trial: (trial.state == TrialState.QUEUED, trial.number))
+        for trial in open_trials:
+            if trial.number in at_work or not self._measuring.is_ready(trial):
+                continue
+            slot = self._study.free_slot()
+            if slot is None:
+                return
+            if trial.state == TrialState.QUEUED or self._may_try_again(trial):
+                self._start(trial, slot)
+
+    def _may_try_again(self, trial: TrialRecord) -> bool:
+        """Whether a trial that lost its attempt gets another; if not, it fails here."""
+        with self._study.database.write() as session:
+            attempts = Attempts(session).of_trial(self._study.id, trial.number)
+            attempts = [attempt for attempt in attempts if attempt.kind == AttemptKind.TRAIN]
+            if not gave_up(attempts):
+                return True
+            reason = attempts[-1].reason or "unknown"
+            if reason.startswith(DATA_AT_FAULT):
+                sentence = reason.removeprefix(DATA_AT_FAULT)
+                Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
+            end_trial(session, self._study.id, trial.number, state=TrialState.FAILED, reason=reason)
+            return False
+
+    def _start(self, trial: TrialRecord, slot: Slot) -> None:
+        now = datetime.now(UTC)
+        with self._study.database.write() as session:
+            trials = Trials(session)
+            trials.start(self._study.id, trial.number, now)
+            announce_trial(session, trials.get(self._study.id, trial.number), at=now)
+        job = TrainJob(
+            task=self._study.spec.task,
+            trial=TrialSpec.model_validate(trial.spec),
+            number=trial.number,
+            epochs=self._study.spec.budget.epochs,
+        )
+        self._study.floor.start(
+            self._study.id, AttemptKind.TRAIN, job, trial=trial.number, slot=slot
+        )
+
+    def _finish_if_done(self) -> bool:
+        with self._study.database.read() as session:
+            trials = Trials(session)
+            counts = trials.counts(self._study.id)
+            untold = trials.untold(self._study.id)
+            complete = trials.list(self._study.id, TrialState.COMPLETE)
+        if untold or any(
+            counts.by_state.get(state) for state in (TrialState.QUEUED, TrialState.RUNNING)
+        ):
+            return False
+        unmeasured = [
+            trial for trial in front_of(complete, self._study.infos) if trial.measurement_id is None
+        ]
+        if unmeasured and self._measuring.measure_front(unmeasured):
+            return False
+        enough = counts.dispatched >= self._study.spec.budget.trials
+        self._end(StudyState.FINISHED, None if enough else "nothing_feasible")
+        return True
+
+    def _wind_down(self, study: StudyRecord) -> bool:
+        """End what waits and what runs, then the study.
+
+        A used-up budget lets running epochs end.
+        """
+        assert study.ending is not None
+        on_budget = study.ending.startswith(BUDGET)
+        with self._study.database.write() as session:
+            kept: set[int] = set()
+            for attempt in Attempts(session).running(self._study.id):
+                if on_budget and attempt.kind == AttemptKind.TRAIN and attempt.trial is not None:
+                    kept.add(attempt.trial)
+                    continue
+                self._lose(session, attempt, study.ending)
+                self._study.floor.cancel(attempt.id)
+            for trial in Trials(session).list(
+                self._study.id, TrialState.QUEUED, TrialState.RUNNING
+            ):
+                if trial.number in kept:
+                    continue
+                stopped = on_budget and trial.state == TrialState.RUNNING
+                state = TrialState.STOPPED if stopped else TrialState.CANCELLED
+                reason = BUDGET if on_budget else study.ending
+                end_trial(session, self._study.id, trial.number, state=state, reason=reason)
+        if kept:
+            return True
+        self._tell()
+        if study.ending.startswith(FAILED):
+            self._end(StudyState.FAILED, study.ending.removeprefix(FAILED))
+        elif study.ending.startswith(CANCELLED_BY):
+            self._end(StudyState.CANCELLED, study.ending)
+        else:
+            self._end(StudyState.FINISHED, study.ending)
+        return False
+
+    def _end(self, state: StudyState, reason: str | None) -> None:
+        elapsed = time.monotonic() - self._ticked
+        with self._study.database.write() as session:
+            Studies(session).add_running_seconds(self._study.id, elapsed)
+            enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
+
+    def _lose(self, session: Session, attempt: AttemptRecord, reason: str) -> None:
+        now = datetime.now(UTC)
+        Attempts(session).end(attempt.id, state=AttemptState.LOST, at=now, reason=reason)
+        payload = {
+            "attempt": attempt.number,
+            "kind": attempt.kind,
+            "trial": attempt.trial,
+            "reason": reason,
+        }
+        Events(session).append(self._study.id, "attempt_lost", payload, now)

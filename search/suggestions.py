@@ -1,0 +1,115 @@
+"""Suggestions: asked of Optuna ahead of need, refused by hard limits, and made our rows at once."""
+
+from datetime import UTC, datetime
+
+import optuna
+
+from models.errors import SlotError
+from search.attempts import announce_trial, end_trial
+from search.draws import TrialSource
+from search.mirror import Mirror
+from search.space import DrawnTrial
+from search.study_context import StudyContext
+from storage.exchanges import Exchanges
+from storage.measurements import Measurements
+from storage.records import TrialRecord, TrialState
+from storage.trials import Trials
+
+DRAWS_PER_TRIAL = 20
+"""How many draws a study may make per trial of its budget, refused ones included."""
+
+
+class Suggestions:
+    """The queue of configurations that wait for a slot."""
+
+    def __init__(self, study: StudyContext, mirror: Mirror) -> None:
+        self._study = study
+        self._mirror = mirror
+        self._depth = 2 * max(1, len(study.slots))
+
+    def ask(self) -> bool:
+        """Ask for one suggestion, if the queue is short and the budgets leave room.
+
+        Returns:
+            Whether one was asked for.
+        """
+        budget = self._study.spec.budget.trials
+        with self._study.database.read() as session:
+            counts = Trials(session).counts(self._study.id)
+        waiting = counts.by_state.get(TrialState.QUEUED, 0)
+        if waiting >= self._depth or counts.dispatched + waiting >= budget:
+            return False
+        if counts.total >= DRAWS_PER_TRIAL * budget:
+            return False
+        self.enter(counts.total, self._mirror.ask(counts.total))
+        return True
+
+    def enter(self, number: int, asked: optuna.Trial) -> None:
+        """Draw a configuration for an asked trial and make it our row at once."""
+        drawn = self._study.space.draw(TrialSource(asked))
+        self._mirror.annotate(asked, drawn.hyperparameters)
+        refusal = self._refusal(drawn)
+        now = datetime.now(UTC)
+        trial = _new_trial(self._study.id, number, drawn, at=now)
+        with self._study.database.write() as session:
+            Trials(session).add(trial)
+            Exchanges(session).append(self._study.id, "ask", number)
+            announce_trial(session, trial, at=now)
+            if refusal is not None:
+                reason, violation = refusal
+                end_trial(
+                    session,
+                    self._study.id,
+                    number,
+                    state=TrialState.INFEASIBLE,
+                    reason=reason,
+                    violation=violation,
+                )
+                return
+            lane = self._study.lane()
+            known = lane and Measurements(session).find(self._study.id, trial.shape_key, lane.model)
+            if known:
+                Trials(session).set_throughput(self._study.id, number, known)
+
+    def _refusal(self, drawn: DrawnTrial) -> tuple[str, float] | None:
+        """Why a draw is refused before any training, and by how much; null if it is not."""
+        try:
+            drawn.spec.model.check()
+        except SlotError as error:
+            return str(error), 1.0
+        limit = self._study.spec.limits.parameters
+        count = drawn.spec.model.parameter_count()
+        if limit is None or count <= limit:
+            return None
+        return f"{count} parameters are over the limit of {limit}", count / limit - 1
+
+
+def _new_trial(study_id: str, number: int, drawn: DrawnTrial, *, at: datetime) -> TrialRecord:
+    model = drawn.spec.model
+    return TrialRecord(
+        study_id=study_id,
+        number=number,
+        state=TrialState.QUEUED,
+        reason=None,
+        architecture=drawn.candidate.architecture,
+        parametrization=drawn.candidate.parametrization,
+        hyperparameters=dict(drawn.hyperparameters),
+        drawn=dict(drawn.drawn),
+        spec=drawn.spec.model_dump(mode="json"),
+        parameters=model.parameter_count(),
+        dense_parameters=model.dense_twin().parameter_count(),
+        shape_key=model.shape_key(),
+        violation=None,
+        quality=None,
+        test_quality=None,
+        best_epoch=None,
+        epochs_trained=0,
+        throughput=None,
+        throughput_ratio=None,
+        measurement_id=None,
+        dispatched=False,
+        created_at=at,
+        started_at=None,
+        finished_at=None,
+        told_at=None,
+    )
