@@ -1,1 +1,1 @@
-"""Studies, their spaces and samplers, the coordinator that runs them, and the workers that train."""
+"""Studies, their spaces and samplers, their coordinator, and the workers that train."""

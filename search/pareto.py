@@ -115,11 +115,9 @@ def hypervolume(
     infos: Sequence[ObjectiveInfo],
     reference: dict[str, float] | None,
 ) -> float | None:
-    """Volume between the front and the reference point, over (quality, log10 parameters.
+    """Volume between the front and the reference point.
 
-    Log10 throughput).
-
-    Null for a single objective, and before the study has a reference point. Points beyond the
+    The axes are quality, log10 parameters and log10 throughput. Null for a single objective, and before the study has a reference point. Points beyond the
     reference point add nothing.
     """
     if reference is None or len(infos) < 2:
