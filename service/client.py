@@ -1,0 +1,327 @@
+"""Reflectory from Python: submit a study, watch it, read its front, download its models.
+
+    from service.client import Client
+
+    with Client("http://127.0.0.1:8080") as client:
+        study = client.submit({"task": {"kind": "digits"}})
+        for event in client.watch(study.id):
+            ...
+        best = client.front(study.id).best()
+
+Every call is safe to repeat, so a fault on the way is met by asking again; what still fails raises
+one of the errors of `service.client_errors`. Nothing heavy is imported: a script that only asks
+starts at once.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+from urllib.parse import quote
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from service.answers import (
+    Answer,
+    Catalog,
+    Downloaded,
+    DryRun,
+    Event,
+    Front,
+    Page,
+    Problem,
+    Study,
+    Trial,
+)
+from service.backoff import BUSY_STATUSES, TRANSIENT, Backoff, Busy, again, pause_asked
+from service.client_errors import ClientError, Damaged, Refused, Unreachable
+from service.downloads import Download, ToldProgress
+
+__all__ = ["Client", "ClientError", "Damaged", "Refused", "Unreachable"]
+
+_A = TypeVar("_A", bound=Answer)
+_T = TypeVar("_T")
+
+_PAGE = 100
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_PROBLEM = "application/problem+json"
+
+
+class Client:
+    """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""
+
+    def __init__(
+        self,
+        server: str = "http://127.0.0.1:8080",
+        *,
+        timeout: float = 60.0,
+        patience: float = 3.0,
+    ) -> None:
+        """Connect to `server` when it is first needed.
+
+        Args:
+            server: base URL.
+            timeout: seconds without a byte after which a connection counts as broken.
+            patience: seconds over which a request is tried again after faults on the way.
+
+        Raises:
+            Unreachable: `server` is no URL.
+        """
+        self.server = server.rstrip("/")
+        self._patience = patience
+        try:
+            url = httpx2.URL(self.server)
+        except httpx2.InvalidURL as error:
+            raise Unreachable(f"{server!r} is no URL: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise Unreachable(f"{server!r} is no URL of a server; write http://HOST:PORT")
+        # A proxy that the environment names cannot lead to this machine's own loopback.
+        self._http = httpx2.Client(
+            base_url=self.server, timeout=timeout, trust_env=url.host not in _LOOPBACK
+        )
+
+    def __enter__(self) -> Self:
+        """Use the client in a `with` statement, which closes it."""
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Close the connections."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def submit(
+        self, spec: Mapping[str, Any] | BaseModel, *, idempotency_key: str | None = None
+    ) -> Study:
+        """Store a study, which begins as soon as a slot is free.
+
+        The same key with the same document gives the same study, however often it is sent; one is
+        made where none is given, so that repeating after a fault stores nothing twice.
+        """
+        headers = {"Idempotency-Key": idempotency_key or uuid.uuid4().hex}
+        return self._ask(Study, "POST", "/v1/studies", body=_document(spec), headers=headers)
+
+    def dry_run(self, spec: Mapping[str, Any] | BaseModel) -> DryRun:
+        """Describe what a study would search, and store nothing."""
+        params = {"dry_run": "true"}
+        return self._ask(DryRun, "POST", "/v1/studies", body=_document(spec), params=params)
+
+    def studies(self, *, state: str | None = None) -> Iterator[Study]:
+        """All studies, newest first, or those in one state."""
+        params = {} if state is None else {"state": state}
+        return self._pages(
+            lambda query: self._ask(Page[Study], "GET", "/v1/studies", params=query), params
+        )
+
+    def study(self, study_id: str) -> Study:
+        """One study and how far it is."""
+        return self._ask(Study, "GET", _path(study_id))
+
+    def cancel(self, study_id: str) -> Study:
+        """End a study; what runs ends at its next epoch. Asking twice is harmless."""
+        return self._ask(Study, "POST", f"{_path(study_id)}/cancel")
+
+    def front(self, study_id: str) -> Front:
+        """The Pareto front so far."""
+        return self._ask(Front, "GET", f"{_path(study_id)}/front")
+
+    def front_csv(self, study_id: str) -> str:
+        """The Pareto front so far, as CSV."""
+        return self._request("GET", f"{_path(study_id)}/front", params={"format": "csv"}).text
+
+    def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[Trial]:
+        """All trials in the order of their numbers, or those that ended in one way."""
+        path = f"{_path(study_id)}/trials"
+        params = {} if outcome is None else {"outcome": outcome}
+        return self._pages(lambda query: self._ask(Page[Trial], "GET", path, params=query), params)
+
+    def trial(self, study_id: str, number: int) -> Trial:
+        """One trial."""
+        return self._ask(Trial, "GET", _path(study_id, number))
+
+    def report(
+        self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"
+    ) -> str:
+        """The parameter-count report of a trial, as text in the form asked for."""
+        path = f"{_path(study_id, number)}/report"
+        return self._request("GET", path, params={"format": form}).text
+
+    def catalog(self) -> Catalog:
+        """Everything that a study may name."""
+        return self._ask(Catalog, "GET", "/v1/catalog")
+
+    def download(
+        self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
+    ) -> Downloaded:
+        """Fetch a trial's checkpoint into the file `out`, whole or not at all.
+
+        A transfer that breaks goes on where it broke. `told` is called with the bytes so far and
+        in all.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+        """
+        path = f"{_path(study_id, number)}/checkpoint"
+        with Download(out, told or _tell_nobody) as download:
+
+            def transfer() -> None:
+                if not download.is_complete:
+                    with self._stream(path, headers=download.headers()) as response:
+                        download.take(response)
+
+            self._again(transfer)
+            return download.keep()
+
+    def watch(self, study_id: str, *, after: int = 0, patience: float = 120.0) -> Iterator[Event]:
+        """The study's events after a number, each once and in order, until the study has ended.
+
+        A stream that breaks is taken up again after the last event that arrived.
+
+        Raises:
+            Unreachable: the server stayed away for more than `patience` seconds.
+        """
+        place = after
+        ended = False
+        backoff = Backoff(patience)
+        while True:
+            before = place
+            try:
+                for event in self._listen(study_id, after=place):
+                    place = event.number
+                    backoff.succeeded()
+                    yield event
+                # A stream ends with its study, and also with its server. Only one that was opened
+                # after the study's end and brings nothing more says that all has been told.
+                if ended and place == before:
+                    return
+                ended = self.study(study_id).ended
+                fault = None
+            except (*TRANSIENT, Unreachable) as error:
+                fault = error
+            stuck = fault is not None or (place == before and not ended)
+            if stuck and not backoff.wait(at_least=pause_asked(fault)):
+                raise self._unreachable(fault) from fault
+
+    def _listen(self, study_id: str, *, after: int) -> Iterator[Event]:
+        headers = {"Last-Event-ID": str(after)} if after else {}
+        with self._stream(f"{_path(study_id)}/events", headers=headers) as response:
+            for event in httpx2.EventSource(response):
+                if event.data and event.id.isdecimal():
+                    payload = json.loads(event.data)
+                    yield Event(number=int(event.id), kind=event.event, payload=payload)
+
+    @contextmanager
+    def _stream(self, path: str, *, headers: Mapping[str, str]) -> Generator[httpx2.Response]:
+        with self._http.stream("GET", path, headers=headers) as response:
+            if not response.is_success:
+                response.read()
+                self._check(response)
+            yield response
+
+    def _pages(
+        self, ask: Callable[[Mapping[str, str]], Page[_A]], params: Mapping[str, str]
+    ) -> Iterator[_A]:
+        query = {**params, "limit": str(_PAGE)}
+        while True:
+            page = ask(query)
+            yield from page.items
+            if page.next_cursor is None:
+                return
+            query["cursor"] = page.next_cursor
+
+    def _ask(
+        self,
+        kind: type[_A],
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> _A:
+        response = self._request(method, path, body=body, params=params, headers=headers)
+        try:
+            return kind.model_validate_json(response.content)
+        except ValidationError as error:
+            raise Unreachable(
+                f"what answers at {self.server} is no Reflectory server that this client knows: "
+                f"{method} {path} brought no {kind.__name__.lower()}"
+            ) from error
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        def send() -> httpx2.Response:
+            response = self._http.request(method, path, json=body, params=params, headers=headers)
+            self._check(response)
+            return response
+
+        return self._again(send)
+
+    def _again(self, work: Callable[[], _T]) -> _T:
+        try:
+            return again(work, Backoff(self._patience))
+        except TRANSIENT as fault:
+            raise self._unreachable(fault) from fault
+
+    def _check(self, response: httpx2.Response) -> None:
+        if response.is_success:
+            return
+        if response.status_code in BUSY_STATUSES:
+            raise Busy(response)
+        raise Refused(_problem(response))
+
+    def _unreachable(self, fault: Exception | None) -> ClientError:
+        """The error for a fault that stayed: a refusal where the server gave its reason."""
+        if isinstance(fault, Busy) and _is_problem(fault.response):
+            return Refused(_problem(fault.response))
+        if isinstance(fault, Unreachable):
+            return fault
+        what = fault or "its event stream stays empty"
+        return Unreachable(f"no Reflectory server answers at {self.server}: {what}")
+
+
+def _path(study_id: str, number: int | None = None) -> str:
+    # Ids are opaque: whatever one holds, it stays one step of the path.
+    study = f"/v1/studies/{quote(study_id, safe='')}"
+    return study if number is None else f"{study}/trials/{number}"
+
+
+def _document(spec: Mapping[str, Any] | BaseModel) -> Any:
+    return spec.model_dump(mode="json") if isinstance(spec, BaseModel) else dict(spec)
+
+
+def _is_problem(response: httpx2.Response) -> bool:
+    return response.headers.get("Content-Type", "").partition(";")[0] == _PROBLEM
+
+
+def _problem(response: httpx2.Response) -> Problem:
+    if _is_problem(response):
+        return Problem.model_validate_json(response.content)
+    return Problem(
+        title=response.reason_phrase,
+        status=response.status_code,
+        detail=f"{response.request.method} {response.request.url} was answered "
+        f"HTTP {response.status_code} {response.reason_phrase}",
+    )
+
+
+def _tell_nobody(_received: int, _total: int | None) -> None:
+    return None

@@ -1,0 +1,103 @@
+"""One file over HTTP, whole or not at all: into a file beside its place, checked, then renamed."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx2
+
+from service.answers import Downloaded
+from service.client_errors import Damaged
+
+ToldProgress = Callable[[int, int | None], None]
+"""Called with the bytes so far and in all (null: not known)."""
+
+
+class Download:
+    """A transfer that may break and go on.
+
+    The digest comes with the first answer, as its `ETag`. After a break only the rest is asked for,
+    on the condition that the file is still the same one.
+    """
+
+    def __init__(self, out: Path, told: ToldProgress) -> None:
+        """Prepare to fetch into `out`, whose folder has to exist."""
+        self._out = out
+        self._told = told
+        self._etag: str | None = None
+        self._received = 0
+        self._total: int | None = None
+        # Renaming is atomic only within one file system, so the unfinished file lies beside.
+        handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.", suffix=".part")
+        self._file = os.fdopen(handle, "w+b")
+        self._unfinished = Path(name)
+
+    def __enter__(self) -> Self:
+        """Use the download in a `with` statement, which leaves nothing unfinished behind."""
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Remove what was not kept."""
+        self._file.close()
+        self._unfinished.unlink(missing_ok=True)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all bytes are here."""
+        return self._total is not None and self._received == self._total
+
+    def headers(self) -> dict[str, str]:
+        """What to ask for: everything, or the rest of the same file."""
+        if self._etag is None or self._received == 0:
+            # A compressed transfer could not be taken up in the middle.
+            return {"Accept-Encoding": "identity"}
+        return {
+            "Accept-Encoding": "identity",
+            "Range": f"bytes={self._received}-",
+            "If-Range": self._etag,
+        }
+
+    def take(self, response: httpx2.Response) -> None:
+        """Write what an answer brings, after what is here or from the start."""
+        length = response.headers.get("Content-Length")
+        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+            self._etag = response.headers.get("ETag")
+            self._received = 0
+            self._file.truncate(0)
+        self._total = None if length is None else self._received + int(length)
+        self._file.seek(self._received)
+        for chunk in response.iter_raw():
+            self._file.write(chunk)
+            self._received += len(chunk)
+            self._told(self._received, self._total)
+        self._total = self._received
+
+    def keep(self) -> Downloaded:
+        """Check the digest and put the file in its place.
+
+        Raises:
+            Damaged: the bytes are not those that the `ETag` names.
+        """
+        self._file.flush()
+        self._file.seek(0)
+        digest = hashlib.file_digest(self._file, "sha256").hexdigest()
+        named = (self._etag or "").removeprefix("W/").strip('"')
+        if digest != named:
+            raise Damaged(
+                f"{self._out.name}: {self._received} bytes arrived with sha256 {digest}, "
+                f"but the server names {named or 'no digest'}"
+            )
+        os.fsync(self._file.fileno())
+        self._unfinished.chmod(0o644)
+        self._unfinished.replace(self._out)
+        return Downloaded(path=self._out, sha256=digest, size=self._received)
