@@ -1,7 +1,7 @@
 """The search space of a study: its candidates, their dimensions, and one draw of them."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -308,7 +308,7 @@ class SearchSpace:
         return f"space.{full if full in self._spec.space else field}"
 
     @contextmanager
-    def _faults(self, kind: str) -> Iterator[None]:
+    def _faults(self, kind: str) -> Generator[None]:
         """Turn what is wrong with an override into a fault with its path in the document."""
         try:
             yield

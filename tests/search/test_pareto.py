@@ -101,7 +101,10 @@ def test_front_is_what_brute_force_finds_with_all_ties(rows, objectives) -> None
 @given(TRIALS)
 @settings(max_examples=100, deadline=None)
 def test_hypervolume_is_the_measure_of_the_dominated_cells(rows) -> None:
-    """Oracle: cut the space into the cells that the points' coordinates span, and add up the covered ones."""
+    """Oracle.
+
+    Cut the space into the cells that the points' coordinates span, and add up the covered ones.
+    """
     trials = trials_of(rows)
     infos = objective_infos(SPEC.task, OBJECTIVES)
     reference = {"quality": 0.1, "parameters": 10.0, "throughput": 1.0}

@@ -1,0 +1,215 @@
+"""The search space.
+
+Overrides, refusals with their paths, static ranges that are reached at both ends.
+"""
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import TPESampler
+
+from search.dimension import ChoiceDimension, IntegerDimension, RealDimension
+from search.draws import CornerSource, TrialSource
+from search.errors import SpecRefused
+from search.space import SearchSpace, describe
+from search.spec import StudySpec
+
+ALL = ("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations")
+
+
+def study(**fields: object) -> StudySpec:
+    document = {"task": {"kind": "digits"}, "architectures": ["rnn"], "parametrizations": ["dense"]}
+    return StudySpec.model_validate({**document, **fields})
+
+
+def dimensions(spec: StudySpec) -> dict[str, object]:
+    return {dimension.name: dimension for dimension in describe(spec).dimensions}
+
+
+def refusal(**fields: object) -> dict[str, str]:
+    with pytest.raises(SpecRefused) as caught:
+        describe(study(**fields))
+    return {fault.path: fault.message for fault in caught.value.faults}
+
+
+def test_a_range_replaces_the_variants_own() -> None:
+    found = dimensions(study(space={"hidden_size": {"low": 24, "high": 40, "step": 8}}))
+    assert found["rnn.hidden_size"] == IntegerDimension(
+        name="rnn.hidden_size", low=24, high=40, step=8
+    )
+
+
+def test_a_pin_is_no_dimension_and_a_fuller_name_goes_first() -> None:
+    spec = study(
+        architectures=["rnn", "gru"],
+        space={"hidden_size": 16, "gru.hidden_size": {"low": 8, "high": 9}},
+    )
+    found = dimensions(spec)
+    assert "rnn.hidden_size" not in found
+    assert found["gru.hidden_size"] == IntegerDimension(name="gru.hidden_size", low=8, high=9)
+
+
+def test_fields_that_are_not_searched_by_default_can_be() -> None:
+    spec = study(
+        parametrizations=["householder_svd"],
+        space={
+            "sigma_star": {"low": 0.5, "high": 1.5},
+            "rnn.activation": {"options": ["relu", "abs"]},
+            "training.decay": 0.9,
+        },
+    )
+    found = dimensions(spec)
+    assert found["householder_svd.sigma_star"] == RealDimension(
+        name="householder_svd.sigma_star", low=0.5, high=1.5
+    )
+    assert found["rnn.activation"] == ChoiceDimension(
+        name="rnn.activation", options=("relu", "abs")
+    )
+    drawn = SearchSpace(spec).draw(CornerSource(highest=True))
+    assert drawn.spec.training.decay == 0.9
+    assert drawn.hyperparameters["training.decay"] == 0.9
+
+
+def test_a_range_is_cut_to_what_the_largest_layer_holds() -> None:
+    spec = study(
+        parametrizations=["householder_svd"],
+        space={"hidden_size": {"low": 8, "high": 20}, "m1": {"low": 1, "high": 500}},
+    )
+    assert dimensions(spec)["householder_svd.m1"] == IntegerDimension(
+        name="householder_svd.m1", low=1, high=20
+    )
+
+
+def test_what_was_drawn_is_cut_to_the_layer_and_both_values_are_kept() -> None:
+    spec = study(
+        parametrizations=["householder_svd"],
+        space={"rnn.hidden_size": {"options": [8, 32]}, "m1": {"low": 1, "high": 32}},
+    )
+    source = CornerSource(highest=True, choices={"rnn.hidden_size": 8})
+    drawn = SearchSpace(spec).draw(source)
+    assert drawn.drawn["householder_svd.m1"] == 32
+    assert drawn.hyperparameters["householder_svd.m1"] == 8
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "words"),
+    [
+        ({"space": {"hiden_size": 8}}, "space.hiden_size", ["hiden_size", "hidden_size"]),
+        ({"space": {"gru.reset": "after"}}, "space.gru.reset", ["gru.reset"]),
+        (
+            {"parametrizations": ["low_rank"], "space": {"hidden_size": 16, "d": 17}},
+            "space.d",
+            ["17", "at most"],
+        ),
+        (
+            {
+                "parametrizations": ["low_rank"],
+                "space": {"hidden_size": 16, "low_rank.d": {"low": 90, "high": 99}},
+            },
+            "space.low_rank.d",
+            ["90 to 99", "at most"],
+        ),
+        (
+            {"parametrizations": ["householder_svd"], "space": {"r": -0.5}},
+            "space.r",
+            ["-0.5", "greater than"],
+        ),
+        ({"space": {"hidden_size": "many"}}, "space.hidden_size", ["'many'", "integer"]),
+        (
+            {"space": {"hidden_size": {"low": 1.5, "high": 4}}},
+            "space.hidden_size",
+            ["1.5", "whole"],
+        ),
+        (
+            {"architectures": ["gru"], "space": {"reset": {"low": 0, "high": 1}}},
+            "space.reset",
+            ["before, after", "no range"],
+        ),
+        (
+            {"architectures": ["gru"], "space": {"reset": "later"}},
+            "space.reset",
+            ["'later'", "before"],
+        ),
+        ({"limits": {"parameters": 10}}, "limits.parameters", ["10", "rnn with dense"]),
+    ],
+)
+def test_refusals_name_the_path_the_value_and_what_is_allowed(fields, path, words) -> None:
+    faults = refusal(**fields)
+    assert list(faults) == [path]
+    for word in words:
+        assert word in faults[path]
+
+
+@pytest.mark.parametrize("parametrization", ALL)
+@pytest.mark.parametrize("architecture", ["rnn", "gru"])
+def test_parameter_range_bounds_every_draw_and_is_reached(architecture, parametrization) -> None:
+    spec = study(
+        architectures=[architecture],
+        parametrizations=[parametrization],
+        space={"hidden_size": {"low": 5, "high": 24}},
+    )
+    space = SearchSpace(spec)
+    counts = {
+        space.draw(CornerSource(highest=highest)).spec.model.parameter_count()
+        for highest in (False, True)
+    }
+    optuna.logging.disable_default_handler()
+    sampled = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=1))
+    drawn = [space.draw(TrialSource(sampled.ask())).spec.model.parameter_count() for _ in range(60)]
+    assert min(counts) == space.parameter_range.low <= min(drawn)
+    assert max(counts) == space.parameter_range.high >= max(drawn)
+
+
+def test_every_dimension_is_modelled_jointly_and_reached_at_both_ends() -> None:
+    """200 draws by TPE: its joint model holds every dimension, and no range locks itself to a part.
+
+    A dimension whose bounds move with another's value falls out of the joint model, or is locked to
+    the bounds of its first draw.
+    """
+    spec = StudySpec.model_validate(
+        {"task": {"kind": "digits"}, "architectures": ["rnn", "gru"], "parametrizations": list(ALL)}
+    )
+    space = SearchSpace(spec)
+    described = {dimension.name: dimension for dimension in space.describe().dimensions}
+    optuna.logging.disable_default_handler()
+    sampler = TPESampler(seed=0, multivariate=True, group=True, constant_liar=True)
+    sampled = optuna.create_study(sampler=sampler, directions=["maximize", "minimize"])
+    generator = np.random.default_rng(0)
+    seen: dict[str, list[object]] = {}
+    for _ in range(200):
+        trial = sampled.ask()
+        drawn = space.draw(TrialSource(trial))
+        for name, value in drawn.drawn.items():
+            seen.setdefault(name, []).append(value)
+        sampled.tell(trial, [generator.random(), generator.random()])
+    asked = sampled.ask()
+    groups = sampler._search_space_group
+    assert groups is not None
+    jointly = {name for group in groups.search_spaces for name in group}
+    space.draw(TrialSource(asked))
+    assert jointly == set(described)
+    for name, dimension in described.items():
+        values = seen[name]
+        if isinstance(dimension, ChoiceDimension):
+            assert set(values) == set(dimension.options)
+            continue
+        assert isinstance(dimension, IntegerDimension | RealDimension)
+        ends = [float(dimension.low), float(dimension.high)]
+        points = np.array(values, float)
+        if dimension.log:
+            ends, points = list(np.log(ends)), np.log(points)
+        margin = 0.15 * (ends[1] - ends[0])
+        assert points.min() <= ends[0] + margin, name
+        assert points.max() >= ends[1] - margin, name
+
+
+def test_an_architecture_with_other_parametrizations_has_a_choice_of_its_own() -> None:
+    """The name `parametrization` is shared only where the options are the same for all."""
+    described = dimensions(
+        StudySpec.model_validate(
+            {"task": {"kind": "digits"}, "parametrizations": ["dense", "low_rank"]}
+        )
+    )
+    assert described["parametrization"] == ChoiceDimension(
+        name="parametrization", options=("dense", "low_rank")
+    )

@@ -1,0 +1,158 @@
+"""A real server for tests: `reflectory serve` in a data directory of its own, asked over HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+PATIENCE_SECONDS = 120.0
+
+
+def wait_until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+    """The first true answer of `holds`; a test fails that waits in vain."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = holds()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+
+
+class Server:
+    """`reflectory serve`, started again as often as a test needs it on the same data directory."""
+
+    def __init__(
+        self, data_dir: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.data_dir = data_dir
+        self.log = data_dir.with_suffix(".log")
+        self._workers = workers
+        self._environment = dict(environment or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http = httpx2.Client(timeout=30)
+
+    def start(self) -> "Server":
+        """Start the server and wait until it is ready."""
+        (self.data_dir / "server.json").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
+        command += ["--data-dir", str(self.data_dir), "--workers", str(self._workers)]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env={**os.environ, **self._environment}
+            )
+        wait_until(self._is_ready, what=f"a ready server; its log is {self.log}")
+        return self
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise AssertionError(f"the server ended:\n{self.log.read_text()[-4000:]}")
+        described = self.data_dir / "server.json"
+        if not described.exists():
+            return False
+        with suppress(httpx2.TransportError):
+            self.http.base_url = httpx2.URL(_url_in(described))
+            return self.http.get("/readyz").status_code == 200
+        return False
+
+    @property
+    def pid(self) -> int:
+        """The supervisor's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def processes(self) -> list[psutil.Process]:
+        """The supervisor and all below it."""
+        top = psutil.Process(self.pid)
+        return [top, *top.children(recursive=True)]
+
+    def workers_at_work(self) -> list[psutil.Process]:
+        """The attempts' processes: children of the fork server."""
+        found: list[psutil.Process] = []
+        for process in self.processes():
+            with suppress(psutil.NoSuchProcess):
+                if any("fork_server" in word for word in process.cmdline()):
+                    parent = process.parent()
+                    if parent and any("fork_server" in word for word in parent.cmdline()):
+                        found.append(process)
+        return found
+
+    def kill_everything(self) -> None:
+        """`kill -9` of every process at once."""
+        assert self._process is not None
+        processes = self.processes()
+        for process in processes:
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        psutil.wait_procs(processes, timeout=10)
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout=30)
+
+    def close(self) -> None:
+        """Leave nothing behind, whatever the test did."""
+        self.http.close()
+        if self._process is not None and self._process.poll() is None:
+            self.kill_everything()
+
+    def get(self, path: str, **query: Any) -> Any:
+        """The JSON body of a GET that has to succeed."""
+        answer = self.http.get(path, params=query or None)
+        assert answer.status_code == 200, (path, answer.status_code, answer.text)
+        return answer.json()
+
+    def submit(self, spec: Mapping[str, Any]) -> str:
+        """POST a study that has to be accepted, and name it."""
+        answer = self.http.post("/v1/studies", json=dict(spec))
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def study(self, study_id: str) -> dict[str, Any]:
+        """The study as it stands."""
+        return self.get(f"/v1/studies/{study_id}")
+
+    def wait(self, study_id: str, *, seconds: float = PATIENCE_SECONDS) -> dict[str, Any]:
+        """The study once it has ended."""
+
+        def ended() -> dict[str, Any] | None:
+            study = self.study(study_id)
+            return study if study["state"] in ("finished", "failed", "cancelled") else None
+
+        return wait_until(
+            ended, what=f"the end of study {study_id}; log {self.log}", seconds=seconds
+        )
+
+    def trials(self, study_id: str) -> list[dict[str, Any]]:
+        """Every trial, over all pages."""
+        found: list[dict[str, Any]] = []
+        cursor = None
+        while True:
+            query = {"limit": 50} | ({"cursor": cursor} if cursor else {})
+            page = self.get(f"/v1/studies/{study_id}/trials", **query)
+            found += page["items"]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                return found
+
+    def curve(self, study_id: str, number: int) -> list[dict[str, Any]]:
+        """A trial's learning curve."""
+        return self.get(f"/v1/studies/{study_id}/trials/{number}/metrics")
+
+
+def _url_in(described: Path) -> str:
+    return str(json.loads(described.read_text())["url"])

@@ -1,0 +1,254 @@
+"""What goes wrong while a study runs: killed processes, bad numbers, bad files, used-up budgets."""
+
+import gzip
+import random
+import signal
+import struct
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from storage.engine import Database
+from storage.exchanges import Exchanges
+from storage.trials import Trials
+from tests.service.running import Server, wait_until
+
+SMALL = {
+    "task": {"kind": "digits"},
+    "architectures": ["rnn"],
+    "parametrizations": ["dense", "low_rank_diagonal"],
+    "space": {"hidden_size": 16, "batch_size": 32},
+    "objectives": ["quality", "parameters"],
+    "sampler": {"kind": "random"},
+    "seed": 5,
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    running = Server(tmp_path / "data")
+    yield running.start()
+    running.close()
+
+
+def assert_told_once(server: Server, study_id: str) -> None:
+    """No trial is lost, doubled or told twice: read from the tables, not from the service."""
+    database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
+    with database.read() as session:
+        numbers = [trial.number for trial in Trials(session).list(study_id)]
+        exchanges = Exchanges(session).list(study_id)
+        assert all(trial.told_at is not None for trial in Trials(session).list(study_id))
+    database.dispose()
+    assert numbers == list(range(len(numbers)))
+    for kind in ("ask", "tell"):
+        assert sorted(row.trial for row in exchanges if row.kind == kind) == numbers
+
+
+def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(server) -> None:
+    """Two trials of 150 epochs; each is killed twice.
+
+    The reference is the same study left alone.
+    """
+    spec = {**SMALL, "budget": {"trials": 2, "epochs": 150}}
+    unbroken = server.wait(server.submit(spec))
+    broken = server.submit(spec)
+    for _ in range(4):
+        seen = server.study(broken)["progress"]["epochs_trained"]
+        wait_until(
+            lambda seen=seen: (
+                server.study(broken)["progress"]["epochs_trained"] > seen + 40
+                or server.study(broken)["state"] == "finished"
+            ),
+            what="some epochs",
+        )
+        for worker in server.workers_at_work()[:1]:
+            with suppress(psutil.NoSuchProcess):
+                worker.send_signal(signal.SIGKILL)
+    ended = server.wait(broken)
+    assert ended["state"] == "finished"
+    trials = server.trials(broken)
+    assert sum(len(trial["attempts"]) for trial in trials) > 2, "no attempt was killed in time"
+    for mine, reference in zip(trials, server.trials(unbroken["id"]), strict=True):
+        for name in ("outcome", "hyperparameters", "values", "test_quality"):
+            assert mine[name] == reference[name]
+        curves = [
+            [(row["epoch"], row["train_loss"], row["validation"]) for row in server.curve(*where)]
+            for where in ((broken, mine["number"]), (unbroken["id"], mine["number"]))
+        ]
+        assert curves[0] == curves[1]
+        assert [row[0] for row in curves[0]] == list(range(1, 151))
+    assert_told_once(server, broken)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}
+    spec["budget"] = {"trials": 12, "epochs": 8}
+    generator = random.Random(seed)
+    server = Server(tmp_path / "data").start()
+    try:
+        study_id = server.submit(spec)
+        for _ in range(3):
+            time.sleep(generator.uniform(0.3, 3))
+            server.kill_everything()
+            server.start()
+        ended = server.wait(study_id)
+        assert ended["state"] == "finished"
+        assert ended["progress"]["trials"]["complete"] == 12
+        assert_told_once(server, study_id)
+    finally:
+        server.close()
+
+
+def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
+    study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 30}})
+    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 20, what="epochs")
+    assert server.stop() == 0
+    server.start()
+    assert server.wait(study_id)["progress"]["trials"]["complete"] == 6
+    assert_told_once(server, study_id)
+
+
+def test_a_diverged_trial_is_infeasible_and_the_study_goes_on(server) -> None:
+    """A ReLU network of 64 steps whose weights move by 1 per update overflows within an epoch."""
+    spec = {
+        **SMALL,
+        "task": {"kind": "digits", "layout": "pixels"},
+        "parametrizations": ["dense"],
+        "space": {
+            "hidden_size": 32,
+            "rnn.activation": "relu",
+            "learning_rate": {"options": [1e-3, 1.0]},
+        },
+        "budget": {"trials": 6, "epochs": 1},
+    }
+    ended = server.wait(server.submit(spec))
+    assert ended["state"] == "finished"
+    trials = server.trials(ended["id"])
+    outcomes = {trial["hyperparameters"]["training.learning_rate"]: trial for trial in trials}
+    assert outcomes[1e-3]["outcome"] == "complete"
+    assert outcomes[1.0]["outcome"] == "infeasible"
+    assert "epoch 1" in outcomes[1.0]["reason"]
+    assert len(trials) == 6
+    assert_told_once(server, ended["id"])
+
+
+def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
+    spec = {
+        **SMALL,
+        "space": {"hidden_size": {"low": 8, "high": 64}},
+        "limits": {"parameters": 3000},
+        "budget": {"trials": 5, "epochs": 1},
+    }
+    ended = server.wait(server.submit(spec))
+    trials = server.trials(ended["id"])
+    refused = [trial for trial in trials if trial["outcome"] == "infeasible"]
+    assert refused, "the seed draws none over the limit"
+    for trial in refused:
+        assert trial["attempts"] == []
+        assert str(trial["values"]["parameters"]) in trial["reason"]
+        assert "3000" in trial["reason"]
+    assert ended["progress"]["trials"]["complete"] == 5
+    assert all(t["values"]["parameters"] <= 3000 for t in trials if t["outcome"] == "complete")
+    assert_told_once(server, ended["id"])
+
+
+def test_a_study_in_which_nothing_is_feasible_says_so(server) -> None:
+    """Only the very smallest of 993 sizes is allowed: 20 draws do not find it."""
+    spec = {
+        **SMALL,
+        "parametrizations": ["dense"],
+        "space": {"hidden_size": {"low": 8, "high": 1000}},
+    }
+    dry = server.http.post("/v1/studies", params={"dry_run": "true"}, json=spec).json()
+    limits = {"parameters": dry["parameter_range"]["low"]}
+    ended = server.wait(server.submit({**spec, "limits": limits, "budget": {"trials": 1}}))
+    assert (ended["state"], ended["state_reason"]) == ("finished", "nothing_feasible")
+    assert ended["progress"]["trials"]["infeasible"] == 20
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"),
+    [({"total_epochs": 25}, "total_epochs"), ({"wall_seconds": 4}, "wall_seconds")],
+)
+def test_a_used_up_budget_stops_trials_at_their_next_epoch(server, budget, reason) -> None:
+    spec = {**SMALL, "budget": {"trials": 1000, "epochs": 200, **budget}}
+    ended = server.wait(server.submit(spec))
+    assert ended["state"] == "finished"
+    assert reason in ended["state_reason"]
+    trials = server.trials(ended["id"])
+    stopped = [trial for trial in trials if trial["outcome"] == "stopped"]
+    assert stopped
+    assert {trial["reason"] for trial in stopped} == {"budget"}
+    waiting = [trial for trial in trials if trial["outcome"] == "cancelled"]
+    assert all(trial["attempts"] == [] for trial in waiting)
+    if reason == "total_epochs":
+        assert 25 <= ended["progress"]["epochs_trained"] <= 25 + 2 * 2
+    assert_told_once(server, ended["id"])
+
+
+def test_cancelling_ends_workers_at_once_and_twice_is_harmless(server) -> None:
+    study_id = server.submit({**SMALL, "budget": {"trials": 50, "epochs": 5000}})
+    wait_until(server.workers_at_work, what="a worker")
+    for _ in range(2):
+        assert server.http.post(f"/v1/studies/{study_id}/cancel").status_code == 200
+    ended = server.wait(study_id)
+    assert ended["state"] == "cancelled"
+    assert {trial["outcome"] for trial in server.trials(study_id)} == {"cancelled"}
+    wait_until(lambda: not server.workers_at_work(), what="the workers' end")
+    again = server.http.post(f"/v1/studies/{study_id}/cancel")
+    assert (again.status_code, again.json()["state"]) == (200, "cancelled")
+    assert_told_once(server, study_id)
+
+
+def test_a_corrupt_data_file_fails_the_study_with_its_name(tmp_path: Path) -> None:
+    data = tmp_path / "mnist"
+    data.mkdir()
+    for name, magic, shape in (
+        ("train-images-idx3-ubyte", 2051, (20, 28, 28)),
+        ("train-labels-idx1-ubyte", 2049, (20,)),
+        ("t10k-images-idx3-ubyte", 2051, (10, 28, 28)),
+        ("t10k-labels-idx1-ubyte", 2049, (10,)),
+    ):
+        size = 1
+        for side in shape:
+            size *= side
+        content = struct.pack(f">{1 + len(shape)}I", magic, *shape) + bytes(size)
+        cut = 7 if name == "t10k-images-idx3-ubyte" else 0
+        (data / f"{name}.gz").write_bytes(gzip.compress(content[: len(content) - cut]))
+    server = Server(tmp_path / "data", environment={"REFLECTORY_DATA": str(data)}).start()
+    try:
+        ended = server.wait(server.submit({**SMALL, "task": {"kind": "mnist"}}))
+        assert ended["state"] == "failed"
+        assert "t10k-images-idx3-ubyte.gz" in ended["state_reason"]
+        assert server.trials(ended["id"]) == []
+    finally:
+        server.close()
+
+
+def test_a_wrong_spec_leaves_no_row(server) -> None:
+    for wrong, path in (
+        ({"colour": "red"}, "colour"),
+        ({"space": {"hidden_size": {"low": 9, "high": 8}}}, "space.hidden_size"),
+        ({"parametrizations": ["low_rank"], "space": {"hidden_size": 8, "d": 9}}, "space.d"),
+        ({"task": {"kind": "digts"}}, "task"),
+        ({"limits": {"parameters": 3}}, "limits.parameters"),
+        ({"architectures": ["transformer"]}, "architectures.0"),
+    ):
+        answer = server.http.post("/v1/studies", json={**SMALL, **wrong})
+        assert answer.status_code == 422, (wrong, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+        paths = [error["path"] for error in answer.json()["errors"]]
+        assert any(found.startswith(path) for found in paths), (path, answer.json())
+    assert server.get("/v1/studies")["items"] == []
+
+
+def test_a_slot_that_is_not_here_fails_the_study_with_a_sentence(server) -> None:
+    if psutil.LINUX and any(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has a GPU")
+    ended = server.wait(server.submit({**SMALL, "resources": {"device": "cuda"}}))
+    assert ended["state"] == "failed"
+    assert "'cuda'" in ended["state_reason"]
