@@ -12,7 +12,6 @@ from typing import BinaryIO
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
-from storage.artifacts import ArtifactStore, store_stream
 
 from search.spec import StudySpec
 from search.wire import (
@@ -26,6 +25,7 @@ from search.wire import (
     Verdict,
 )
 from storage.artifact_rows import ArtifactRows
+from storage.artifacts import ArtifactStore, store_stream
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
@@ -200,9 +200,9 @@ class AttemptDesk:
         """
         with self._database.write() as session:
             attempts = Attempts(session)
-            attempt = attempts.authenticate(attempt_id, token_digest(token), ended=True)
-            if attempt.state == AttemptState.ENDED:
+            if attempts.had_its_last_word(attempt_id, token_digest(token)):
                 return self._verdict(None)
+            attempt = attempts.authenticate(attempt_id, token_digest(token))
             study = Studies(session).get(attempt.study_id)
             now = _now()
             attempts.renew(attempt_id, until=now, stood_still_seconds=body.stood_still_seconds)

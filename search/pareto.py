@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import moocore
+import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from sqlalchemy.orm import Session
 
@@ -117,8 +117,8 @@ def hypervolume(
 ) -> float | None:
     """Volume between the front and the reference point.
 
-    The axes are quality, log10 parameters and log10 throughput. Null for a single objective, and before the study has a reference point. Points beyond the
-    reference point add nothing.
+    The axes are quality, log10 parameters and log10 throughput. Null for a single objective, and
+    before the study has a reference point. Points beyond the reference point add nothing.
     """
     if reference is None or len(infos) < 2:
         return None

@@ -4,14 +4,14 @@ import itertools
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
-from models.architectures import ARCHITECTURES
-from models.model import ModelSpec
-from models.parametrizations import PARAMETRIZATIONS
 from pydantic import ValidationError
 
+from models.architectures import ARCHITECTURES
 from models.errors import SlotError
+from models.model import ModelSpec
+from models.parametrizations import PARAMETRIZATIONS
 from models.spec import SlotSize, Spec, kind_of
 from search.dimension import ChoiceDimension, Dimension, Options, Override, Range, Scalar
 from search.draws import (
@@ -26,6 +26,8 @@ from search.draws import (
 from search.errors import Fault, SpecRefused
 from search.spec import StudySpec
 from search.trial import TrainingSpec, TrialSpec
+
+V = TypeVar("V", bound=Spec)
 
 Hyperparameters: TypeAlias = dict[str, Scalar]
 
@@ -136,7 +138,7 @@ class SearchSpace:
         recorder = source if isinstance(source, Recorder) else Recorder(source)
         hyperparameters: Hyperparameters = {}
 
-        def finished(draw: SpaceDraw, spec: Any, kind: str) -> Any:
+        def finished(draw: SpaceDraw, spec: V, kind: str) -> V:
             spec = draw.complete(spec)
             asked = [field for field in type(spec).model_fields if field in draw.asked]
             hyperparameters.update({f"{kind}.{field}": getattr(spec, field) for field in asked})

@@ -27,6 +27,7 @@ from storage.records import (
     AttemptKind,
     AttemptRecord,
     AttemptState,
+    Json,
     StudyRecord,
     StudyState,
     TrialRecord,
@@ -138,7 +139,7 @@ class StudyRun:
             self._front = front
             reference = Studies(session).get(self._study.id).reference_point
             volume = hypervolume(complete, self._study.infos, reference)
-            payload = {"trials": list(front), "hypervolume": volume}
+            payload: dict[str, Json] = {"trials": [*front], "hypervolume": volume}
             Events(session).append(self._study.id, "front", payload, datetime.now(UTC))
 
     def _check_budgets(self, study: StudyRecord) -> StudyRecord:

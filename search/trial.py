@@ -27,10 +27,10 @@ class TrainingSpec(Spec):
 
     @classmethod
     def suggest(cls, draw: Draw) -> "TrainingSpec":
-        """Draw the learning rate (log-uniform) and the batch size."""
+        """Draw the learning rate (log-uniform) and the batch size (by 32)."""
         return cls(
             learning_rate=draw.real("learning_rate", 3e-4, 3e-2, log=True),
-            batch_size=int(draw.choice("batch_size", ("32", "64", "128"))),
+            batch_size=draw.integer("batch_size", 32, 128, step=32),
         )
 
 

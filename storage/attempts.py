@@ -1,0 +1,210 @@
+"""Attempts: leases on jobs, and the fence that keeps a late worker out."""
+
+import hmac
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
+from sqlalchemy.orm import Session
+
+from storage.columns import FiniteFloat
+from storage.errors import Conflict, LeaseLost, NotFound
+from storage.records import AttemptKind, AttemptRecord, AttemptState
+from storage.statements import added, insert, lock_study, lock_study_to_decide
+from storage.tables import AttemptRow
+
+_RUNNING = AttemptRow.state == AttemptState.RUNNING
+
+
+class Attempts:
+    """The attempts of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def start(self, record: AttemptRecord, *, token_digest: str) -> None:
+        """Add a running attempt; its worker proves itself by the token with this digest.
+
+        Raises:
+            Conflict: if an attempt of this kind works on the trial, or the id or number was used.
+            NotFound: if there is no such study or trial.
+        """
+        if record.state is not AttemptState.RUNNING:
+            raise ValueError(f"an attempt starts as 'running', not as {record.state.value!r}")
+        lock_study(self._session, record.study_id)
+        is_new = added(
+            self._session,
+            insert(self._session, AttemptRow)
+            .values(**vars(record), token_digest=token_digest)
+            .on_conflict_do_nothing()
+            .returning(AttemptRow.id),
+            missing=f"there is no study {record.study_id!r}, or it has no trial {record.trial}",
+        )
+        if not is_new:
+            raise Conflict(
+                f"{record.kind.value} attempt {record.number} of trial {record.trial}, study "
+                f"{record.study_id!r}, cannot start: another runs, or its id or number was used"
+            )
+
+    def authenticate(self, attempt_id: str, token_digest: str) -> AttemptRecord:
+        """The running attempt that this token belongs to; in a writing session it stays running.
+
+        Raises:
+            LeaseLost: if there is none, whatever the reason: the worker can only stop.
+        """
+        lock_study_to_decide(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        expected = row.token_digest if row is not None else ""
+        belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
+        if row is None or not belongs or row.state is not AttemptState.RUNNING:
+            raise _lost(attempt_id)
+        return _record(row)
+
+    def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
+        """Whether the attempt that this token belongs to has ended by its own report."""
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        if row is None or row.state is not AttemptState.ENDED:
+            return False
+        return hmac.compare_digest(row.token_digest.encode(), token_digest.encode())
+
+    def get(self, attempt_id: str) -> AttemptRecord:
+        """One attempt; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        if row is None:
+            raise NotFound(f"there is no attempt {attempt_id!r}")
+        return _record(row)
+
+    def renew(
+        self, attempt_id: str, *, until: datetime, stood_still_seconds: float | None = None
+    ) -> None:
+        """Prolong the lease. Time stood still is the attempt's sum so far and never shrinks.
+
+        Raises:
+            LeaseLost: if the attempt has ended.
+        """
+        given = literal(stood_still_seconds or 0.0, FiniteFloat())
+        before = AttemptRow.stood_still_seconds
+        lock_study(self._session, _study_of(attempt_id))
+        renewed = self._session.scalar(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, _RUNNING)
+            .values(
+                lease_until=until, stood_still_seconds=case((before < given, given), else_=before)
+            )
+            .returning(AttemptRow.id)
+        )
+        if renewed is None:
+            raise _lost(attempt_id)
+
+    def end(
+        self, attempt_id: str, *, state: AttemptState, at: datetime, reason: str | None = None
+    ) -> AttemptRecord:
+        """End the attempt, once; what it held of its device is counted from here.
+
+        Raises:
+            LeaseLost: if it has ended.
+        """
+        if state is AttemptState.RUNNING:
+            raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
+        lock_study(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id, _RUNNING))
+        if row is None:
+            raise _lost(attempt_id)
+        values = {
+            "state": state,
+            "ended_at": at,
+            "reason": reason,
+            "device_seconds": _device_seconds(row, at),
+        }
+        ended = self._session.scalars(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id)
+            .values(**values)
+            .returning(AttemptRow)
+        )
+        return _record(ended.one())
+
+    def running(self, study_id: str | None = None) -> list[AttemptRecord]:
+        """Attempts that hold a lease, of one study or of all."""
+        conditions = [_RUNNING]
+        if study_id is not None:
+            conditions.append(AttemptRow.study_id == study_id)
+        return self._where(*conditions)
+
+    def expired(self, now: datetime) -> list[AttemptRecord]:
+        """Running attempts whose lease has run out."""
+        return self._where(_RUNNING, AttemptRow.lease_until <= now)
+
+    def of_trial(self, study_id: str, number: int) -> list[AttemptRecord]:
+        """All attempts on one trial, of every kind."""
+        return self._where(AttemptRow.study_id == study_id, AttemptRow.trial == number)
+
+    def of_study(self, study_id: str, kind: AttemptKind) -> list[AttemptRecord]:
+        """All attempts of a kind in one study."""
+        return self._where(AttemptRow.study_id == study_id, AttemptRow.kind == kind)
+
+    def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
+        """The number of the next attempt at this job; the first is 1."""
+        last = self._session.scalar(
+            select(func.max(AttemptRow.number)).where(
+                AttemptRow.study_id == study_id,
+                AttemptRow.kind == kind,
+                AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
+            )
+        )
+        return 1 if last is None else last + 1
+
+    def device_seconds(self, study_id: str, now: datetime) -> float:
+        """Device time that training took: slot share x time.
+
+        What it stood still for measurements does not count.
+        """
+        training = (AttemptRow.study_id == study_id, AttemptRow.kind == AttemptKind.TRAIN)
+        ended = self._session.scalar(select(func.sum(AttemptRow.device_seconds)).where(*training))
+        working = self._session.scalars(select(AttemptRow).where(*training, _RUNNING))
+        return (ended or 0.0) + sum(_device_seconds(row, now) for row in working)
+
+    def _where(self, *conditions: ColumnElement[bool]) -> list[AttemptRecord]:
+        rows = self._session.scalars(
+            select(AttemptRow)
+            .where(*conditions)
+            .order_by(AttemptRow.study_id, AttemptRow.started_at, AttemptRow.number, AttemptRow.id)
+        )
+        return [_record(row) for row in rows]
+
+
+def _study_of(attempt_id: str) -> ScalarSelect[str]:
+    return select(AttemptRow.study_id).where(AttemptRow.id == attempt_id).scalar_subquery()
+
+
+def _device_seconds(row: AttemptRow, until: datetime) -> float:
+    held = (until - row.started_at).total_seconds() - row.stood_still_seconds
+    return row.slot_share * max(0.0, held)
+
+
+def _lost(attempt_id: str) -> LeaseLost:
+    return LeaseLost(f"attempt {attempt_id!r} holds no lease (any more); stop working on it")
+
+
+def _record(row: AttemptRow) -> AttemptRecord:
+    return AttemptRecord(
+        id=row.id,
+        study_id=row.study_id,
+        kind=row.kind,
+        trial=row.trial,
+        number=row.number,
+        state=row.state,
+        reason=row.reason,
+        job=row.job,
+        slot=row.slot,
+        slot_share=row.slot_share,
+        device=row.device,
+        lease_until=row.lease_until,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        stood_still_seconds=row.stood_still_seconds,
+    )
