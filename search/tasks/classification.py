@@ -1,0 +1,59 @@
+"""What tasks with ten classes of images have in common."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from search.tasks.array_cache import Arrays
+from search.tasks.task import Metric, Split, Splits
+
+ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
+"""The arrays of three splits: x [N, pixels] float32, y [N] int64."""
+
+TEN_CLASS_ACCURACY = Metric(
+    name="accuracy",
+    direction="maximize",
+    unit="fraction of images",
+    # Guessing one of ten classes at random; the digits are nearly balanced.
+    baseline=0.1,
+)
+
+
+def split_arrays(
+    images: NDArray[Any], labels: NDArray[Any], rows: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Give x and y of each named set of rows, by `<name>_x` and `<name>_y`."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, chosen in rows.items():
+        arrays[f"{name}_x"] = images[chosen].astype("float32", copy=False)
+        arrays[f"{name}_y"] = labels[chosen].astype("int64", copy=False)
+    return arrays
+
+
+def as_sequences(arrays: Arrays, *, steps: int, train_samples: int | None) -> Splits:
+    """View flat images [N, pixels] as sequences [N, steps, pixels / steps].
+
+    The arrays' order is already random, so that the first `train_samples` are a fair draw.
+    """
+
+    def split(name: str, limit: int | None = None) -> Split:
+        x = torch.from_numpy(arrays[f"{name}_x"][:limit])
+        y = torch.from_numpy(arrays[f"{name}_y"][:limit])
+        return Split(x.view(x.shape[0], steps, -1), y)
+
+    return Splits(split("train", train_samples), split("validation"), split("test"))
+
+
+def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
+    """Mean cross-entropy of logits [B, classes] and classes [B]."""
+    return F.cross_entropy(output, target)
+
+
+def accuracy(output: Tensor, target: Tensor) -> float:
+    """Share of the samples whose largest logit is the target's."""
+    hits = int((output.argmax(dim=-1) == target).sum().item())
+    return hits / target.numel()

@@ -1,0 +1,86 @@
+"""Handwritten digits that come with scikit-learn: small, real, nothing to download."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from models.spec import Signature, Spec
+from search.tasks.array_cache import Arrays, cached_arrays
+from search.tasks.classification import (
+    ARRAY_NAMES,
+    TEN_CLASS_ACCURACY,
+    accuracy,
+    as_sequences,
+    cross_entropy,
+    split_arrays,
+)
+from search.tasks.sources import DataSources, DownloadProgress
+from search.tasks.task import Metric, Splits
+
+_TRAIN, _VALIDATION = 997, 400
+_SPLIT_SEED = 0
+_STEPS = {"rows": 8, "pixels": 64}
+
+
+class Digits(Spec):
+    """1,797 images of 8x8 pixels in ten classes.
+
+    They are split 997 / 400 / 400 by a fixed permutation (seed 0), and pixels are scaled from 0..16
+    to 0..1. The metric is accuracy; its baseline, 0.1, is guessing one of ten classes at random.
+    """
+
+    title: ClassVar[str] = "Handwritten digits, 8x8"
+    paper: ClassVar[str] = (
+        "Alpaydin, Kaynak: Optical Recognition of Handwritten Digits, UCI repository, 1998"
+    )
+
+    kind: Literal["digits"] = "digits"
+    layout: Literal["rows", "pixels"] = Field(
+        default="rows", description="rows: 8 steps of 8 pixels; pixels: 64 steps of one, row by row"
+    )
+    train_samples: int | None = Field(
+        default=None,
+        ge=1,
+        le=_TRAIN,
+        description="train on this many images only, for quick studies; null: all",
+    )
+
+    @property
+    def metric(self) -> Metric:
+        """Accuracy."""
+        return TEN_CLASS_ACCURACY
+
+    def signature(self) -> Signature:
+        """The layout's steps, and ten classes after the last."""
+        steps = _STEPS[self.layout]
+        return Signature(input_size=64 // steps, sequence_length=steps, output_size=10)
+
+    def load(self, sources: DataSources, *, progress: DownloadProgress | None = None) -> Splits:  # noqa: ARG002
+        """Read the images: from scikit-learn the first time, from the cache afterwards."""
+        arrays = cached_arrays(sources.cache / "digits-1", ARRAY_NAMES, _decode)
+        return as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy."""
+        return cross_entropy(output, target)
+
+    def quality(self, output: Tensor, target: Tensor) -> float:
+        """Accuracy."""
+        return accuracy(output, target)
+
+
+def _decode() -> Arrays:
+    # Importing scikit-learn takes a second, and a process that finds the cache does without it.
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    # RandomState's streams are frozen; a Generator's may change with numpy's version.
+    order = np.random.RandomState(_SPLIT_SEED).permutation(len(labels))
+    rows = {
+        "train": order[:_TRAIN],
+        "validation": order[_TRAIN : _TRAIN + _VALIDATION],
+        "test": order[_TRAIN + _VALIDATION :],
+    }
+    return split_arrays(images / 16, labels, rows)

@@ -1,0 +1,1 @@
+"""Parsers of the files that tasks read."""

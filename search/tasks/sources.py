@@ -1,0 +1,36 @@
+"""Where tasks find their files, and how they tell that a download moves on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class DownloadProgress(Protocol):
+    """Told how far a file is, at its start, at its end, and a few times a second in between."""
+
+    def __call__(self, file: str, received: int, total: int) -> None:
+        """Take note that `received` of `total` bytes are here; a total of 0 is an unknown one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Another place from which a task's files are fetched, in place of its public one."""
+
+    url: str
+    """The files' common address; a file's name is appended to it."""
+    checksums: Mapping[str, str] | None = None
+    """SHA-256 by file name, for files of the user's own; None: those of the public files."""
+
+
+@dataclass(frozen=True)
+class DataSources:
+    """The folders in which tasks look for files and keep what they fetched and decoded."""
+
+    cache: Path
+    """Written by us: downloads, and decoded arrays that trials map into memory."""
+    folder: Path | None = None
+    """The user's own files; never written to."""
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict[str, Mirror])
+    """By task kind."""
