@@ -1,0 +1,79 @@
+"""A coordinator that is killed at a chosen point between Optuna and our rows.
+
+Run as a process of its own.
+
+`python -m tests.search.dying_coordinator POINT NUMBER DATA_DIR API_URL`: the real coordinator,
+which dies of SIGKILL at the point when it comes to trial NUMBER; with POINT `never` it works until
+it is stopped.
+"""
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import optuna
+
+from search import study_run
+from search.coordinator import Coordinator, Folders
+from search.executors import LocalExecutor, cpu_slots
+from search.mirror import Mirror
+from storage.engine import Database
+from storage.records import TrialRecord
+
+
+def die() -> None:
+    """As `kill -9` would have it: nothing is flushed, closed or told."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DyingMirror(Mirror):
+    """Optuna's side, reached for the last time."""
+
+    point = "never"
+    number = 0
+
+    def ask(self, number: int) -> optuna.Trial:
+        """Die between Optuna's trial and our row."""
+        asked = super().ask(number)
+        if number == self.number and self.point == "asked":
+            die()
+        if number == self.number and self.point == "half drawn":
+            asked.suggest_int("rnn.hidden_size", 8, 16)
+            die()
+        return asked
+
+    def tell(self, trial: TrialRecord) -> None:
+        """Die before Optuna is told, or after and before our row says so."""
+        if trial.number == self.number and self.point == "ended":
+            die()
+        super().tell(trial)
+        if trial.number == self.number and self.point == "told":
+            die()
+
+
+def main(point: str, number: str, data_dir: str, api_url: str) -> None:
+    """Run until killed."""
+    DyingMirror.point, DyingMirror.number = point, int(number)
+    study_run.Mirror = DyingMirror
+    folder = Path(data_dir)
+    executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs")
+    folders = Folders(
+        data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"
+    )
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    Coordinator(
+        Database(f"sqlite:///{folder / 'reflectory.db'}"),
+        executor,
+        optuna_url=f"sqlite:///{folder / 'optuna.db'}",
+        api_url=api_url,
+        owner="test",
+        folders=folders,
+        lease_seconds=10,
+    ).run(stop)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
