@@ -5,8 +5,11 @@ StorageError
 ├── Conflict                 the row exists in a state that forbids this: read it again, then decide
 │   ├── IdempotencyConflict  the key was used before with another body
 │   └── LeaseLost            the lease ended or belongs to another attempt: stop working on it
+├── BadCursor                a page cursor that no page gave out: begin again without one
+├── UnstorableValue          no column holds it (NaN, a time without a zone): the caller is at fault
 ├── ArtifactNotFound         no such bytes in the artifact store
-├── ArtifactDamaged          stored or sent bytes do not have the digest that names them: send them again
+├── ArtifactDamaged          bytes do not have the digest that names them: send them again
+├── SchemaMismatch           tables of another version than the program: migrate or update it
 └── DatabaseUnavailable      the database did not answer: try again later
 """
 
@@ -31,12 +34,24 @@ class LeaseLost(Conflict):
     """The lease ran out or a newer attempt holds it; stop working on it."""
 
 
+class BadCursor(StorageError, ValueError):
+    """The cursor was not given out by this list; begin again without one."""
+
+
+class UnstorableValue(StorageError, ValueError):
+    """No column holds this value (NaN, infinity, a time without a zone); the caller is at fault."""
+
+
 class ArtifactNotFound(StorageError):
     """No such bytes in the artifact store."""
 
 
 class ArtifactDamaged(StorageError):
     """Bytes do not have the digest that names them; send them again."""
+
+
+class SchemaMismatch(StorageError):
+    """The tables are of another version than this program; migrate, or install the newer one."""
 
 
 class DatabaseUnavailable(StorageError):

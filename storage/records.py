@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
 class StudyState(StrEnum):
@@ -23,6 +23,11 @@ class StudyState(StrEnum):
     FINISHED = "finished"
     CANCELLED = "cancelled"
     FAILED = "failed"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more happens to the study by itself."""
+        return self in (StudyState.FINISHED, StudyState.CANCELLED, StudyState.FAILED)
 
 
 class TrialState(StrEnum):
@@ -36,9 +41,14 @@ class TrialState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether this is an outcome, and so final."""
+        return self not in (TrialState.QUEUED, TrialState.RUNNING)
+
 
 class AttemptState(StrEnum):
-    """Where an attempt stands: working, ended by its own report, or lost (killed, lease run out)."""
+    """Where an attempt stands: working, ended by its own report, or lost (killed, lease over)."""
 
     RUNNING = "running"
     ENDED = "ended"
@@ -46,7 +56,7 @@ class AttemptState(StrEnum):
 
 
 class AttemptKind(StrEnum):
-    """What an attempt does: fetch and check the data, measure throughput alone, or train a trial."""
+    """What an attempt does: fetch and check the data, measure throughput, or train a trial."""
 
     PREPARE = "prepare"
     MEASURE = "measure"
@@ -68,7 +78,7 @@ class StudyRecord:
     running_seconds: float
     """Time spent in state `running`, over all restarts; the coordinator adds to it."""
     ending: str | None
-    """Why no further trial is begun (`cancelled by ...`, `budget: ...`); running attempts stop at their next epoch."""
+    """Why no further trial is begun (`cancelled by ...`, `budget: ...`); running ones stop soon."""
     prepared: dict[str, Json] | None
     """What the prepare job found (baseline, sample counts, file digests); null until it ran."""
     reference_point: dict[str, float] | None
@@ -77,7 +87,10 @@ class StudyRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TrialRecord:
-    """One trial: a configuration, and what came of it. `number` counts from 0 within its study, as Optuna's."""
+    """One trial: a configuration, and what came of it.
+
+    `number` counts from 0 within its study, and is Optuna's number too.
+    """
 
     study_id: str
     number: int
@@ -94,7 +107,7 @@ class TrialRecord:
     parameters: int
     dense_parameters: int
     shape_key: str
-    """Two trials with the same key run the same computation at inference, whatever their numbers."""
+    """Trials with the same key run the same computation at inference, whatever their numbers."""
     violation: float | None
     """By how much the broken limit was exceeded (> 0), for infeasible trials."""
     quality: float | None

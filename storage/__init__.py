@@ -1,0 +1,1 @@
+"""Where studies are kept: rows in SQLite or PostgreSQL, and bytes in an artifact store."""

@@ -1,0 +1,208 @@
+"""Stores of bytes that are named by their SHA-256: what has a name is whole."""
+
+import hashlib
+import logging
+import os
+import re
+import tempfile
+import time
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from storage.errors import ArtifactDamaged, ArtifactNotFound
+from storage.records import ArtifactRecord
+
+logger = logging.getLogger(__name__)
+
+_CHUNK_BYTES = 1 << 20
+_SPOOLED_BYTES = 8 << 20
+_UNFINISHED = ".unfinished-"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class ArtifactStore(Protocol):
+    """Where artifacts are kept.
+
+    An artifact's id is the SHA-256 of its bytes, in lower-case hexadecimal. The first three methods
+    are those of Optuna's artifact stores.
+    """
+
+    def open_reader(self, artifact_id: str) -> BinaryIO:
+        """Open the bytes for reading, from the first; the caller closes.
+
+        Raises:
+            ArtifactNotFound: if there are none under this id.
+            ArtifactDamaged: if what is stored does not have the digest that names it.
+        """
+        ...
+
+    def write(self, artifact_id: str, content_body: BinaryIO) -> None:
+        """Store the bytes, whole or not at all; doing it again is harmless, and mends damaged ones.
+
+        Raises:
+            ArtifactDamaged: if the id is not their digest.
+        """
+        ...
+
+    def remove(self, artifact_id: str) -> None:
+        """Remove the bytes.
+
+        Raises:
+            ArtifactNotFound: if there are none under this id.
+        """
+        ...
+
+    def size(self, artifact_id: str) -> int:
+        """How many bytes there are.
+
+        Raises:
+            ArtifactNotFound: if there are none under this id.
+        """
+        ...
+
+
+class LocalArtifactStore:
+    """Artifacts as files of a folder, in subfolders named by a digest's first two characters.
+
+    Only a digest ever becomes part of a path. Files appear by a rename within their folder, after
+    their bytes have reached the disk: whoever finds one finds it whole, power failures included.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Keep artifacts below `root`, which is made when the first one is written."""
+        self._root = root
+
+    def open_reader(self, artifact_id: str) -> BinaryIO:
+        """See `ArtifactStore`; the file is read once to check it before it is handed out."""
+        path = self._path(artifact_id)
+        try:
+            reader = path.open("rb")
+        except FileNotFoundError as error:
+            raise _not_found(artifact_id) from error
+        try:
+            digest = hashlib.file_digest(reader, "sha256").hexdigest()
+            if digest != artifact_id:
+                raise ArtifactDamaged(f"the stored artifact {artifact_id} has the digest {digest}")
+            reader.seek(0)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def write(self, artifact_id: str, content_body: BinaryIO) -> None:
+        """See `ArtifactStore`."""
+        if not _DIGEST.fullmatch(artifact_id):
+            raise ArtifactDamaged(f"{artifact_id[:80]!r} is not the SHA-256 of any bytes")
+        path = self._path(artifact_id)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
+        unfinished = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as writer:
+                digest, _ = _copy(content_body, writer)
+                writer.flush()
+                os.fsync(writer.fileno())
+            if digest != artifact_id:
+                raise ArtifactDamaged(f"the bytes sent as {artifact_id} have the digest {digest}")
+            unfinished.replace(path)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+        # The subfolder may be new, and then its own name has to reach the disk as well.
+        _sync_folder(self._root)
+
+    def remove(self, artifact_id: str) -> None:
+        """See `ArtifactStore`."""
+        try:
+            self._path(artifact_id).unlink()
+        except FileNotFoundError as error:
+            raise _not_found(artifact_id) from error
+
+    def size(self, artifact_id: str) -> int:
+        """See `ArtifactStore`."""
+        try:
+            return self._path(artifact_id).stat().st_size
+        except FileNotFoundError as error:
+            raise _not_found(artifact_id) from error
+
+    def sweep(self, *, older_than_seconds: float = 86400.0) -> int:
+        """Remove what killed writers left behind; returns how many files that were."""
+        before = time.time() - older_than_seconds
+        swept = 0
+        for path in self._root.glob(f"*/{_UNFINISHED}*"):
+            try:
+                if path.stat().st_mtime >= before:
+                    continue
+                path.unlink()
+            except FileNotFoundError:
+                # Its writer has just finished, or another sweeper was faster.
+                continue
+            swept += 1
+        if swept:
+            logger.info("swept unfinished artifacts", extra={"files": swept})
+        return swept
+
+    def _path(self, artifact_id: str) -> Path:
+        if not _DIGEST.fullmatch(artifact_id):
+            raise _not_found(artifact_id)
+        return self._root / artifact_id[:2] / artifact_id
+
+
+def store_stream(
+    store: ArtifactStore,
+    stream: BinaryIO,
+    at: datetime,
+    *,
+    expected_sha256: str | None = None,
+) -> ArtifactRecord:
+    """Store all that a stream gives, under its digest.
+
+    Args:
+        store: where to.
+        stream: read to its end, in pieces.
+        at: the time of the record.
+        expected_sha256: what the sender says the digest is; without it, the stream is what it is.
+
+    Raises:
+        ArtifactDamaged: if the digest is not the expected one; nothing is stored then.
+    """
+    with closing(tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)) as spool:
+        content = cast("BinaryIO", spool)
+        digest, size = _copy(stream, content)
+        if expected_sha256 is not None and digest != expected_sha256.lower():
+            raise ArtifactDamaged(
+                f"{size} bytes have the digest {digest}, announced was {expected_sha256[:80]!r}"
+            )
+        content.seek(0)
+        store.write(digest, content)
+    return ArtifactRecord(sha256=digest, size=size, created_at=at)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> tuple[str, int]:
+    """Copy to the end; the digest and the number of the bytes."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := source.read(_CHUNK_BYTES):
+        digest.update(chunk)
+        target.write(chunk)
+        size += len(chunk)
+    return digest.hexdigest(), size
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_found(artifact_id: str) -> ArtifactNotFound:
+    return ArtifactNotFound(f"there is no artifact {artifact_id[:80]!r}")
+
+
+if TYPE_CHECKING:
+    # A mistake in the methods above is a type error here.
+    _: ArtifactStore = LocalArtifactStore(Path())

@@ -1,0 +1,109 @@
+"""Column types that hold the same values on SQLite and PostgreSQL, and refuse the same ones."""
+
+import json
+import math
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, cast
+
+from sqlalchemy import JSON, DateTime, Dialect, Double, Enum, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.exc import DontWrapMixin
+from sqlalchemy.types import TypeDecorator
+
+from storage.errors import UnstorableValue
+
+LARGEST_INTEGER = 2**31 - 1
+"""The largest number that an integer column holds on both databases."""
+
+# PostgreSQL holds no NUL, neither in text nor in JSONB; JSON writes it as this escape, which is
+# real only after an even number of backslashes.
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+class _Refused(UnstorableValue, DontWrapMixin):
+    """Passes through SQLAlchemy as it is, instead of inside a StatementError."""
+
+
+def storable_text(text: str) -> str:
+    """The text with what no database holds (NUL, lone surrogates) replaced, as decoders do."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def dump_json(value: object) -> str:
+    """JSON text that both databases take and give back as it was.
+
+    Raises:
+        UnstorableValue: if a number in it is NaN or infinite.
+    """
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    except ValueError as error:
+        raise _Refused(f"a JSON document holds only finite numbers: {error}") from error
+    if "\\u0000" in text:
+        text = _ESCAPED_NUL.sub("\\1\ufffd", text)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+class CleanText(TypeDecorator[str]):
+    """Text of any length; see `storable_text`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Clean a value on its way in."""
+        return None if value is None else storable_text(value)
+
+
+class FiniteFloat(TypeDecorator[float]):
+    """A double that is a number: SQLite turns NaN into NULL, and no front can use infinity."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:  # noqa: ARG002
+        """Refuse NaN and infinity."""
+        if value is None:
+            return None
+        if not math.isfinite(value):
+            raise _Refused(f"{value} is not a finite number")
+        return float(value)
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware time, in UTC; SQLite keeps it without its zone, in a form that sorts."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Refuse a time without a zone, and turn any other into UTC."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise _Refused(f"{value!r} has no time zone; times are aware")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Give the time in UTC, whatever the session's zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def document() -> JSON:
+    """A JSON column: JSONB on PostgreSQL, text on SQLite; None is SQL's NULL."""
+    return JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+
+
+def word(words: type[StrEnum]) -> Enum:
+    """A column of an enumeration's values, kept as text so that a new value needs no migration."""
+
+    def values(kind: Any) -> list[str]:
+        return [member.value for member in cast("type[StrEnum]", kind)]
+
+    return Enum(
+        words, native_enum=False, create_constraint=False, length=16, values_callable=values
+    )

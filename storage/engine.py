@@ -1,0 +1,222 @@
+"""The database: its connections, its transactions, and its version."""
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from storage.columns import dump_json
+from storage.errors import DatabaseUnavailable, StorageError
+from storage.schema import check_schema, upgrade
+from storage.statements import WRITING
+
+logger = logging.getLogger(__name__)
+
+_DRIVERS = {
+    "sqlite": "sqlite+pysqlite",
+    "sqlite+pysqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+_SECRET_QUERY_KEYS = ("password", "sslpassword")
+_CONNECT_SECONDS = 10
+# As many as the server has threads for requests: one that waits for a lock must not make others
+# wait for a connection.
+_POOL = {"pool_size": 8, "max_overflow": 32}
+
+
+class Database:
+    """One database of studies: a SQLite file, or a PostgreSQL database.
+
+    Note [Transactions]: on SQLite a writing transaction opens with BEGIN IMMEDIATE, since one that
+    reads first and then writes fails at once when another has written in between. A reading one
+    sees one state of the database from its first query to its end, on both, and cannot write.
+    """
+
+    def __init__(self, url: str, *, busy_seconds: float = 30.0) -> None:
+        """Prepare connections; none is opened yet.
+
+        Args:
+            url: `sqlite:///path/to/file.db`, or `postgresql://user:password@host/name`.
+            busy_seconds: how long a writer on SQLite waits for another before it gives up.
+
+        Raises:
+            StorageError: if the URL is none of these.
+        """
+        parsed = _parsed(url)
+        self._shown_url = _without_secrets(parsed)
+        self._busy_seconds = busy_seconds
+        self._engine = _engine(parsed, busy_seconds)
+        if self.is_sqlite:
+            self._reading = self._engine.execution_options(begin="BEGIN", query_only=True)
+            self._writing = self._engine.execution_options(
+                begin="BEGIN IMMEDIATE", query_only=False
+            )
+        else:
+            self._reading = self._engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            self._writing = self._engine
+
+    @property
+    def url(self) -> str:
+        """The URL without its password, for logs and messages."""
+        return self._shown_url
+
+    @property
+    def is_sqlite(self) -> bool:
+        """Whether this is a SQLite file, for one machine."""
+        return self._engine.dialect.name == "sqlite"
+
+    @contextmanager
+    def read(self) -> Generator[Session]:
+        """A session that reads one state of the database.
+
+        Raises:
+            DatabaseUnavailable: if the database does not answer.
+        """
+        with self._session(self._reading, writing=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """A session that writes: committed at the end of the block, undone by an error in it.
+
+        Raises:
+            DatabaseUnavailable: if the database does not answer, or other writers keep it busy.
+        """
+        with self._session(self._writing, writing=True) as session:
+            yield session
+
+    def migrate(self) -> None:
+        """Bring the tables to this program's version; harmless when repeated, or done by several.
+
+        Raises:
+            SchemaMismatch: if the tables are of a newer program.
+            DatabaseUnavailable: if the database does not answer.
+        """
+        with self._told_apart():
+            if self.is_sqlite:
+                self._switch_to_write_ahead_log()
+            with self._writing.begin() as connection:
+                upgrade(connection)
+
+    def check(self) -> None:
+        """Prove that the database answers and that its tables are of this program's version.
+
+        Raises:
+            SchemaMismatch: if they are not.
+            DatabaseUnavailable: if the database does not answer.
+        """
+        with self._told_apart(), self._reading.connect() as connection:
+            check_schema(connection)
+
+    def dispose(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _session(self, engine: Engine, *, writing: bool) -> Generator[Session]:
+        # Rows are read anew by every query: what a statement has changed must not hide behind what
+        # an earlier query has seen.
+        options = {"populate_existing": True, "synchronize_session": False}
+        info = {WRITING: writing}
+        with self._told_apart(), Session(engine, execution_options=options, info=info) as session:
+            with self._told_apart(connecting=True):
+                session.connection()
+            yield session
+            session.commit()
+
+    @contextmanager
+    def _told_apart(self, *, connecting: bool = False) -> Generator[None]:
+        """Tell a database that does not answer from a statement that it refuses."""
+        try:
+            yield
+        except (DBAPIError, PoolExhausted) as error:
+            lost = isinstance(error, DBAPIError) and error.connection_invalidated
+            unreached = isinstance(error, OperationalError | PoolExhausted) and connecting
+            if not (lost or unreached or isinstance(error, PoolExhausted)):
+                raise
+            raise DatabaseUnavailable(
+                f"the database {self.url} does not answer: {_first_line(error)}"
+            ) from error
+
+    def _switch_to_write_ahead_log(self) -> None:
+        # The file keeps the mode, so that this happens once. SQLite does not wait while another
+        # process does the same: its busy timeout does not apply here.
+        deadline = time.monotonic() + self._busy_seconds
+        with closing(self._engine.raw_connection()) as connection:
+            while True:
+                try:
+                    connection.cursor().execute("PRAGMA journal_mode = WAL")
+                    return
+                except self._engine.dialect.loaded_dbapi.OperationalError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.01)
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        # The text itself may hold a password.
+        raise StorageError(
+            "the database URL cannot be read; see the README for its forms"
+        ) from error
+    driver = _DRIVERS.get(parsed.drivername)
+    if driver is None:
+        raise StorageError(
+            f"studies are not kept in {parsed.drivername!r}; allowed are sqlite and postgresql"
+        )
+    if driver.startswith("sqlite") and parsed.database in (None, "", ":memory:"):
+        raise StorageError("a SQLite database in memory is not shared by processes; name a file")
+    return parsed.set(drivername=driver)
+
+
+def _without_secrets(url: URL) -> str:
+    shown = url.difference_update_query(_SECRET_QUERY_KEYS)
+    return shown.render_as_string(hide_password=True)
+
+
+def _engine(url: URL, busy_seconds: float) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        engine = create_engine(
+            url, json_serializer=dump_json, connect_args={"timeout": busy_seconds}, **_POOL
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    timeout = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+    return create_engine(
+        url, json_serializer=dump_json, pool_pre_ping=True, connect_args=timeout, **_POOL
+    )
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+    # Python's own module would open a deferred transaction at a time of its choice.
+    connection.isolation_level = None
+    with closing(connection.cursor()) as cursor:
+        # In write-ahead mode a power failure costs the last commits, but never consistency.
+        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    options: dict[str, Any] = dict(connection.get_execution_options())
+    connection.exec_driver_sql(f"PRAGMA query_only = {int(options.get('query_only', False))}")
+    connection.exec_driver_sql(str(options.get("begin", "BEGIN IMMEDIATE")))
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return str(cause).strip().partition("\n")[0]

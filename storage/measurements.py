@@ -1,0 +1,86 @@
+"""Throughput measurements, each with its circumstances."""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from storage.errors import Conflict, NotFound
+from storage.records import MeasurementRecord
+from storage.statements import added, insert, lock_study
+from storage.tables import MeasurementRow
+
+
+class Measurements:
+    """The measurements of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, study_id: str, measurement: MeasurementRecord) -> None:
+        """Keep a measurement of one of the study's trials.
+
+        Raises:
+            Conflict: if the id was used.
+            NotFound: if there is no such trial.
+        """
+        if measurement.study_id != study_id:
+            raise ValueError(
+                f"a measurement of study {measurement.study_id!r}, not of {study_id!r}"
+            )
+        lock_study(self._session, study_id)
+        is_new = added(
+            self._session,
+            insert(self._session, MeasurementRow)
+            .values(**vars(measurement))
+            .on_conflict_do_nothing()
+            .returning(MeasurementRow.id),
+            missing=f"study {study_id!r} has no trial {measurement.trial}",
+        )
+        if not is_new:
+            raise Conflict(f"there is a measurement with the id {measurement.id!r} already")
+
+    def find(self, study_id: str, shape_key: str, device: str) -> MeasurementRecord | None:
+        """The first measurement of this shape on this device: the one that the search goes by."""
+        row = self._session.scalar(
+            select(MeasurementRow)
+            .where(
+                MeasurementRow.study_id == study_id,
+                MeasurementRow.shape_key == shape_key,
+                MeasurementRow.device == device,
+            )
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+            .limit(1)
+        )
+        return None if row is None else _record(row)
+
+    def get(self, measurement_id: str) -> MeasurementRecord:
+        """One measurement.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        row = self._session.scalar(
+            select(MeasurementRow).where(MeasurementRow.id == measurement_id)
+        )
+        if row is None:
+            raise NotFound(f"there is no measurement {measurement_id!r}")
+        return _record(row)
+
+    def lane_seconds(self, study_id: str) -> float:
+        """Lane time that all measurements of the study took."""
+        query = select(func.sum(MeasurementRow.seconds)).where(MeasurementRow.study_id == study_id)
+        return self._session.scalar(query) or 0.0
+
+
+def _record(row: MeasurementRow) -> MeasurementRecord:
+    return MeasurementRecord(
+        id=row.id,
+        study_id=row.study_id,
+        trial=row.trial,
+        shape_key=row.shape_key,
+        device=row.device,
+        samples_per_second=row.samples_per_second,
+        ratio=row.ratio,
+        record=row.record,
+        seconds=row.seconds,
+        created_at=row.created_at,
+    )

@@ -1,0 +1,58 @@
+"""Learning curves: one row per epoch of a trial."""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from storage.records import MetricRecord
+from storage.statements import added, insert, lock_study
+from storage.tables import MetricRow
+
+
+class Metrics:
+    """The learning curves of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, study_id: str, number: int, metric: MetricRecord) -> None:
+        """Keep one epoch; one that is sent again, by an attempt that resumed, replaces the first.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        lock_study(self._session, study_id)
+        added(
+            self._session,
+            insert(self._session, MetricRow)
+            .values(study_id=study_id, number=number, **vars(metric))
+            .on_conflict_do_update(
+                index_elements=["study_id", "number", "epoch"], set_=dict(vars(metric))
+            )
+            .returning(MetricRow.study_id),
+            missing=f"study {study_id!r} has no trial {number}",
+        )
+
+    def curve(self, study_id: str, number: int) -> list[MetricRecord]:
+        """The trial's epochs in order."""
+        rows = self._session.scalars(
+            select(MetricRow)
+            .where(MetricRow.study_id == study_id, MetricRow.number == number)
+            .order_by(MetricRow.epoch)
+        )
+        return [_record(row) for row in rows]
+
+    def epochs_trained(self, study_id: str) -> int:
+        """How many epochs all trials of the study have trained together."""
+        query = select(func.count()).select_from(MetricRow).where(MetricRow.study_id == study_id)
+        return self._session.scalars(query).one()
+
+
+def _record(row: MetricRow) -> MetricRecord:
+    return MetricRecord(
+        epoch=row.epoch,
+        train_loss=row.train_loss,
+        validation=row.validation,
+        spectral_margin=row.spectral_margin,
+        seconds=row.seconds,
+        attempt=row.attempt,
+    )

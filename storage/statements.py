@@ -1,0 +1,61 @@
+"""What the repositories share: the lock on a study, and inserts that meet a row of theirs."""
+
+from typing import TypeAlias
+
+from sqlalchemy import ScalarSelect, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.selectable import TypedReturnsRows
+
+from storage.columns import LARGEST_INTEGER
+from storage.errors import NotFound
+from storage.tables import StudyRow, Table
+
+WRITING = "writing"
+"""Key in `Session.info`: whether the session is a writing one (set by `Database.write`)."""
+
+Insert: TypeAlias = sqlite.Insert | postgresql.Insert
+
+
+def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
+    """Make this transaction the only writer of the study until it ends.
+
+    Note [One writer per study]: every method that changes a study's rows takes this lock first, and
+    so do the reads that a change is decided upon. On SQLite a writing transaction is alone anyway.
+    On PostgreSQL this gives the same promise per study: what was read stays, events appear in the
+    order of their numbers, and no two transactions wait for each other's rows.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        held = select(StudyRow.id).where(StudyRow.id == study_id).with_for_update(key_share=True)
+        session.execute(held)
+
+
+def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) -> None:
+    """Take `lock_study` in a writing session, whose reads are decisions; readers never wait."""
+    if session.info.get(WRITING, False):
+        lock_study(session, study_id)
+
+
+def insert(session: Session, table: type[Table]) -> Insert:
+    """An insert of the session's own dialect, for the ON CONFLICT that both spell alike."""
+    if session.get_bind().dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+def added(session: Session, statement: TypedReturnsRows[str], *, missing: str) -> bool:
+    """Run an insert that does nothing on a conflict; whether the row is new.
+
+    Raises:
+        NotFound: with `missing`, if a row that the new one belongs to does not exist.
+    """
+    try:
+        return session.scalar(statement) is not None
+    except IntegrityError as error:
+        raise NotFound(missing) from error
+
+
+def storable_integer(number: int) -> bool:
+    """Whether an integer column could hold it: what it cannot hold is not there to be found."""
+    return 0 <= number <= LARGEST_INTEGER

@@ -1,0 +1,233 @@
+"""Studies: the documents users sent, where each stands, and which coordinator has it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, or_, select, tuple_, update
+from sqlalchemy.orm import Session
+
+from storage.cursors import cursor_of, instant_and_id_behind
+from storage.errors import Conflict, IdempotencyConflict, NotFound
+from storage.records import Json, Page, StudyRecord, StudyState
+from storage.statements import insert, lock_study, lock_study_to_decide
+from storage.tables import StudyRow
+
+
+class Studies:
+    """The studies of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def create(
+        self,
+        *,
+        id: str,
+        name: str,
+        spec: dict[str, Json],
+        at: datetime,
+        idempotency_key: str | None = None,
+        body_digest: str | None = None,
+    ) -> StudyRecord:
+        """Add a queued study.
+
+        Where another request has used the key with the same body, that one's study is returned: its
+        id is not the given one, and nothing is stored.
+
+        Raises:
+            IdempotencyConflict: if the key was used with another body.
+            Conflict: if there is a study with this id.
+        """
+        row = self._session.scalar(
+            insert(self._session, StudyRow)
+            .values(
+                id=id,
+                name=name,
+                state=StudyState.QUEUED,
+                spec=spec,
+                created_at=at,
+                running_seconds=0.0,
+                last_event=0,
+                last_exchange=0,
+                idempotency_key=idempotency_key,
+                body_digest=body_digest,
+            )
+            .on_conflict_do_nothing()
+            .returning(StudyRow)
+        )
+        if row is not None:
+            return _record(row)
+        earlier = None
+        if idempotency_key is not None:
+            earlier = self.find_idempotent(idempotency_key, body_digest)
+        if earlier is None:
+            raise Conflict(f"there is a study with the id {id!r} already")
+        return earlier
+
+    def find_idempotent(self, key: str, body_digest: str | None) -> StudyRecord | None:
+        """The study that was made with this key, if any.
+
+        Raises:
+            IdempotencyConflict: if it was made from another body.
+        """
+        row = self._session.scalar(select(StudyRow).where(StudyRow.idempotency_key == key))
+        if row is None:
+            return None
+        if row.body_digest != body_digest:
+            raise IdempotencyConflict(
+                f"the idempotency key {key!r} was used for study {row.id!r} with another body"
+            )
+        return _record(row)
+
+    def get(self, study_id: str) -> StudyRecord:
+        """One study; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, study_id)
+        row = self._session.scalar(select(StudyRow).where(StudyRow.id == study_id))
+        if row is None:
+            raise _missing(study_id)
+        return _record(row)
+
+    def page(
+        self, *, limit: int, cursor: str | None = None, state: StudyState | None = None
+    ) -> Page[StudyRecord]:
+        """Studies, newest first.
+
+        Raises:
+            BadCursor: if the cursor was not given out by this list.
+        """
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not 1 or more")
+        key = tuple_(StudyRow.created_at, StudyRow.id)
+        query = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
+        if state is not None:
+            query = query.where(StudyRow.state == state)
+        if cursor is not None:
+            query = query.where(key < tuple_(*instant_and_id_behind(cursor)))
+        rows = self._session.scalars(query.limit(limit + 1)).all()
+        items = [_record(row) for row in rows[:limit]]
+        more = len(rows) > limit
+        last = items[-1] if more else None
+        return Page(
+            items=items,
+            next_cursor=None if last is None else cursor_of(last.created_at.isoformat(), last.id),
+        )
+
+    def in_states(self, *states: StudyState) -> list[StudyRecord]:
+        """All studies in one of these states, oldest first."""
+        rows = self._session.scalars(
+            select(StudyRow)
+            .where(StudyRow.state.in_(states))
+            .order_by(StudyRow.created_at, StudyRow.id)
+        )
+        return [_record(row) for row in rows]
+
+    def set_state(
+        self, study_id: str, state: StudyState, *, at: datetime, reason: str | None = None
+    ) -> None:
+        """Move the study; its first `running` is its start, and only an end has a finish.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        values: dict[str, Any] = {
+            "state": state,
+            "state_reason": reason,
+            "finished_at": at if state.has_ended else None,
+        }
+        if state is StudyState.RUNNING:
+            values["started_at"] = func.coalesce(StudyRow.started_at, at)
+        self._change(study_id, values)
+
+    def set_ending(self, study_id: str, ending: str) -> bool:
+        """Say why no further trial is begun; False when that was said, and the first reason stays.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, study_id)
+        changed = self._session.scalar(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, StudyRow.ending.is_(None))
+            .values(ending=ending)
+            .returning(StudyRow.id)
+        )
+        if changed is None:
+            self.get(study_id)
+        return changed is not None
+
+    def set_prepared(self, study_id: str, prepared: dict[str, Json]) -> None:
+        """Keep what the prepare job found.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"prepared": prepared})
+
+    def set_reference_point(self, study_id: str, point: dict[str, float]) -> None:
+        """Fix the hypervolume's reference point.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"reference_point": point})
+
+    def add_running_seconds(self, study_id: str, seconds: float) -> None:
+        """Count time spent in state `running`.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"running_seconds": StudyRow.running_seconds + seconds})
+
+    def claim(self, study_id: str, *, owner: str, now: datetime, until: datetime) -> bool:
+        """Take or renew the study for one coordinator; False while the claim of another holds."""
+        free = or_(StudyRow.owner.is_(None), StudyRow.owner == owner, StudyRow.owned_until <= now)
+        claimed = self._session.scalar(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, free)
+            .values(owner=owner, owned_until=until)
+            .returning(StudyRow.id)
+        )
+        return claimed is not None
+
+    def release(self, study_id: str, owner: str) -> None:
+        """Give the study up; harmless when another has it."""
+        self._session.execute(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, StudyRow.owner == owner)
+            .values(owner=None, owned_until=None)
+        )
+
+    def _change(self, study_id: str, values: Mapping[str, Any]) -> None:
+        changed = self._session.scalar(
+            update(StudyRow).where(StudyRow.id == study_id).values(**values).returning(StudyRow.id)
+        )
+        if changed is None:
+            raise _missing(study_id)
+
+
+def _missing(study_id: str) -> NotFound:
+    return NotFound(f"there is no study {study_id!r}")
+
+
+def _record(row: StudyRow) -> StudyRecord:
+    return StudyRecord(
+        id=row.id,
+        name=row.name,
+        state=row.state,
+        state_reason=row.state_reason,
+        spec=row.spec,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        running_seconds=row.running_seconds,
+        ending=row.ending,
+        prepared=row.prepared,
+        reference_point=row.reference_point,
+        last_event=row.last_event,
+    )

@@ -1,0 +1,266 @@
+"""The tables; their names are not Optuna's, whose tables may be in the same database.
+
+Rows never leave this package: repositories turn them into the records of `storage.records`.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import (
+    BigInteger,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from storage.columns import CleanText, FiniteFloat, Instant, document, word
+from storage.records import AttemptKind, AttemptState, Json, StudyState, TrialState
+
+
+class Table(DeclarativeBase):
+    """Base of the mapped classes; constraints are named, so that later migrations can name them."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 - SQLAlchemy's own declaration, read once
+        str: CleanText(),
+        float: FiniteFloat(),
+        datetime: Instant(),
+        StudyState: word(StudyState),
+        TrialState: word(TrialState),
+        AttemptKind: word(AttemptKind),
+        AttemptState: word(AttemptState),
+    }
+
+
+class StudyRow(Table):
+    """A study, the root of all else; its counters number its events and exchanges without gaps."""
+
+    __tablename__ = "study"
+    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    state: Mapped[StudyState]
+    state_reason: Mapped[str | None]
+    spec: Mapped[dict[str, Json]] = mapped_column(document())
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    running_seconds: Mapped[float]
+    ending: Mapped[str | None]
+    prepared: Mapped[dict[str, Json] | None] = mapped_column(document())
+    reference_point: Mapped[dict[str, float] | None] = mapped_column(document())
+    last_event: Mapped[int]
+    last_exchange: Mapped[int]
+    owner: Mapped[str | None]
+    owned_until: Mapped[datetime | None]
+    idempotency_key: Mapped[str | None] = mapped_column(unique=True)
+    body_digest: Mapped[str | None]
+
+
+class TrialRow(Table):
+    """A trial: a configuration and its outcome."""
+
+    __tablename__ = "trial"
+    __table_args__ = (
+        Index(None, "study_id", "state"),
+        # The few that ended and that the sampler has not heard of yet.
+        Index(
+            "ix_trial_untold",
+            "study_id",
+            "finished_at",
+            sqlite_where=text("told_at IS NULL AND finished_at IS NOT NULL"),
+            postgresql_where=text("told_at IS NULL AND finished_at IS NOT NULL"),
+        ),
+    )
+
+    study_id: Mapped[str] = mapped_column(
+        ForeignKey("study.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    state: Mapped[TrialState]
+    reason: Mapped[str | None]
+    architecture: Mapped[str]
+    parametrization: Mapped[str]
+    hyperparameters: Mapped[dict[str, Json]] = mapped_column(document())
+    drawn: Mapped[dict[str, Json]] = mapped_column(document())
+    spec: Mapped[dict[str, Json]] = mapped_column(document())
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    dense_parameters: Mapped[int] = mapped_column(BigInteger)
+    shape_key: Mapped[str]
+    violation: Mapped[float | None]
+    quality: Mapped[float | None]
+    test_quality: Mapped[float | None]
+    best_epoch: Mapped[int | None]
+    epochs_trained: Mapped[int]
+    throughput: Mapped[float | None]
+    throughput_ratio: Mapped[float | None]
+    measurement_id: Mapped[str | None]
+    dispatched: Mapped[bool]
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    told_at: Mapped[datetime | None]
+
+
+class AttemptRow(Table):
+    """A lease; `device_seconds` is written when it ends, so that budgets need no walk over them."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["study_id", "trial"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("study_id", "kind", "trial", "number"),
+        # NULL differs from NULL in a unique constraint: jobs of the whole study need their own.
+        Index(
+            "uq_attempt_study_job",
+            "study_id",
+            "kind",
+            "number",
+            unique=True,
+            sqlite_where=text("trial IS NULL"),
+            postgresql_where=text("trial IS NULL"),
+        ),
+        # The fence itself: at most one attempt of a kind works on a trial.
+        Index(
+            "uq_attempt_running",
+            "study_id",
+            "kind",
+            "trial",
+            unique=True,
+            sqlite_where=text("state = 'running'"),
+            postgresql_where=text("state = 'running'"),
+        ),
+        Index(
+            "ix_attempt_lease",
+            "lease_until",
+            sqlite_where=text("state = 'running'"),
+            postgresql_where=text("state = 'running'"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    kind: Mapped[AttemptKind]
+    trial: Mapped[int | None]
+    number: Mapped[int]
+    state: Mapped[AttemptState]
+    reason: Mapped[str | None]
+    job: Mapped[dict[str, Json]] = mapped_column(document())
+    slot: Mapped[str]
+    slot_share: Mapped[float]
+    device: Mapped[str]
+    token_digest: Mapped[str]
+    lease_until: Mapped[datetime]
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    stood_still_seconds: Mapped[float]
+    device_seconds: Mapped[float | None]
+
+
+class MetricRow(Table):
+    """One epoch of a trial's learning curve."""
+
+    __tablename__ = "metric"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["study_id", "number"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
+        ),
+    )
+
+    study_id: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    epoch: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    train_loss: Mapped[float]
+    validation: Mapped[float]
+    spectral_margin: Mapped[float | None]
+    seconds: Mapped[float]
+    attempt: Mapped[int]
+
+
+class MeasurementRow(Table):
+    """One throughput measurement with its circumstances."""
+
+    __tablename__ = "measurement"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["study_id", "trial"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
+        ),
+        Index(None, "study_id", "shape_key", "device"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    study_id: Mapped[str]
+    trial: Mapped[int]
+    shape_key: Mapped[str]
+    device: Mapped[str]
+    samples_per_second: Mapped[float]
+    ratio: Mapped[float]
+    record: Mapped[dict[str, Json]] = mapped_column(document())
+    seconds: Mapped[float]
+    created_at: Mapped[datetime]
+
+
+class EventRow(Table):
+    """One event; its number comes from the study's counter."""
+
+    __tablename__ = "event"
+
+    study_id: Mapped[str] = mapped_column(
+        ForeignKey("study.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    kind: Mapped[str]
+    payload: Mapped[dict[str, Json]] = mapped_column(document())
+    created_at: Mapped[datetime]
+
+
+class ExchangeRow(Table):
+    """One ask or tell, in the order in which the sampler heard them."""
+
+    __tablename__ = "exchange"
+
+    study_id: Mapped[str] = mapped_column(
+        ForeignKey("study.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    kind: Mapped[str]
+    trial: Mapped[int]
+
+
+class ArtifactRow(Table):
+    """Bytes that are in the artifact store."""
+
+    __tablename__ = "artifact"
+
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    size: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime]
+
+
+class TrialArtifactRow(Table):
+    """What part an artifact plays for a trial."""
+
+    __tablename__ = "trial_artifact"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["study_id", "number"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
+        ),
+    )
+
+    study_id: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    role: Mapped[str] = mapped_column(primary_key=True)
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))

