@@ -1,0 +1,107 @@
+"""The HTTP application: what it holds open, its routes, and what holds for every request."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from search.attempts import AttemptDesk
+from service.auth import LocalUserOnly
+from service.errors import add_error_handlers
+from service.events import EventPoller
+from service.middleware import BodyLimit, HeadAsGet, PlainHeaders
+from service.problems import Problem
+from service.resources import Resources
+from service.routes import ROUTERS
+from service.routes.attempts import PREFIX as ATTEMPTS
+from service.routes.dashboard import dashboard_client
+from service.routes.events import StreamIsOver, no_more_events
+from service.settings import Settings
+from service.web.pages import Pages
+from storage.artifacts import LocalArtifactStore
+from storage.engine import Database
+
+_log = logging.getLogger(__name__)
+
+_ASSETS = Path(__file__).parent / "web" / "assets"
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application over a database that is migrated already."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
+        database = Database(settings.database_url)
+        store = LocalArtifactStore(settings.artifacts_dir)
+        poller = EventPoller(database, interval=settings.event_poll_seconds)
+        dashboard = dashboard_client(settings)
+        app.state.resources = Resources(
+            settings=settings,
+            database=database,
+            store=store,
+            desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
+            poller=poller,
+            pages=Pages(),
+            dashboard=dashboard,
+        )
+        _log.info("no keys exist: the local user is let in, over loopback only")
+        await poller.start()
+        try:
+            yield
+        finally:
+            await poller.stop()
+            if dashboard is not None:
+                await dashboard.aclose()
+            database.dispose()
+
+    app = FastAPI(
+        title="Reflectory",
+        summary="Pareto fronts of accuracy, parameter count and measured throughput",
+        version=version("reflectory"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    add_error_handlers(app)
+    app.add_exception_handler(StreamIsOver, no_more_events)
+    for router in ROUTERS:
+        app.include_router(router)
+    app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
+    # The last one added sees a request first.
+    app.add_middleware(
+        BodyLimit,
+        limit=settings.max_spec_bytes,
+        limits={ATTEMPTS: settings.max_artifact_bytes},
+    )
+    app.add_middleware(LocalUserOnly, exempt=(ATTEMPTS,))
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(PlainHeaders)
+    _describe_problems(app)
+    return app
+
+
+def close_streams(app: FastAPI) -> None:
+    """End all event streams of a running application, so that its server can stop."""
+    app.state.resources.poller.close_streams()
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Put the problem document, which routes only refer to, among the OpenAPI schemas."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schemas = generate()["components"]["schemas"]
+            problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(problem.pop("$defs", {}))
+            schemas["Problem"] = problem
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi

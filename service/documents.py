@@ -1,0 +1,321 @@
+"""The documents that the API answers with, and how they are made of rows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy.orm import Session
+
+from models.spec import Spec
+from search.pareto import Front, ObjectiveInfo
+from search.spec import Objective
+from search.studies import StudyProgress, progress
+from storage.records import (
+    AttemptRecord,
+    AttemptState,
+    MeasurementRecord,
+    StudyRecord,
+    StudyState,
+    TrialRecord,
+    TrialState,
+)
+
+
+class StudyLinks(Spec):
+    """Where the parts of a study are; paths on this server."""
+
+    study: str
+    trials: str
+    front: str
+    events: str
+    cancel: str
+    page: str = Field(description="for people")
+    dashboard: str = Field(description="Optuna's own, for all studies")
+
+
+class StudyDocument(Spec):
+    """A study: what was asked for, where it stands and how far it is."""
+
+    id: str
+    name: str
+    state: StudyState
+    state_reason: str | None
+    spec: dict[str, Any]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    progress: StudyProgress
+    links: StudyLinks
+
+
+class StudyPage(Spec):
+    """Studies, newest first."""
+
+    items: tuple[StudyDocument, ...]
+    next_cursor: str | None
+
+
+class TrialValues(Spec):
+    """The three objectives; null where a trial has no value (yet)."""
+
+    quality: float | None = Field(description="the task's metric on the validation split")
+    parameters: int
+    throughput: float | None = Field(description="samples per second")
+
+
+class TrialLinks(Spec):
+    """Where the parts of a trial are; null where there is nothing (yet)."""
+
+    trial: str
+    metrics: str
+    checkpoint: str | None
+    report: str | None
+    onnx: str | None
+    log: str | None
+
+
+class AttemptDocument(Spec):
+    """One try at a trial."""
+
+    number: int
+    state: AttemptState
+    reason: str | None
+    slot: str
+    device: str
+    started_at: datetime
+    ended_at: datetime | None
+    stood_still_seconds: float
+
+
+class TrialDocument(Spec):
+    """One configuration, and what came of it."""
+
+    number: int
+    outcome: TrialState
+    reason: str | None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Any]
+    values: TrialValues
+    test_quality: float | None
+    throughput_ratio: float | None = Field(
+        description="to the dense twin, measured in turn with it"
+    )
+    dense_parameters: int = Field(description="of the dense twin")
+    best_epoch: int | None
+    epochs_trained: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: tuple[AttemptDocument, ...]
+    links: TrialLinks
+
+
+class TrialPage(Spec):
+    """Trials by number."""
+
+    items: tuple[TrialDocument, ...]
+    next_cursor: str | None
+
+
+class MeasurementDocument(Spec):
+    """A throughput measurement with its circumstances."""
+
+    trial: int = Field(description="the trial it was made for; others of the same shape share it")
+    device: str
+    samples_per_second: float
+    ratio: float
+    seconds: float = Field(description="how long the device was held for it")
+    record: dict[str, Any]
+    created_at: datetime
+
+
+class TrialDetail(TrialDocument):
+    """A trial with its whole specification and its throughput record."""
+
+    spec: dict[str, Any]
+    throughput: MeasurementDocument | None
+
+
+class EpochDocument(Spec):
+    """One epoch of a learning curve."""
+
+    epoch: int
+    train_loss: float
+    validation: float
+    spectral_margin: float | None
+    seconds: float
+
+
+class PointLinks(Spec):
+    """What can be downloaded of a point on the front."""
+
+    checkpoint: str
+    report: str
+    onnx: str | None = Field(description="null until the model was exported")
+
+
+class PointDocument(Spec):
+    """One point on the front."""
+
+    trial: int
+    values: TrialValues
+    test_quality: float | None
+    throughput_ratio: float | None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Any]
+    links: PointLinks
+
+
+class FrontDocument(Spec):
+    """The Pareto front of a study."""
+
+    objectives: tuple[ObjectiveInfo, ...]
+    device: str | None
+    hypervolume: float | None
+    reference_point: dict[Objective, float] | None
+    points: tuple[PointDocument, ...]
+
+
+def study_path(study_id: str) -> str:
+    """Where a study is."""
+    return f"/v1/studies/{study_id}"
+
+
+def trial_path(study_id: str, number: int) -> str:
+    """Where a trial is."""
+    return f"{study_path(study_id)}/trials/{number}"
+
+
+def study_document(session: Session, study: StudyRecord) -> StudyDocument:
+    """A study as of this transaction."""
+    path = study_path(study.id)
+    return StudyDocument(
+        id=study.id,
+        name=study.name,
+        state=study.state,
+        state_reason=study.state_reason,
+        spec=dict(study.spec),
+        created_at=study.created_at,
+        started_at=study.started_at,
+        finished_at=study.finished_at,
+        progress=progress(session, study),
+        links=StudyLinks(
+            study=path,
+            trials=f"{path}/trials",
+            front=f"{path}/front",
+            events=f"{path}/events",
+            cancel=f"{path}/cancel",
+            page=f"/studies/{study.id}",
+            dashboard="/dashboard",
+        ),
+    )
+
+
+def trial_document(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> TrialDocument:
+    """A trial with its attempts."""
+    return TrialDocument(**_trial_fields(trial, attempts))
+
+
+def trial_detail(
+    trial: TrialRecord,
+    attempts: Sequence[AttemptRecord],
+    *,
+    measurement: MeasurementRecord | None,
+) -> TrialDetail:
+    """A trial with all that is known of it."""
+    return TrialDetail(
+        **_trial_fields(trial, attempts),
+        spec=dict(trial.spec),
+        throughput=None if measurement is None else _measurement_document(measurement),
+    )
+
+
+def front_document(study_id: str, front: Front) -> FrontDocument:
+    """A front whose points link to their files."""
+    return FrontDocument(
+        objectives=front.objectives,
+        device=front.device,
+        hypervolume=front.hypervolume,
+        reference_point=front.reference_point,
+        points=tuple(
+            PointDocument(
+                trial=point.trial,
+                values=TrialValues(
+                    quality=point.values["quality"],
+                    parameters=int(point.values["parameters"] or 0),
+                    throughput=point.values["throughput"],
+                ),
+                test_quality=point.test_quality,
+                throughput_ratio=point.throughput_ratio,
+                architecture=point.architecture,
+                parametrization=point.parametrization,
+                hyperparameters=point.hyperparameters,
+                links=PointLinks(
+                    checkpoint=f"{trial_path(study_id, point.trial)}/checkpoint",
+                    report=f"{trial_path(study_id, point.trial)}/report",
+                    onnx=None,
+                ),
+            )
+            for point in front.points
+        ),
+    )
+
+
+def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict[str, Any]:
+    path = trial_path(trial.study_id, trial.number)
+    return {
+        "number": trial.number,
+        "outcome": trial.state,
+        "reason": trial.reason,
+        "architecture": trial.architecture,
+        "parametrization": trial.parametrization,
+        "hyperparameters": dict(trial.hyperparameters),
+        "values": TrialValues(
+            quality=trial.quality, parameters=trial.parameters, throughput=trial.throughput
+        ),
+        "test_quality": trial.test_quality,
+        "throughput_ratio": trial.throughput_ratio,
+        "dense_parameters": trial.dense_parameters,
+        "best_epoch": trial.best_epoch,
+        "epochs_trained": trial.epochs_trained,
+        "created_at": trial.created_at,
+        "started_at": trial.started_at,
+        "finished_at": trial.finished_at,
+        "attempts": tuple(_attempt_document(attempt) for attempt in attempts),
+        "links": TrialLinks(
+            trial=path,
+            metrics=f"{path}/metrics",
+            checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
+            report=f"{path}/report" if "report" in trial.artifacts else None,
+            onnx=None,
+            log=f"{path}/log" if attempts else None,
+        ),
+    }
+
+
+def _attempt_document(attempt: AttemptRecord) -> AttemptDocument:
+    return AttemptDocument(
+        number=attempt.number,
+        state=attempt.state,
+        reason=attempt.reason,
+        slot=attempt.slot,
+        device=attempt.device,
+        started_at=attempt.started_at,
+        ended_at=attempt.ended_at,
+        stood_still_seconds=attempt.stood_still_seconds,
+    )
+
+
+def _measurement_document(measurement: MeasurementRecord) -> MeasurementDocument:
+    return MeasurementDocument(
+        trial=measurement.trial,
+        device=measurement.device,
+        samples_per_second=measurement.samples_per_second,
+        ratio=measurement.ratio,
+        seconds=measurement.seconds,
+        record=dict(measurement.record),
+        created_at=measurement.created_at,
+    )

@@ -1,0 +1,166 @@
+"""Which HTTP status each error of the packages below is answered with, and who does it."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from models.errors import CheckpointError, InputError, ModelError, SlotError
+from search.errors import (
+    DataError,
+    ExecutorError,
+    SearchError,
+    SpecRefused,
+    TrainingDiverged,
+    WorkerRefused,
+)
+from service.problems import ProblemFault, problem_response
+from service.validation import faults
+from storage.errors import (
+    ArtifactDamaged,
+    ArtifactNotFound,
+    BadCursor,
+    Conflict,
+    DatabaseUnavailable,
+    IdempotencyConflict,
+    LeaseLost,
+    NotFound,
+    SchemaMismatch,
+    StorageError,
+    UnstorableValue,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How one class of errors is answered."""
+
+    status: HTTPStatus
+    kind: str
+    """The problem's `type`, after `urn:reflectory:`."""
+    title: str
+    path: str | None = None
+    """The part of a request that is at fault, where that is always the same."""
+
+
+ANSWERS: Mapping[type[Exception], Answer] = {
+    ModelError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "model", "A model could not be built"),
+    SlotError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "slot", "The parametrization does not fit"),
+    InputError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "input", "The input does not fit"),
+    CheckpointError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "checkpoint", "No valid checkpoint"),
+    SearchError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "search", "The search failed"),
+    SpecRefused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "spec-refused", "The spec cannot be run"),
+    DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),
+    TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
+    WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
+    ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
+    StorageError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", "The storage failed"),
+    NotFound: Answer(HTTPStatus.NOT_FOUND, "not-found", "No such thing"),
+    Conflict: Answer(HTTPStatus.CONFLICT, "conflict", "The present state forbids this"),
+    IdempotencyConflict: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "idempotency-conflict",
+        "The idempotency key was used before",
+        path="Idempotency-Key",
+    ),
+    LeaseLost: Answer(HTTPStatus.CONFLICT, "lease-lost", "The lease is over"),
+    BadCursor: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "bad-cursor", "No cursor of this list", path="cursor"
+    ),
+    UnstorableValue: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "unstorable", "A value cannot be stored"
+    ),
+    ArtifactNotFound: Answer(HTTPStatus.NOT_FOUND, "no-artifact", "No such file"),
+    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
+    SchemaMismatch: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
+    ),
+    DatabaseUnavailable: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "database", "The database does not answer"
+    ),
+}
+
+
+def answer_of(error: Exception) -> Answer:
+    """The answer of the error's own class, or else of its nearest ancestor."""
+    for ancestor in type(error).__mro__:
+        if ancestor in ANSWERS:
+            return ANSWERS[ancestor]
+    raise LookupError(f"{type(error).__name__} is no error of the packages below")
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Answer every error with a problem document."""
+    for root in (ModelError, SearchError, StorageError):
+        app.add_exception_handler(root, _known_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(Exception, _unexpected_error)
+
+
+def _known_error(_request: Request, error: Exception) -> Response:
+    answer = answer_of(error)
+    if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("a request failed", exc_info=error)
+    detail = str(error) or answer.title
+    found = [] if answer.path is None else [ProblemFault(path=answer.path, message=detail)]
+    if isinstance(error, SpecRefused):
+        found = [ProblemFault(path=fault.path, message=fault.message) for fault in error.faults]
+    return problem_response(
+        answer.status,
+        detail,
+        errors=found,
+        kind=f"urn:reflectory:{answer.kind}",
+        title=answer.title,
+    )
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    detail = str(error.detail)
+    # The framework's own detail is the bare phrase, which says nothing about this request.
+    if detail == status.phrase:
+        detail = f"{request.method} {request.url.path}: {status.description or status.phrase}"
+    return problem_response(status, detail, headers=error.headers)
+
+
+def _invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = faults(error.errors(), body=error.body, schema=_body_schema(request))
+    return problem_response(
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        "; ".join(
+            f"{fault.path}: {fault.message}" if fault.path else fault.message for fault in found
+        ),
+        errors=found,
+        kind="urn:reflectory:invalid-request",
+        title="The request is not valid",
+    )
+
+
+def _unexpected_error(_request: Request, _error: Exception) -> Response:
+    # Starlette raises the error again after this answer, and the server logs it.
+    return problem_response(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "the server met an error that it did not expect; its log has the details",
+    )
+
+
+def _body_schema(request: Request) -> Mapping[str, Any] | None:
+    """The schema of this operation's body, inside the document that its references lead into."""
+    document = request.app.openapi()
+    route = request.scope.get("route")
+    operation = (
+        document["paths"].get(getattr(route, "path", None), {}).get(request.method.lower(), {})
+    )
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    return None if content is None else {**document, **content["schema"]}

@@ -1,0 +1,97 @@
+"""What holds for every request, whichever route answers it."""
+
+from collections.abc import Mapping
+
+from fastapi import HTTPException
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.problems import problem_response
+
+
+class BodyLimit:
+    """Answers 413 to a body that is larger than its path allows, before it is read in full."""
+
+    def __init__(self, app: ASGIApp, *, limit: int, limits: Mapping[str, int]) -> None:
+        self._app = app
+        self._limit = limit
+        self._limits = limits
+        """Path prefix -> another limit."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its body counted."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = self._limit_of(scope["path"])
+        declared = Headers(scope=scope).get("content-length", "0")
+        if declared.isdecimal() and int(declared) > limit:
+            response = problem_response(413, _too_large(limit))
+            await response(scope, receive, send)
+            return
+        received = 0
+
+        async def counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > limit:
+                raise HTTPException(413, _too_large(limit))
+            return message
+
+        await self._app(scope, counted, send)
+
+    def _limit_of(self, path: str) -> int:
+        return next(
+            (limit for prefix, limit in self._limits.items() if path.startswith(prefix)),
+            self._limit,
+        )
+
+
+def _too_large(limit: int) -> str:
+    return f"the body is too large; at most {limit} bytes are taken here"
+
+
+class HeadAsGet:
+    """Answers HEAD as GET, without the body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on as GET and keep only the head of its answer."""
+        if scope["type"] != "http" or scope["method"] != "HEAD":
+            await self._app(scope, receive, send)
+            return
+        ended = False
+
+        async def head_only(message: Message) -> None:
+            nonlocal ended
+            if message["type"] == "http.response.start":
+                await send(message)
+            elif not ended:
+                # Ending at the first piece tells a stream that nobody listens to it.
+                ended = True
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+        await self._app({**scope, "method": "GET"}, receive, head_only)
+
+
+class PlainHeaders:
+    """Headers that every answer carries: no guessed types, no referrer, no foreign frame."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on and add the headers to its answer."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                headers.setdefault("X-Frame-Options", "SAMEORIGIN")
+                headers.setdefault("Referrer-Policy", "no-referrer")
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

@@ -1,0 +1,94 @@
+"""Parts of a file over HTTP: one byte range, validators, and the bytes as a stream.
+
+Source: RFC 9110, sections 13 (conditional requests) and 14 (range requests).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import BinaryIO
+
+from fastapi import HTTPException
+
+_ONE_RANGE = re.compile(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """The bytes of a file that a request asked for."""
+
+    status: HTTPStatus
+    start: int
+    length: int
+    headers: Mapping[str, str]
+
+
+def requested_part(
+    size: int,
+    etag: str,
+    *,
+    range_header: str | None,
+    if_range: str | None,
+    if_none_match: str | None,
+) -> Part:
+    """What to answer to a request for a file of this size and (strong, quoted) entity tag.
+
+    A range that is no single byte range is answered with the whole file, as the standard allows.
+
+    Raises:
+        HTTPException: 416, the range begins behind the end of the file.
+    """
+    headers = {"ETag": etag, "Accept-Ranges": "bytes"}
+    if if_none_match is not None and _names(if_none_match, etag):
+        return Part(HTTPStatus.NOT_MODIFIED, 0, 0, headers)
+    whole = Part(HTTPStatus.OK, 0, size, {**headers, "Content-Length": str(size)})
+    match = _ONE_RANGE.fullmatch(range_header or "")
+    if match is None or (if_range is not None and if_range != etag):
+        return whole
+    first, last = match.groups()
+    if first:
+        start, end = int(first), min(int(last), size - 1) if last else size - 1
+        if last and int(last) < int(first):
+            return whole
+    elif last:
+        start, end = max(0, size - int(last)), size - 1
+    else:
+        return whole
+    if start >= size or start > end:
+        raise HTTPException(
+            HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+            f"range {range_header!r} begins behind the end; the file has {size} bytes",
+            headers={"Content-Range": f"bytes */{size}", **headers},
+        )
+    length = end - start + 1
+    return Part(
+        HTTPStatus.PARTIAL_CONTENT,
+        start,
+        length,
+        {
+            **headers,
+            "Content-Length": str(length),
+            "Content-Range": f"bytes {start}-{end}/{size}",
+        },
+    )
+
+
+def read_part(reader: BinaryIO, part: Part) -> Iterator[bytes]:
+    """The bytes of a part, in pieces; closes the reader."""
+    with reader:
+        reader.seek(part.start)
+        left = part.length
+        while left > 0:
+            chunk = reader.read(min(_CHUNK, left))
+            if not chunk:
+                return
+            left -= len(chunk)
+            yield chunk
+
+
+def _names(if_none_match: str, etag: str) -> bool:
+    """Whether the header lists the tag; it compares weakly."""
+    listed = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return "*" in listed or etag in listed

@@ -1,0 +1,156 @@
+"""The worker part: what attempts say, with their lease token as their only credential.
+
+`search/wire.py` has the table of calls; `search/attempts.py` does the work.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator
+from typing import Annotated, BinaryIO, cast
+
+from anyio import to_thread
+from fastapi import APIRouter, Depends, Header, HTTPException, Request
+from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from search.wire import (
+    Completion,
+    EpochReport,
+    Heartbeat,
+    Job,
+    MeasurementReport,
+    Progress,
+    Stored,
+    Verdict,
+)
+from service.problems import documented
+from service.ranges import read_part, requested_part
+from service.resources import Held
+
+PREFIX = "/v1/attempts/"
+"""Paths under which the lease token is the credential."""
+
+_IN_MEMORY = 8 << 20
+
+router = APIRouter(
+    prefix=f"{PREFIX}{{attempt_id}}", tags=["workers"], responses=documented(401, 409, 413, 422)
+)
+
+_bearer = HTTPBearer(auto_error=False, description="the lease token of this attempt")
+
+
+def _token(
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> str:
+    if credentials is None:
+        raise HTTPException(
+            401,
+            "an attempt's lease token is needed, as `Authorization: Bearer <token>`",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return credentials.credentials
+
+
+Token = Annotated[str, Depends(_token)]
+
+
+async def _received(request: Request, held: Held, _token: Token) -> AsyncIterator[BinaryIO]:
+    """The body as a file: in memory while it is small, else in an unnamed file beside the store."""
+    folder = held.settings.data_dir
+    with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as spool:
+        async for piece in request.stream():
+            await to_thread.run_sync(spool.write, piece)
+        spool.seek(0)
+        yield cast(BinaryIO, spool)
+
+
+Received = Annotated[BinaryIO, Depends(_received)]
+
+
+@router.get("/job")
+def get_job(attempt_id: str, token: Token, held: Held) -> Job:
+    """What the attempt is to do."""
+    return held.desk.job(attempt_id, token)
+
+
+@router.post("/heartbeat")
+def post_heartbeat(attempt_id: str, token: Token, held: Held, body: Heartbeat) -> Verdict:
+    """The attempt is alive: its lease is renewed."""
+    return held.desk.heartbeat(attempt_id, token, body)
+
+
+@router.post("/progress")
+def post_progress(attempt_id: str, token: Token, held: Held, body: Progress) -> Verdict:
+    """How far a download is."""
+    return held.desk.progress(attempt_id, token, body)
+
+
+@router.post("/metrics")
+def post_metrics(attempt_id: str, token: Token, held: Held, body: EpochReport) -> Verdict:
+    """One epoch of the learning curve; sending it again overwrites it."""
+    return held.desk.epoch(attempt_id, token, body)
+
+
+@router.post("/measurement")
+def post_measurement(attempt_id: str, token: Token, held: Held, body: MeasurementReport) -> Verdict:
+    """One throughput measurement."""
+    return held.desk.measurement(attempt_id, token, body)
+
+
+@router.get(
+    "/artifacts/{role}",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            }
+        },
+        **documented(404),
+    },
+)
+def get_artifact(attempt_id: str, role: str, token: Token, held: Held) -> StreamingResponse:
+    """The trial's stored bytes of a role; what a new attempt resumes from."""
+    reader, artifact = held.desk.open_artifact(attempt_id, token, role)
+    part = requested_part(
+        artifact.size,
+        f'"{artifact.sha256}"',
+        range_header=None,
+        if_range=None,
+        if_none_match=None,
+    )
+    return StreamingResponse(
+        read_part(reader, part),
+        media_type="application/octet-stream",
+        headers=dict(part.headers),
+    )
+
+
+@router.put(
+    "/artifacts/{role}",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    },
+)
+def put_artifact(
+    attempt_id: str,
+    role: str,
+    token: Token,
+    held: Held,
+    body: Received,
+    content_sha256: Annotated[
+        str | None, Header(pattern="^[0-9a-f]{64}$", description="SHA-256 of the body, in hex")
+    ] = None,
+) -> Stored:
+    """Store bytes for the trial, whole or not at all."""
+    return held.desk.store_artifact(attempt_id, token, role, body, sha256=content_sha256)
+
+
+@router.post("/complete")
+def post_completion(attempt_id: str, token: Token, held: Held, body: Completion) -> Verdict:
+    """How the attempt ended; saying it again is harmless."""
+    return held.desk.complete(attempt_id, token, body)

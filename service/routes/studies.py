@@ -1,0 +1,163 @@
+"""Studies: submit, look at, cancel."""
+
+import csv
+import io
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Query, Response
+from pydantic import AfterValidator
+
+from search import pareto, studies
+from search.space import SpaceDescription, describe
+from search.spec import OBJECTIVES, Objective, StudySpec
+from service.documents import (
+    FrontDocument,
+    StudyDocument,
+    StudyPage,
+    front_document,
+    study_document,
+    study_path,
+)
+from service.problems import documented
+from service.resources import Held, PageCursor, PageLimit
+from storage.records import StudyState
+from storage.studies import Studies
+
+router = APIRouter(prefix="/v1/studies", tags=["studies"])
+
+_CSV = "text/csv; charset=utf-8"
+_BY = "the local user"
+
+
+def _known_objectives(text: str) -> str:
+    """A list of objectives, as text."""
+    names = text.split(",")
+    if not set(names) <= set(OBJECTIVES) or len(set(names)) != len(names):
+        raise ValueError(
+            f"allowed are {', '.join(OBJECTIVES)}, joined by commas, each once; not {text!r}"
+        )
+    return text
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses={
+        200: {"model": SpaceDescription, "description": "Dry run: what would be searched"},
+        **documented(403, 413, 422),
+    },
+)
+def submit_study(
+    spec: StudySpec,
+    held: Held,
+    response: Response,
+    dry_run: Annotated[
+        bool, Query(description="check and describe the space; store nothing")
+    ] = False,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=200,
+            description="repeating a request with the same key and spec gives the same study",
+        ),
+    ] = None,
+) -> StudyDocument | SpaceDescription:
+    """Submit a study; a coordinator begins it as soon as there is room."""
+    if dry_run:
+        response.status_code = 200
+        return describe(spec)
+    study = studies.submit(held.database, spec, idempotency_key=idempotency_key)
+    response.headers["Location"] = study_path(study.id)
+    with held.database.read() as session:
+        return study_document(session, Studies(session).get(study.id))
+
+
+@router.get("", responses=documented(403, 422))
+def list_studies(
+    held: Held,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    state: Annotated[StudyState | None, Query(description="only studies in this state")] = None,
+) -> StudyPage:
+    """Studies, newest first."""
+    with held.database.read() as session:
+        page = Studies(session).page(limit=limit, cursor=cursor, state=state)
+        return StudyPage(
+            items=tuple(study_document(session, study) for study in page.items),
+            next_cursor=page.next_cursor,
+        )
+
+
+@router.get("/{study_id}", responses=documented(403, 404))
+def get_study(study_id: str, held: Held) -> StudyDocument:
+    """One study and how far it is."""
+    with held.database.read() as session:
+        return study_document(session, Studies(session).get(study_id))
+
+
+@router.post("/{study_id}/cancel", responses=documented(403, 404))
+def cancel_study(study_id: str, held: Held) -> StudyDocument:
+    """End a study: nothing more is begun, and running trials stop at their next epoch.
+
+    Asking twice is harmless.
+    """
+    studies.cancel(held.database, study_id, by=_BY)
+    with held.database.read() as session:
+        return study_document(session, Studies(session).get(study_id))
+
+
+@router.get(
+    "/{study_id}/front",
+    response_model=FrontDocument,
+    responses={
+        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        **documented(403, 404, 422),
+    },
+)
+def get_front(
+    study_id: str,
+    held: Held,
+    objectives: Annotated[
+        str | None,
+        AfterValidator(_known_objectives),
+        Query(
+            description="objectives joined by commas; the study's own by default",
+            examples=["quality,parameters"],
+        ),
+    ] = None,
+    format: Annotated[Literal["json", "csv"], Query()] = "json",
+) -> FrontDocument | Response:
+    """The Pareto front as it stands: complete trials that no other trial dominates."""
+    wanted: tuple[Objective, ...] | None = None
+    if objectives is not None:
+        named = objectives.split(",")
+        wanted = tuple(objective for objective in OBJECTIVES if objective in named)
+    with held.database.read() as session:
+        study = Studies(session).get(study_id)
+        document = front_document(study_id, pareto.front(session, study, objectives=wanted))
+    if format == "json":
+        return document
+    return Response(_front_csv(document), media_type=_CSV)
+
+
+def _front_csv(front: FrontDocument) -> str:
+    """One line per point; each hyperparameter that any point has is a column."""
+    names = sorted({name for point in front.points for name in point.hyperparameters})
+    text = io.StringIO()
+    table = csv.writer(text)
+    fixed = ("trial", "architecture", "parametrization", *OBJECTIVES)
+    table.writerow([*fixed, "test_quality", "throughput_ratio", *names])
+    for point in front.points:
+        table.writerow(
+            [
+                point.trial,
+                point.architecture,
+                point.parametrization,
+                *(getattr(point.values, objective) for objective in OBJECTIVES),
+                point.test_quality,
+                point.throughput_ratio,
+                *(point.hyperparameters.get(name) for name in names),
+            ]
+        )
+    return text.getvalue()

@@ -1,0 +1,188 @@
+"""Trials: what was tried, what came of it, and its files."""
+
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+
+from models.report import ParameterReport
+from service.documents import (
+    EpochDocument,
+    TrialDetail,
+    TrialPage,
+    trial_detail,
+    trial_document,
+)
+from service.problems import documented
+from service.ranges import read_part, requested_part
+from service.resources import Held, PageCursor, PageLimit, Resources
+from storage.artifact_rows import ArtifactRows
+from storage.attempts import Attempts
+from storage.errors import ArtifactNotFound
+from storage.measurements import Measurements
+from storage.metrics import Metrics
+from storage.records import ArtifactRecord, AttemptKind, AttemptRecord, TrialState
+from storage.studies import Studies
+from storage.trials import Trials
+
+router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
+
+Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
+
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+
+
+@router.get("", responses=documented(403, 404, 422))
+def list_trials(
+    study_id: str,
+    held: Held,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    outcome: Annotated[TrialState | None, Query(description="only trials that stand so")] = None,
+) -> TrialPage:
+    """Trials by number; refused draws are among them, as infeasible."""
+    with held.database.read() as session:
+        Studies(session).get(study_id)
+        page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
+        attempts: dict[int | None, list[AttemptRecord]] = {}
+        for attempt in Attempts(session).of_study(study_id, AttemptKind.TRAIN):
+            attempts.setdefault(attempt.trial, []).append(attempt)
+    items = [trial_document(trial, attempts.get(trial.number, [])) for trial in page.items]
+    return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
+
+
+@router.get("/{number}", responses=documented(403, 404, 422))
+def get_trial(study_id: str, number: Number, held: Held) -> TrialDetail:
+    """One trial, with its whole specification and its throughput record."""
+    with held.database.read() as session:
+        trial = Trials(session).get(study_id, number)
+        measured = trial.measurement_id
+        return trial_detail(
+            trial,
+            Attempts(session).of_trial(study_id, number),
+            measurement=None if measured is None else Measurements(session).get(measured),
+        )
+
+
+@router.get("/{number}/metrics", responses=documented(403, 404, 422))
+def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument]:
+    """The learning curve, by epoch."""
+    with held.database.read() as session:
+        Trials(session).get(study_id, number)
+        curve = Metrics(session).curve(study_id, number)
+    return [
+        EpochDocument(
+            epoch=row.epoch,
+            train_loss=row.train_loss,
+            validation=row.validation,
+            spectral_margin=row.spectral_margin,
+            seconds=row.seconds,
+        )
+        for row in curve
+    ]
+
+
+@router.get(
+    "/{number}/checkpoint",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "safetensors, with the spec in its metadata", "content": _BINARY},
+        206: {"description": "The range that was asked for", "content": _BINARY},
+        304: {"description": "The file is the one that the client has"},
+        **documented(403, 404, 416, 422),
+    },
+)
+def get_checkpoint(
+    study_id: str,
+    number: Number,
+    held: Held,
+    range_header: Annotated[str | None, Header(alias="Range")] = None,
+    if_range: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The trained model of the trial's best epoch; `ETag` is its SHA-256."""
+    artifact = _artifact(held, study_id, number, "checkpoint")
+    part = requested_part(
+        artifact.size,
+        f'"{artifact.sha256}"',
+        range_header=range_header,
+        if_range=if_range,
+        if_none_match=if_none_match,
+    )
+    if part.status == HTTPStatus.NOT_MODIFIED:
+        return Response(status_code=part.status, headers=dict(part.headers))
+    filename = f"{study_id}-{number}.safetensors"
+    return StreamingResponse(
+        read_part(held.store.open_reader(artifact.sha256), part),
+        status_code=part.status,
+        media_type="application/octet-stream",
+        headers={**part.headers, "Content-Disposition": f'attachment; filename="{filename}"'},
+    )
+
+
+@router.get(
+    "/{number}/report",
+    response_model=ParameterReport,
+    responses={
+        200: {
+            "content": {
+                "text/html": {"schema": {"type": "string"}},
+                "text/csv": {"schema": {"type": "string"}},
+            }
+        },
+        **documented(403, 404, 422),
+    },
+)
+def get_report(
+    study_id: str,
+    number: Number,
+    held: Held,
+    format: Annotated[Literal["json", "html", "csv"], Query()] = "json",
+) -> ParameterReport | Response:
+    """The parameter-count report: every tensor and module, the totals, and the dense twin's."""
+    artifact = _artifact(held, study_id, number, "report")
+    with held.store.open_reader(artifact.sha256) as reader:
+        report = ParameterReport.model_validate_json(reader.read())
+    if format == "json":
+        return report
+    if format == "csv":
+        return Response(report.to_csv(), media_type="text/csv; charset=utf-8")
+    return HTMLResponse(
+        held.pages.report(study_id, number, report),
+        # The page is one file that may be kept: its style stands inside, and it loads nothing.
+        headers={
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+        },
+    )
+
+
+@router.get(
+    "/{number}/log",
+    response_class=FileResponse,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        **documented(403, 404, 422),
+    },
+)
+def get_log(study_id: str, number: Number, held: Held) -> Response:
+    """What the trial's last attempt wrote."""
+    with held.database.read() as session:
+        Trials(session).get(study_id, number)
+        attempts = Attempts(session).of_trial(study_id, number)
+    # The name is an attempt's own id, never a word of the request.
+    path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
+    if path is None or not path.is_file():
+        raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+
+def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:
+    with held.database.read() as session:
+        record = Trials(session).get(study_id, number)
+        artifact = ArtifactRows(session).of_trial(study_id, number).get(role)
+    if artifact is None:
+        raise ArtifactNotFound(
+            f"trial {number} of study {study_id!r} has no {role}; it is {record.state.value}"
+        )
+    return artifact

@@ -1,0 +1,119 @@
+"""Every setting of the service, read from `REFLECTORY_*` in the environment or given as arguments.
+
+Settings are built by whoever starts a process (the command line, a test) and passed on; nothing
+below the service reads the environment.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+_MEBIBYTE = 1 << 20
+
+
+def _default_data_dir() -> Path:
+    return Path.home() / ".local" / "share" / "reflectory"
+
+
+def _sqlite_in_data_dir(filename: str) -> Any:
+    """A default that depends on the data directory, which stands above it in the class."""
+
+    def url(values: dict[str, Any]) -> str:
+        return f"sqlite:///{Path(values['data_dir']).absolute() / filename}"
+
+    return url
+
+
+class Settings(BaseSettings):
+    """Where things are kept, who may speak to the server, and how much it takes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="REFLECTORY_", frozen=True, extra="forbid", populate_by_name=True
+    )
+
+    data_dir: Path = Field(
+        default_factory=_default_data_dir,
+        description="folder of everything that the server keeps; made when it is missing",
+    )
+    database_url: str = Field(
+        default_factory=_sqlite_in_data_dir("reflectory.db"),
+        description="our tables: a SQLite file in the data directory, or a `postgresql://` URL",
+    )
+    optuna_url: str = Field(
+        default_factory=_sqlite_in_data_dir("optuna.db"),
+        description="Optuna's tables: a file of their own in the data directory, or another URL",
+    )
+    data_sets: Path | None = Field(
+        default=None,
+        validation_alias="REFLECTORY_DATA",
+        description="folder with data sets that are there already, such as MNIST's four files; "
+        "what is not found there is downloaded",
+    )
+    host: str = Field(
+        default="127.0.0.1",
+        description="address to listen on; only loopback addresses are taken while no keys exist",
+    )
+    port: int = Field(
+        default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one"
+    )
+    url: str | None = Field(
+        default=None,
+        description="where workers reach the API; by default the address that it listens on",
+    )
+    dashboard_socket: Path | None = Field(
+        default=None,
+        description="Unix socket between the API and the dashboard's process; "
+        "without one `/dashboard` answers 503",
+    )
+    workers: int | None = Field(
+        default=None, ge=1, description="attempts that run side by side; by default one per core"
+    )
+    lease_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="how long an attempt may be silent before it counts as lost",
+    )
+    shutdown_grace_seconds: float = Field(
+        default=10.0, gt=0, description="how long open requests may take to end after SIGTERM"
+    )
+    event_poll_seconds: float = Field(
+        default=0.25, gt=0, description="pause between two looks for new events, per API process"
+    )
+    coordinator_silence_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        description="how long the coordinator may be silent before `/readyz` says that it is away",
+    )
+    max_spec_bytes: int = Field(
+        default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"
+    )
+    max_artifact_bytes: int = Field(
+        default=2048 * _MEBIBYTE, ge=1024, description="largest file that a worker may upload"
+    )
+    log_level: str = Field(
+        default="INFO",
+        pattern="^(DEBUG|INFO|WARNING|ERROR)$",
+        description="how much is logged: DEBUG, INFO, WARNING or ERROR",
+    )
+
+    @property
+    def artifacts_dir(self) -> Path:
+        """Checkpoints and reports, named by their digest."""
+        return self.data_dir / "artifacts"
+
+    @property
+    def cache_dir(self) -> Path:
+        """Data sets that were downloaded."""
+        return self.data_dir / "cache"
+
+    @property
+    def logs_dir(self) -> Path:
+        """One log file per attempt, named by the attempt's id."""
+        return self.data_dir / "logs"
+
+    @property
+    def coordinator_alive(self) -> Path:
+        """The file that the coordinator touches while it works."""
+        return self.data_dir / "coordinator.alive"

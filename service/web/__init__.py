@@ -1,0 +1,1 @@
+"""Our own pages: templates, assets and the plot of a front."""
