@@ -1,0 +1,112 @@
+"""The port between the coordinator and whatever runs attempts: four values and one Protocol."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from search.errors import ExecutorError
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def check_attempt_id(attempt_id: str) -> None:
+    """Refuse an id that is more than a plain name, since it becomes a file name.
+
+    Raises:
+        ExecutorError: it has other signs than letters, digits, `_` and `-`, or is too long.
+    """
+    if not _PLAIN_NAME.fullmatch(attempt_id):
+        raise ExecutorError(
+            f"attempt id {attempt_id!r} is not 1 to 128 letters, digits, '_' or '-'"
+        )
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place where one attempt at a time can run."""
+
+    name: str
+    """Unique within the executor: `cpu-0`, `gpu-0-1`."""
+    device: str
+    """`cpu`, or `cuda:<uuid>` as `nvidia-smi -L` prints it."""
+    model: str
+    """The device as a person would name it: `NVIDIA H200`. Throughput compares within one model."""
+    share: float
+    """How much of the device it stands for: cores on a CPU, a fraction of a GPU."""
+
+
+@dataclass(frozen=True)
+class AttemptTicket:
+    """All that an attempt's process is told; everything else it asks over HTTP with the token."""
+
+    url: str
+    """Where the API answers: `http://127.0.0.1:8080`."""
+    attempt_id: str
+    token: str = field(repr=False)
+    """The lease token, a secret: it never stands in argv, the environment or a log."""
+    lease_seconds: float
+    device: str
+    """The slot's device."""
+    data: Path | None
+    """Folder with the user's data files, where there is one."""
+    cache: Path
+    """Folder for downloaded and decoded data."""
+    lane: Path
+    """Folder with the lock files of the device's measuring lane."""
+    threads: int
+    """How many threads torch may use."""
+
+    def __post_init__(self) -> None:
+        """Refuse an id that could not stand in a file name."""
+        check_attempt_id(self.attempt_id)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How an attempt's process ended: by itself (`returncode`) or by a signal."""
+
+    attempt_id: str
+    returncode: int | None
+    signal: int | None
+    detail: str
+    """One sentence for a log or a person."""
+
+
+class Executor(Protocol):
+    """Runs attempts in processes of their own. Safe to call from several threads."""
+
+    def capacity(self) -> Sequence[Slot]:
+        """Return every slot there is, those in use included."""
+        ...
+
+    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
+        """Run the worker for this ticket on this slot; returns once its process exists.
+
+        Raises:
+            ExecutorError: the process could not be started, or the attempt runs already.
+        """
+        ...
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """Send SIGTERM to the attempt's process group and, after the grace time, SIGKILL.
+
+        Returns at once; the end is reported by `poll`. An attempt that has ended is left alone.
+        """
+        ...
+
+    def poll(self, timeout_seconds: float) -> Sequence[Exit]:
+        """Return the attempts that ended since the last call, each one once.
+
+        Waits up to `timeout_seconds` for a first one, and returns as soon as there is one.
+        """
+        ...
+
+    def log_path(self, attempt_id: str) -> Path:
+        """Name the file that holds what the attempt wrote to stdout and stderr."""
+        ...
+
+    def close(self) -> None:
+        """Kill what still runs and give everything back. Closing twice is harmless."""
+        ...

@@ -1,0 +1,36 @@
+"""`python -m search.executors.fork_server <descriptor>`: everything a worker needs, imported once.
+
+`LocalExecutor` starts this program by exec. It must run no tensor operation and leave CUDA
+untouched: torch's thread pool and the CUDA driver do not survive a fork.
+"""
+
+import sys
+
+# Preloaded for `digits`, which imports it where it reads its data.
+import sklearn.datasets  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
+import torch
+
+from search import worker
+from search.errors import ExecutorError
+from search.executors.base import AttemptTicket
+from search.executors.forking import connect, serve
+
+
+def run_attempt(ticket: AttemptTicket) -> int:
+    """Run the worker in this process, just forked, with the ticket's number of threads."""
+    torch.set_num_threads(ticket.threads)
+    return worker.run(ticket)
+
+
+def main() -> None:
+    """Serve the pipe named by the only argument."""
+    if torch.cuda.is_initialized():
+        raise ExecutorError(
+            "CUDA is initialised in the fork server: something that it imported used it, "
+            "and no fork could use a GPU"
+        )
+    serve(connect(int(sys.argv[1])), run_attempt)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""Attempts on this machine: one process each, forked from a server that has everything imported."""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from search.errors import ExecutorError
+from search.executors.base import AttemptTicket, Executor, Exit, Slot, check_attempt_id
+from search.executors.pipe import CancelAttempt, StartAttempt
+from search.executors.server_process import ServerProcess
+
+
+@final
+class LocalExecutor:
+    """Forks attempts from a preloaded server process.
+
+    The server is started at once, and again when it was lost. Everything ends with the process that
+    made the executor, however that ends.
+
+    Args:
+        slots: what `capacity` answers; who uses which is for the caller to keep track of.
+        logs: folder for the attempts' logs and the fork server's own.
+        start_seconds: longest wait for an attempt's process, a cold fork server included.
+        server_module: the program that forks, see `search.executors.fork_server`.
+    """
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        *,
+        logs: Path,
+        start_seconds: float = 120.0,
+        server_module: str = "search.executors.fork_server",
+    ) -> None:
+        self._slots = tuple(slots)
+        self._logs = logs.absolute()
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._start_seconds = start_seconds
+        self._server_module = server_module
+        self._exits = queue.SimpleQueue[Exit]()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._server = self._new_server()
+
+    def capacity(self) -> Sequence[Slot]:
+        """Return every slot, those in use included."""
+        return self._slots
+
+    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
+        """Fork the attempt and return when it leads its own process group.
+
+        Raises:
+            ExecutorError: it could not be started, it runs already, or its device is not here.
+        """
+        devices = sorted({ours.device for ours in self._slots})
+        if ticket.device != slot.device or slot.device not in devices:
+            raise ExecutorError(
+                f"slot {slot.name!r} has device {slot.device!r} and the ticket {ticket.device!r}: "
+                f"both must name the same one of {', '.join(devices)}"
+            )
+        request = StartAttempt(ticket=ticket, log=str(self.log_path(ticket.attempt_id)))
+        self._living_server().start(request, timeout_seconds=self._start_seconds)
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """Send SIGTERM to the attempt's group and SIGKILL after the grace time, without waiting."""
+        self._server.cancel(CancelAttempt(attempt_id=attempt_id, grace_seconds=grace_seconds))
+
+    def poll(self, timeout_seconds: float) -> Sequence[Exit]:
+        """Return what ended since the last call; waits up to the timeout for a first one."""
+        exits: list[Exit] = []
+        with contextlib.suppress(queue.Empty):
+            exits.append(self._exits.get(timeout=timeout_seconds))
+            while True:
+                exits.append(self._exits.get_nowait())
+        return exits
+
+    def log_path(self, attempt_id: str) -> Path:
+        """Name the file with what the attempt wrote to stdout and stderr.
+
+        Raises:
+            ExecutorError: such an id could name a file elsewhere.
+        """
+        check_attempt_id(attempt_id)
+        return self._logs / f"{attempt_id}.log"
+
+    def close(self) -> None:
+        """Kill what still runs, end the fork server and wait for that."""
+        with self._lock:
+            self._closed = True
+            self._server.close()
+
+    def _living_server(self) -> ServerProcess:
+        with self._lock:
+            if self._closed:
+                raise ExecutorError("the executor is closed and starts nothing any more")
+            if self._server.ended:
+                self._server = self._new_server()
+            return self._server
+
+    def _new_server(self) -> ServerProcess:
+        # No attempt's log has a name with two dots, see `check_attempt_id`.
+        errors = self._logs / "fork-server.stderr.log"
+        return ServerProcess(self._server_module, errors=errors, on_exit=self._exits.put)
+
+
+if TYPE_CHECKING:
+    _conforms: type[Executor] = LocalExecutor

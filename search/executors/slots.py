@@ -1,0 +1,66 @@
+"""What this machine has to run attempts on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from search.devices import device_model
+from search.errors import ExecutorError
+from search.executors.base import Slot
+
+_ASK_SECONDS = 120.0
+"""The first CUDA call of a machine can take half a minute while the driver loads."""
+
+_ASK_TORCH = """
+import json, torch
+devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+properties = [torch.cuda.get_device_properties(device) for device in devices]
+print(json.dumps([[f"GPU-{p.uuid}", p.name] for p in properties]))
+"""
+
+
+def cpu_slots(count: int | None = None) -> tuple[Slot, ...]:
+    """Return `count` slots of one core each; by default one per core that this process may use."""
+    cores = len(os.sched_getaffinity(0)) if count is None else count
+    if cores < 0:
+        raise ValueError(f"{count} CPU slots: the count is 0 or more")
+    model = device_model("cpu")
+    return tuple(Slot(f"cpu-{core}", "cpu", model, 1.0) for core in range(cores))
+
+
+def gpu_slots(slots_per_gpu: int = 1) -> tuple[Slot, ...]:
+    """Return `slots_per_gpu` slots for each GPU that torch can use; none without a GPU.
+
+    torch is asked in a process of its own, so that CUDA stays untouched in this one.
+    """
+    if slots_per_gpu < 1:
+        raise ValueError(f"{slots_per_gpu} slots per GPU: the count is 1 or more")
+    return tuple(
+        Slot(f"gpu-{index}-{part}", f"cuda:{uuid}", name, 1.0 / slots_per_gpu)
+        for index, (uuid, name) in enumerate(_gpus())
+        for part in range(slots_per_gpu)
+    )
+
+
+def _gpus() -> Sequence[tuple[str, str]]:
+    """List (uuid, name) of the GPUs; costs an `import torch`, only where a driver is installed."""
+    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
+        return ()
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", _ASK_TORCH],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_SECONDS,
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ExecutorError(f"torch could not list the GPUs: {last}") from error
+    except subprocess.TimeoutExpired as error:
+        raise ExecutorError(f"torch did not list the GPUs in {_ASK_SECONDS:g} s") from error
+    return [(uuid, name) for uuid, name in json.loads(answer.stdout)]

@@ -1,0 +1,180 @@
+"""The worker's side of the protocol in `search.wire`: typed calls and one rule for trying again."""
+
+import hashlib
+import logging
+import random
+import threading
+import time
+from types import TracebackType
+from typing import Self, final
+
+import httpx2
+from pydantic import TypeAdapter
+
+from models.spec import Spec
+from search.errors import SearchError, WorkerRefused
+from search.wire import (
+    Completion,
+    EpochReport,
+    Heartbeat,
+    Job,
+    MeasurementReport,
+    Progress,
+    Stored,
+    Verdict,
+)
+
+_log = logging.getLogger(__name__)
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_OVER = frozenset({401, 404, 409})
+"""What the server says to a worker whose lease ended, was taken over or never was."""
+_FAULTS = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolError)
+"""Nothing answered, or the connection broke: the server may be starting again."""
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 2.0
+
+
+@final
+class WorkerLink:
+    """One attempt's line to the service. Safe to call from several threads.
+
+    Every call is safe to repeat, and is repeated while nothing answers, until one lease time has
+    passed since the service had last renewed the lease when the call began.
+    """
+
+    def __init__(self, url: str, attempt_id: str, token: str, *, lease_seconds: float) -> None:
+        self._lease_seconds = lease_seconds
+        self._renewed_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._client = httpx2.Client(
+            base_url=f"{url.rstrip('/')}/v1/attempts/{attempt_id}",
+            headers={"Authorization": f"Bearer {token}"},
+            # A request that hangs is repeated while the lease still holds.
+            timeout=min(30.0, max(1.0, lease_seconds / 3)),
+            # No proxy and no .netrc of the surroundings: the token goes to the service alone.
+            trust_env=False,
+            # Reading the trusted certificates takes longer than the fork; plain HTTP needs none.
+            verify=not url.startswith("http://"),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long the lease holds after it was renewed, as the service last said."""
+        return self._lease_seconds
+
+    def seconds_left(self) -> float:
+        """How long the lease still holds, as far as this side knows; negative when it ran out."""
+        with self._lock:
+            return self._renewed_at + self._lease_seconds - time.monotonic()
+
+    def job(self) -> Job:
+        """Fetch what there is to do."""
+        return _JOB.validate_json(self._request("GET", "/job").content)
+
+    def heartbeat(self, heartbeat: Heartbeat) -> Verdict:
+        """Renew the lease."""
+        return self._post("/heartbeat", heartbeat)
+
+    def progress(self, progress: Progress) -> Verdict:
+        """Say how far a download is."""
+        return self._post("/progress", progress)
+
+    def epoch(self, report: EpochReport) -> Verdict:
+        """Report an epoch and hear whether to train another one."""
+        return self._post("/metrics", report)
+
+    def measurement(self, report: MeasurementReport) -> Verdict:
+        """Report one shape's throughput."""
+        return self._post("/measurement", report)
+
+    def complete(self, completion: Completion) -> Verdict:
+        """Say how the attempt ended; the lease ends with it."""
+        return self._post("/complete", completion)
+
+    def get_artifact(self, role: str) -> bytes | None:
+        """Fetch the trial's bytes of that role; None when it has none."""
+        response = self._request("GET", f"/artifacts/{role}", absent=404)
+        return None if response.status_code == 404 else response.content
+
+    def put_artifact(self, role: str, content: bytes) -> Stored:
+        """Store bytes under that role, in place of those before."""
+        digest = hashlib.sha256(content).hexdigest()
+        headers = {"Content-SHA256": digest, "Content-Type": "application/octet-stream"}
+        response = self._request("PUT", f"/artifacts/{role}", content=content, headers=headers)
+        return Stored.model_validate_json(response.content)
+
+    def _post(self, path: str, body: Spec) -> Verdict:
+        sent_at = time.monotonic()
+        headers = {"Content-Type": "application/json"}
+        content = body.model_dump_json().encode()
+        response = self._request("POST", path, content=content, headers=headers)
+        verdict = Verdict.model_validate_json(response.content)
+        with self._lock:
+            # From when it was sent: the service counts from some moment after that.
+            self._renewed_at = max(self._renewed_at, sent_at)
+            self._lease_seconds = verdict.lease_seconds
+        return verdict
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        absent: int | None = None,
+    ) -> httpx2.Response:
+        """Send a request until it is answered. A status `absent` is an answer, not a refusal.
+
+        Raises:
+            WorkerRefused: the lease is over, or nothing answered for as long as it held.
+            SearchError: the service answered something that this protocol does not know.
+        """
+        give_up_at = time.monotonic() + max(0.0, self.seconds_left())
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                response = self._client.request(method, path, content=content, headers=headers)
+            except _FAULTS as error:
+                trouble = f"{type(error).__name__}: {error}"
+            else:
+                if not response.is_server_error:
+                    return _judged(response, absent)
+                trouble = f"status {response.status_code}"
+            left = give_up_at - time.monotonic()
+            if left <= 0:
+                raise WorkerRefused(
+                    f"{method} {path}: the service was unreachable for the lease time of "
+                    f"{self._lease_seconds:g} s ({trouble})"
+                )
+            _log.warning("request failed, trying again", extra={"path": path, "trouble": trouble})
+            # A random part keeps many workers from returning all at once.
+            time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+def _judged(response: httpx2.Response, absent: int | None) -> httpx2.Response:
+    status = response.status_code
+    if response.is_success or status == absent:
+        return response
+    what = f"{response.request.method} {response.request.url.path}"
+    said = response.text[:500]
+    if status in _OVER:
+        raise WorkerRefused(f"{what} was answered {status}: the lease is over ({said})")
+    raise SearchError(f"{what} was answered {status}: {said}")
