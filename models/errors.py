@@ -1,9 +1,9 @@
 """Errors of the models package.
 
 ModelError
-├── SlotError            the parametrization is not defined on this slot, or a size is out of range: change the spec
-├── InputError           a tensor does not fit the model: change the input
-└── CheckpointError      a file is not a checkpoint of ours, or is damaged: use another file
+├── SlotError        a parametrization cannot hold a slot of this size: change the spec
+├── InputError       a tensor does not fit the model: change the input
+└── CheckpointError  a file is not a checkpoint of ours, or is damaged: use another file
 """
 
 

@@ -20,10 +20,15 @@ class Signature(Spec):
     """
 
     input_size: int = Field(ge=1, description="features per step")
-    sequence_length: int = Field(ge=1, description="steps per sample; recurrent models run at any other length too")
-    output_size: int = Field(ge=1, description="numbers per prediction (classes for a classification)")
+    sequence_length: int = Field(
+        ge=1, description="steps per sample; recurrent models run at any other length too"
+    )
+    output_size: int = Field(
+        ge=1, description="numbers per prediction (classes for a classification)"
+    )
     output_steps: Literal["last", "every"] = Field(
-        default="last", description="whether the model answers after the last step or after every step"
+        default="last",
+        description="whether the model answers after the last step or after every step",
     )
 
 
@@ -31,8 +36,8 @@ class Signature(Spec):
 class SlotSize:
     """The size of one weight slot W [out_features, in_features], now and at most over a study.
 
-    Search ranges are drawn from the largest sizes, which stay the same over a study, and what is drawn
-    is cut to what this slot holds.
+    Search ranges are drawn from the largest sizes, which stay the same over a study, and what is
+    drawn is cut to what this slot holds.
     """
 
     in_features: int

@@ -1,0 +1,54 @@
+"""What every architecture offers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import torch
+from torch import nn
+
+from models.draw import Draw
+from models.parametrizations import Parametrization
+from models.spec import Signature, Spec
+
+
+class Architecture(Spec, ABC):
+    """How layers are joined, and which of their matrices (slots) a parametrization stores.
+
+    A variant is one file with its fields, search space, counts and module, and one name in the
+    union of this package. Its `kind` tells it apart.
+    """
+
+    title: ClassVar[str]
+    paper: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def suggest(cls, draw: Draw, signature: Signature) -> Self:
+        """Draw the hyperparameters, from ranges that the signature alone decides."""
+
+    @abstractmethod
+    def slots(self, signature: Signature) -> Mapping[str, tuple[int, int]]:
+        """The structured matrices by name, as (out_features, in_features)."""
+
+    @abstractmethod
+    def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
+        """Trainable numbers of the model, by a formula that never falls when a number grows."""
+
+    @abstractmethod
+    def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
+        """The count by the convention of the paper that introduced the structured form."""
+
+    @abstractmethod
+    def build(
+        self,
+        signature: Signature,
+        parametrization: Parametrization,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> nn.Module:
+        """A freshly initialised model; its shapes are those of the signature.
+
+        Raises:
+            SlotError: the parametrization cannot hold one of the slots.
+        """

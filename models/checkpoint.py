@@ -1,0 +1,157 @@
+"""A model in one file: safetensors, with its spec as JSON in the metadata; never a pickle."""
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from models.errors import CheckpointError, SlotError
+from models.model import ModelSpec
+
+FORMAT = "reflectory.checkpoint.1"
+
+_RESERVED = ("format", "spec", "sha256")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """What a checkpoint holds: the rebuilt module, its spec, and what else was saved with it."""
+
+    module: nn.Module
+    spec: ModelSpec
+    metadata: Mapping[str, str]
+
+
+def save_bytes(
+    module: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | None = None
+) -> bytes:
+    """The checkpoint of a module; equal numbers, spec and extras give equal bytes.
+
+    `extra` is kept as further metadata, say the epoch.
+
+    Raises:
+        ValueError: an extra has a name that the format itself uses.
+    """
+    extra = dict(extra or {})
+    clash = sorted(set(extra) & set(_RESERVED))
+    if clash:
+        raise ValueError(f"{clash[0]!r} is a name of the checkpoint format; extras cannot have it")
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in module.state_dict().items()}
+    content = safetensors.torch.save(tensors)
+    header, data = _split(content)
+    metadata = {"format": FORMAT, "spec": spec.model_dump_json(), **extra}
+    return _join(header, {**metadata, "sha256": _digest(header, metadata, data)}, data)
+
+
+def save(
+    path: Path, module: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | None = None
+) -> None:
+    """Write a checkpoint whole or not at all: what was at `path` stays until the new one is.
+
+    Raises:
+        ValueError: see `save_bytes`.
+    """
+    content = save_bytes(module, spec, extra=extra)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def load(source: Path | bytes) -> LoadedModel:
+    """Rebuild a model from a checkpoint, its parameters bit for bit, on the CPU.
+
+    Raises:
+        CheckpointError: the content is not one of our checkpoints or is damaged; names file and
+        fault. OSError: the file cannot be read.
+    """
+    name = f"{len(source)} bytes" if isinstance(source, bytes) else str(source)
+    content = source if isinstance(source, bytes) else source.read_bytes()
+    try:
+        tensors = safetensors.torch.load(content)
+    except (safetensors.SafetensorError, KeyError) as error:
+        raise CheckpointError(f"{name}: not a safetensors file, or cut off: {error}") from error
+    header, data = _split(content)
+    metadata = header.pop("__metadata__", {})
+    if metadata.get("format") != FORMAT or "spec" not in metadata:
+        raise CheckpointError(
+            f"{name}: a safetensors file of another kind; its format is "
+            f"{metadata.get('format')!r}, allowed is {FORMAT!r}"
+        )
+    if metadata.pop("sha256", None) != _digest(header, metadata, data):
+        raise CheckpointError(
+            f"{name}: damaged: its content does not have the digest that it names"
+        )
+    spec = _parse_spec(name, metadata["spec"])
+    extra = {key: value for key, value in metadata.items() if key not in _RESERVED}
+    return LoadedModel(_rebuild(name, spec, tensors), spec, extra)
+
+
+def _parse_spec(name: str, document: str) -> ModelSpec:
+    try:
+        spec = ModelSpec.model_validate_json(document)
+        spec.check()
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in fault["loc"]) or "document"
+        raise CheckpointError(f"{name}: its spec is not valid: {place}: {fault['msg']}") from error
+    except SlotError as error:
+        raise CheckpointError(f"{name}: its spec is not valid: {error}") from error
+    return spec
+
+
+def _rebuild(name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> nn.Module:
+    """A module with these tensors; memory is taken only after all shapes were found right."""
+    expected = spec.tensor_shapes()
+    for tensor, shape in expected.items():
+        if tensor not in tensors:
+            raise CheckpointError(f"{name}: tensor {tensor!r} is missing")
+        if tuple(tensors[tensor].shape) != shape:
+            found = list(tensors[tensor].shape)
+            raise CheckpointError(
+                f"{name}: tensor {tensor!r} has shape {found}; its spec makes it {list(shape)}"
+            )
+    unknown = sorted(set(tensors) - set(expected))
+    if unknown:
+        raise CheckpointError(f"{name}: tensor {unknown[0]!r} is not part of the model of its spec")
+    types = {tensor.dtype for tensor in tensors.values()}
+    if len(types) != 1 or not next(iter(types)).is_floating_point:
+        found = ", ".join(sorted(str(dtype) for dtype in types))
+        raise CheckpointError(f"{name}: tensors of type {found}; allowed is one floating type")
+    module = spec.build(seed=0).to(types.pop())
+    module.load_state_dict(dict(tensors), strict=True)
+    return module
+
+
+def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and data of a safetensors file: a length of 8 bytes, the header as JSON, the data."""
+    (length,) = struct.unpack_from("<Q", content)
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def _join(header: Mapping[str, Any], metadata: Mapping[str, str], data: bytes) -> bytes:
+    """A safetensors file with a header in sorted order, since the library's own order is random."""
+    document = json.dumps({"__metadata__": metadata, **header}, sort_keys=True).encode()
+    document += b" " * (-len(document) % 8)
+    return struct.pack("<Q", len(document)) + document + data
+
+
+def _digest(header: Mapping[str, Any], metadata: Mapping[str, str], data: bytes) -> str:
+    described = json.dumps([header, metadata], sort_keys=True).encode()
+    return hashlib.sha256(described + data).hexdigest()

@@ -1,0 +1,135 @@
+"""A model in full as a document, and what is done with the module that it builds."""
+
+import hashlib
+import json
+from typing import TypedDict
+
+import torch
+from torch import nn
+
+from models.architectures import AnyArchitecture
+from models.errors import SlotError
+from models.linear import Renormalisable, StructuredLinear
+from models.ops.initialisation import generator_of
+from models.parametrizations import AnyParametrization, Dense
+from models.spec import Signature, Spec, kind_of
+
+
+class ModelSpec(Spec):
+    """An architecture, the parametrization that stores its slots, and a task's signature."""
+
+    architecture: AnyArchitecture
+    parametrization: AnyParametrization
+    signature: Signature
+
+    def check(self) -> None:
+        """Refuse a combination that cannot be built.
+
+        Raises:
+            SlotError: names the slot, the value and what is allowed.
+        """
+        for name, (out_features, in_features) in self.architecture.slots(self.signature).items():
+            try:
+                self.parametrization.check(in_features, out_features)
+            except SlotError as error:
+                raise SlotError(f"{self.architecture.kind}.{name}: {error}") from error
+
+    def build(self, *, seed: int | None = None) -> nn.Module:
+        """A freshly initialised model on the CPU; shapes are those of the signature.
+
+        One seed gives one set of numbers; without a seed they differ every time. torch's global
+        generator is neither read nor moved.
+
+        Raises:
+            SlotError: see `check`.
+        """
+        self.check()
+        generator = generator_of(seed)
+        return self.architecture.build(self.signature, self.parametrization, generator=generator)
+
+    def parameter_count(self) -> int:
+        """Trainable numbers, by closed formula: nothing is built."""
+        return self.architecture.parameter_count(self.signature, self.parametrization)
+
+    def paper_count(self) -> int:
+        """The count by the papers' conventions, to compare with their tables."""
+        return self.architecture.paper_count(self.signature, self.parametrization)
+
+    def dense_twin(self) -> "ModelSpec":
+        """The same architecture and sizes with plain matrices."""
+        return self.model_copy(update={"parametrization": Dense()})
+
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every tensor that a checkpoint holds; no memory is taken for them.
+
+        Raises:
+            SlotError: see `check`.
+        """
+        with torch.device("meta"):
+            tensors = self.build(seed=0).state_dict()
+        return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
+
+    def shape_key(self) -> str:
+        """A digest (hex) that models share when they run at the same speed.
+
+        It follows from the architecture, the signature, the parametrization's kind and the shapes
+        of all tensors, and not from hyperparameters that only change values.
+        """
+        shape = {
+            "architecture": self.architecture.model_dump(mode="json"),
+            "signature": self.signature.model_dump(mode="json"),
+            "parametrization": kind_of(type(self.parametrization)),
+            "tensors": self.tensor_shapes(),
+        }
+        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+
+
+class ParameterGroup(TypedDict):
+    """One entry of the list that torch's optimizers take."""
+
+    params: list[nn.Parameter]
+    lr: float
+
+
+def parameter_groups(module: nn.Module, learning_rate: float) -> list[ParameterGroup]:
+    """All trainable parameters, grouped by learning rate, for an optimizer; plain ones first.
+
+    Parametrizations may ask for a multiple of the learning rate for some of their parameters
+    (`StructuredLinear.learning_rate_scales`).
+    """
+    scales = {
+        part.get_parameter(name): scale
+        for part in module.modules()
+        if isinstance(part, StructuredLinear)
+        for name, scale in part.learning_rate_scales().items()
+    }
+    by_scale: dict[float, list[nn.Parameter]] = {1.0: []}
+    for parameter in module.parameters():
+        if parameter.requires_grad:
+            by_scale.setdefault(scales.get(parameter, 1.0), []).append(parameter)
+    return [
+        ParameterGroup(params=parameters, lr=learning_rate * scale)
+        for scale, parameters in by_scale.items()
+        if parameters
+    ]
+
+
+def after_step(module: nn.Module) -> None:
+    """Bring parameters whose scale means nothing back to scale, after an optimizer step."""
+    for part in module.modules():
+        if isinstance(part, Renormalisable):
+            part.renormalise_()
+
+
+@torch.no_grad()
+def spectral_margin(module: nn.Module) -> float | None:
+    """`max |sigma_i - 1|` over the matrices whose singular values are known by construction.
+
+    None where there is no such matrix.
+    """
+    margins = [
+        (values - 1).abs().max()
+        for part in module.modules()
+        if isinstance(part, StructuredLinear) and (values := part.singular_values()) is not None
+    ]
+    return float(torch.stack(margins).max()) if margins else None

@@ -1,0 +1,31 @@
+"""How a weight matrix may be stored.
+
+The union is the registry: a new variant is one file and one name here.
+"""
+
+from typing import Annotated, TypeAlias, get_args
+
+from pydantic import Field
+
+from models.parametrizations.dense import Dense
+from models.parametrizations.householder_svd import HouseholderSvd
+from models.parametrizations.low_rank import LowRank
+from models.parametrizations.low_rank_diagonal import LowRankDiagonal
+from models.parametrizations.packed_rotations import PackedRotations
+from models.parametrizations.parametrization import Parametrization
+
+_Variants: TypeAlias = Dense | HouseholderSvd | LowRank | LowRankDiagonal | PackedRotations
+
+AnyParametrization: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
+PARAMETRIZATIONS: tuple[type[_Variants], ...] = get_args(_Variants)
+
+__all__ = [
+    "PARAMETRIZATIONS",
+    "AnyParametrization",
+    "Dense",
+    "HouseholderSvd",
+    "LowRank",
+    "LowRankDiagonal",
+    "PackedRotations",
+    "Parametrization",
+]

@@ -1,0 +1,73 @@
+"""Trainable staircase reflectors: Householder vectors stored without their leading zeros."""
+
+import torch
+from torch import Tensor, nn
+
+from models.ops.householder import (
+    row_lengths,
+    staircase_entries,
+    staircase_positions,
+    staircase_rows,
+)
+from models.ops.initialisation import glorot_limit, uniform_
+
+
+def trainable_reflectors(size: int, count: int) -> int:
+    """How many of `count` reflectors can learn: all but the 1 x 1 one that count = size brings.
+
+    `H_1(u) = -1` for every u other than 0, so that its gradient is 0.
+    """
+    return min(count, size - 1)
+
+
+def trainable_entries(size: int, count: int) -> int:
+    """The trainable numbers of `count` reflectors of R^size."""
+    return staircase_entries(size, trainable_reflectors(size, count))
+
+
+class Staircase(nn.Module):
+    """G products of `count` reflectors of R^size, each stored from its first nonzero on.
+
+    The start is Glorot-uniform on the full `count x size` array. Lengths carry no meaning: vectors
+    are kept at length 1, because the gradient, orthogonal to the vector, would only ever make it
+    longer and its steps shorter.
+    """
+
+    sign: Tensor | None
+    _positions: Tensor
+    _row_of_entry: Tensor
+
+    def __init__(self, size: int, count: int, *, copies: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.size = size
+        self.count = trainable_reflectors(size, count)
+        positions = staircase_positions(size, self.count)
+        self.register_buffer("_positions", positions, persistent=False)
+        self.register_buffer("_row_of_entry", positions // size, persistent=False)
+        # The 1 x 1 reflector is a sign, -1 like every reflector that is not the identity; it is
+        # stored but not trained.
+        sign = torch.full((copies,), -1.0) if count == size else None
+        self.register_buffer("sign", sign)
+        self.entries = nn.Parameter(torch.empty(copies, staircase_entries(size, self.count)))
+        limit = glorot_limit(size, count)
+        uniform_(self.entries, -limit, limit, generator=generator)
+        if not self.entries.is_meta:  # there shapes are all that is asked for
+            self.renormalise_()
+
+    def rows(self) -> Tensor:
+        """The reflectors `[G, count, size]`, the longest first; the 1 x 1 one is not among them."""
+        return staircase_rows(self.entries, self._positions, size=self.size, count=self.count)
+
+    @torch.no_grad()
+    def renormalise_(self) -> None:
+        """Bring every reflector to length 1 in place, which changes no product."""
+        lengths = row_lengths(self.rows()).squeeze(-1)
+        self.entries.div_(lengths[:, self._row_of_entry])
+
+    def degrees_of_freedom(self) -> int:
+        """A reflector of k entries is a direction: k - 1 degrees of freedom."""
+        return self.entries.numel() - self.entries.shape[0] * self.count
+
+    def extra_repr(self) -> str:
+        """Sizes, for printing."""
+        return f"size={self.size}, reflectors={self.count}"
