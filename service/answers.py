@@ -157,13 +157,17 @@ class Front(Answer):
     reference_point: dict[str, float] | None = None
     points: list[FrontPoint]
 
-    def best(self) -> FrontPoint | None:
-        """The point that is best in the first objective (quality, where it was asked for)."""
-        if not self.points or not self.objectives:
-            return None
+    def ranked(self) -> list[FrontPoint]:
+        """The points, best first in the first objective (quality, where it was asked for)."""
+        if not self.objectives:
+            return list(self.points)
         first = self.objectives[0]
-        sign = 1.0 if first.direction == "maximize" else -1.0
-        return max(self.points, key=lambda point: sign * (point.values.get(first.name) or 0.0))
+        sign = -1.0 if first.direction == "maximize" else 1.0
+        return sorted(self.points, key=lambda point: sign * (point.values[first.name] or 0.0))
+
+    def best(self) -> FrontPoint | None:
+        """The point that is best in the first objective; null while the front is empty."""
+        return next(iter(self.ranked()), None)
 
 
 class Trial(Answer):
@@ -195,7 +199,6 @@ class CatalogEntry(Answer):
     kind: str
     title: str
     paper: str | None = None
-    description: str | None = None
     schema_: dict[str, Any] = Field(default_factory=dict[str, Any], alias="schema")
 
 

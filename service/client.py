@@ -17,6 +17,7 @@ import json
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
@@ -49,6 +50,10 @@ _T = TypeVar("_T")
 _PAGE = 100
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBLEM = "application/problem+json"
+
+
+class _AllTold(Exception):
+    """The study has ended, and the event asked after is its last."""
 
 
 class Client:
@@ -192,30 +197,29 @@ class Client:
             Unreachable: the server stayed away for more than `patience` seconds.
         """
         place = after
-        ended = False
         backoff = Backoff(patience)
         while True:
             before = place
+            fault = None
             try:
                 for event in self._listen(study_id, after=place):
                     place = event.number
                     backoff.succeeded()
                     yield event
-                # A stream ends with its study, and also with its server. Only one that was opened
-                # after the study's end and brings nothing more says that all has been told.
-                if ended and place == before:
-                    return
-                ended = self.study(study_id).ended
-                fault = None
-            except (*TRANSIENT, Unreachable) as error:
+            except _AllTold:
+                return
+            except TRANSIENT as error:
                 fault = error
-            stuck = fault is not None or (place == before and not ended)
+            # A stream also ends, without a fault, when its server stops.
+            stuck = fault is not None or place == before
             if stuck and not backoff.wait(at_least=pause_asked(fault)):
                 raise self._unreachable(fault) from fault
 
     def _listen(self, study_id: str, *, after: int) -> Iterator[Event]:
-        headers = {"Last-Event-ID": str(after)} if after else {}
+        headers = {"Last-Event-ID": str(after)}
         with self._stream(f"{_path(study_id)}/events", headers=headers) as response:
+            if response.status_code == HTTPStatus.NO_CONTENT:
+                raise _AllTold
             for event in httpx2.EventSource(response):
                 if event.data and event.id.isdecimal():
                     payload = json.loads(event.data)

@@ -1,0 +1,110 @@
+"""`serve`, and the commands that its child processes are."""
+
+import signal
+import socket
+import threading
+from typing import Annotated
+
+import typer
+
+from service.commands.connection import (
+    REFUSED,
+    DataDirOption,
+    JsonOption,
+    fail,
+    print_json,
+    settings_from,
+)
+from service.lifeline import hold_on
+from service.logs import configure_logging
+from service.server_file import ServerFile
+from service.settings import Settings
+
+_LifelineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FD:PID", help="End with the supervisor: a pipe's reading end, and its process id."
+    ),
+]
+
+
+def serve(
+    data_dir: DataDirOption = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Attempts side by side; by default one per core.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the whole service on this machine until Ctrl-C; a later start goes on from there."""
+    # Only this command needs the database: the others start without it.
+    from service.auth import AddressRefused
+    from service.children import ChildGivenUp
+    from service.supervisor import AlreadyServing, CannotListen
+    from service.supervisor import serve as supervise
+    from storage.errors import StorageError
+
+    settings = settings_from(data_dir=data_dir, host=host, port=port, workers=workers)
+    configure_logging("serve", settings.log_level)
+
+    def announce(server: ServerFile) -> None:
+        if as_json:
+            print_json({"url": server.url, "pid": server.pid, "data_dir": str(settings.data_dir)})
+            return
+        typer.echo(f"Reflectory answers at {server.url}")
+        typer.echo(f"  page        {server.url}/")
+        typer.echo(f"  dashboard   {server.url}/dashboard")
+        typer.echo(f"  data        {settings.data_dir.absolute()}")
+
+    try:
+        supervise(settings, announce=announce)
+    except (AddressRefused, AlreadyServing, CannotListen) as error:
+        fail(str(error), REFUSED, as_json=as_json)
+    except (ChildGivenUp, StorageError, OSError) as error:
+        fail(str(error), 1, as_json=as_json)
+
+
+def api(
+    lifeline: _LifelineOption = None,
+    listener: Annotated[
+        int | None, typer.Option(metavar="FD", help="A listening socket to take over.")
+    ] = None,
+) -> None:
+    """Serve the HTTP API."""
+    settings = _begin("api", lifeline)
+    from service.server import run_api
+
+    run_api(settings, listener=None if listener is None else socket.socket(fileno=listener))
+
+
+def coordinator(lifeline: _LifelineOption = None) -> None:
+    """Ask, dispatch and tell: run the studies."""
+    settings = _begin("coordinator", lifeline)
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda _sign, _frame: stop.set())
+    from service.coordination import coordinate
+
+    coordinate(settings, stop)
+
+
+def dashboard(lifeline: _LifelineOption = None) -> None:
+    """Serve Optuna's dashboard, read-only, on its socket."""
+    settings = _begin("dashboard", lifeline)
+    from service.dashboard import run_dashboard
+
+    run_dashboard(settings)
+
+
+def _begin(process: str, lifeline: str | None) -> Settings:
+    settings = settings_from()
+    configure_logging(process, settings.log_level)
+    if lifeline is not None:
+        pipe, _, parent = lifeline.partition(":")
+        if not (pipe.isdecimal() and parent.isdecimal()):
+            raise typer.BadParameter(f"--lifeline is FD:PID, not {lifeline!r}")
+        hold_on(int(pipe), parent=int(parent), grace_seconds=settings.shutdown_grace_seconds)
+    return settings

@@ -1,0 +1,109 @@
+"""Answers as tables for people."""
+
+from collections.abc import Iterable
+
+from rich.markup import escape
+from rich.table import Table
+
+from service.answers import Catalog, DryRun, Front, FrontObjective, FrontPoint, Study
+
+_DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
+
+
+def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
+    """The points of a front, best first; the last number is throughput over the dense twin's."""
+    title = f"Pareto front: {len(front.points)} points"
+    table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+    table.add_column("trial", justify="right")
+    table.add_column("architecture")
+    table.add_column("parametrization")
+    for objective in front.objectives:
+        table.add_column(_heading(objective), justify="right")
+    table.add_column("throughput\n/ dense twin", justify="right")
+    if hyperparameters:
+        table.add_column("hyperparameters", overflow="fold", style="dim")
+    for point in front.ranked():
+        cells = [str(point.trial), point.architecture, point.parametrization]
+        cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
+        cells.append("–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}")
+        if hyperparameters:
+            cells.append(_hyperparameters(point))
+        table.add_row(*cells)
+    return table
+
+
+def _heading(objective: FrontObjective) -> str:
+    """Quality goes by its metric's name, the others by their own; a rate needs its unit."""
+    name = objective.metric if objective.name == "quality" else objective.name
+    return escape(f"{name}\n{objective.unit}" if objective.name == "throughput" else name)
+
+
+def shown(value: float | None, objective: str) -> str:
+    """A value in the digits that carry meaning for its objective."""
+    return "–" if value is None else f"{value:,.{_DECIMALS.get(objective, 4)}f}"
+
+
+def _hyperparameters(point: FrontPoint) -> str:
+    return " ".join(
+        f"{name.rpartition('.')[2]}={f'{value:.3g}' if isinstance(value, float) else value}"
+        for name, value in sorted(point.hyperparameters.items())
+        if not name.endswith("parametrization")
+    )
+
+
+def studies_table(studies: Iterable[Study]) -> Table:
+    """Studies, one per line."""
+    table = Table(expand=False)
+    for heading in ("id", "name", "state"):
+        table.add_column(heading)
+    for heading in ("ended", "trials", "complete"):
+        table.add_column(heading, justify="right")
+    table.add_column("created")
+    for study in studies:
+        trials = study.progress.trials
+        created = "" if study.created_at is None else f"{study.created_at:%Y-%m-%d %H:%M}"
+        counts = [str(trials.ended), str(trials.total), str(trials.complete)]
+        table.add_row(study.id, escape(study.name), study.state, *counts, created)
+    return table
+
+
+def dry_run_table(answer: DryRun) -> Table:
+    """The dimensions of a space."""
+    title = (
+        f"{len(answer.candidates)} candidates, "
+        f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
+    )
+    table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+    for heading in ("dimension", "kind", "values"):
+        table.add_column(heading, overflow="fold")
+    for dimension in answer.dimensions:
+        if "options" in dimension:
+            values = ", ".join(map(str, dimension["options"]))
+        else:
+            scale = ", logarithmic" if dimension.get("log") else ""
+            values = f"{dimension['low']:g} to {dimension['high']:g}{scale}"
+        table.add_row(dimension["name"], dimension["kind"], values)
+    return table
+
+
+def catalog_tables(catalog: Catalog) -> list[Table]:
+    """What a study may name: architectures, parametrizations, tasks, and what goes with what."""
+    tables: list[Table] = []
+    groups = {
+        "Architectures": catalog.architectures,
+        "Parametrizations": catalog.parametrizations,
+        "Tasks": catalog.tasks,
+    }
+    for title, entries in groups.items():
+        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+        for heading in ("kind", "what", "paper"):
+            table.add_column(heading, overflow="fold")
+        for entry in entries:
+            table.add_row(entry.kind, entry.title, entry.paper or "")
+        tables.append(table)
+    table = Table(title="Combinations", title_justify="left", title_style="bold", expand=False)
+    table.add_column("architecture")
+    table.add_column("parametrizations", overflow="fold")
+    for architecture, parametrizations in catalog.combinations.items():
+        table.add_row(architecture, ", ".join(parametrizations))
+    return [*tables, table]

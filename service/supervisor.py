@@ -1,0 +1,219 @@
+"""`reflectory serve`: one machine's whole service as child processes of one small supervisor.
+
+The supervisor holds what must not be held twice or must outlive a child: the lock on the data
+directory, the listening socket, the folder of the dashboard's socket. Its children are the same
+commands that a large site runs by themselves: `api`, `coordinator`, `dashboard`.
+"""
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+
+import httpx2
+
+from service.auth import check_address
+from service.children import Child
+from service.server_file import ServerFile
+from service.settings import Settings
+from storage.engine import Database
+
+_log = logging.getLogger(__name__)
+
+_TICK_SECONDS = 0.1
+_BACKLOG = 1024
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class AlreadyServing(Exception):
+    """Another server works on this data directory; says which, and where it answers."""
+
+
+class CannotListen(Exception):
+    """The address cannot be listened on; says which and why."""
+
+
+def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; `announce` is called once the server is ready.
+
+    Raises:
+        AddressRefused: the address is not loopback.
+        AlreadyServing: another server has the data directory.
+        CannotListen: the address is taken or not ours.
+        ChildGivenUp: a child process cannot be kept alive.
+    """
+    check_address(settings.host)
+    with ExitStack() as held:
+        stopping = held.enter_context(_stop_signals())
+        data_dir = settings.data_dir.absolute()
+        held.enter_context(_lock(data_dir))
+        _migrate(settings)
+        listener = held.enter_context(_listener(settings.host, settings.port))
+        place = ServerFile(url=_url(settings.host, listener.getsockname()[1]), pid=os.getpid())
+        place.write(data_dir)
+        held.callback(ServerFile.remove, data_dir)
+        socket_folder = Path(tempfile.mkdtemp(prefix="reflectory-"))
+        held.callback(shutil.rmtree, socket_folder, ignore_errors=True)
+        pipe, writing_end = os.pipe()
+        held.callback(os.close, writing_end)
+        held.callback(os.close, pipe)
+        children_settings = settings.model_copy(
+            update={
+                "data_dir": data_dir,
+                "url": settings.url or place.url,
+                "dashboard_socket": socket_folder / "dashboard.sock",
+            }
+        )
+        children = _children(children_settings, listener=listener, pipe=pipe)
+        held.callback(_end, children, settings.shutdown_grace_seconds)
+        # What the last server left behind says nothing about this one.
+        children_settings.coordinator_alive.unlink(missing_ok=True)
+        threading.Thread(
+            target=_announce_when_ready,
+            args=(place, announce, stopping),
+            name="readiness",
+            daemon=True,
+        ).start()
+        _tend(children, stopping)
+        _log.info("the server stops")
+
+
+def _tend(children: Sequence[Child], stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        for child in children:
+            child.tend()
+        stopping.wait(_TICK_SECONDS)
+
+
+def _end(children: Sequence[Child], grace_seconds: float) -> None:
+    """End the coordinator first, so that attempts can still say their last words to the API."""
+    deadline = time.monotonic() + grace_seconds
+    for group in _in_order_of_end(children):
+        for child in group:
+            child.ask_to_end()
+        while time.monotonic() < deadline and not all(child.has_ended() for child in group):
+            time.sleep(_TICK_SECONDS / 2)
+    for child in children:
+        child.end_now()
+
+
+def _in_order_of_end(children: Sequence[Child]) -> Iterator[list[Child]]:
+    yield [child for child in children if child.command == "coordinator"]
+    yield [child for child in children if child.command != "coordinator"]
+
+
+def _children(settings: Settings, *, listener: socket.socket, pipe: int) -> list[Child]:
+    environment = {**os.environ, **environment_of(settings)}
+    lifeline = ("--lifeline", f"{pipe}:{os.getpid()}")
+    listening = listener.fileno()
+    return [
+        Child(
+            "api",
+            (*lifeline, "--listener", str(listening)),
+            environment=environment,
+            descriptors=(pipe, listening),
+        ),
+        Child("coordinator", lifeline, environment=environment, descriptors=(pipe,)),
+        Child("dashboard", lifeline, environment=environment, descriptors=(pipe,)),
+    ]
+
+
+@contextmanager
+def _stop_signals() -> Generator[threading.Event]:
+    """An event that is set by the first signal to stop."""
+    stopping = threading.Event()
+
+    def stop(_sign: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    before = {sign: signal.signal(sign, stop) for sign in _STOP_SIGNALS}
+    try:
+        yield stopping
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+@contextmanager
+def _lock(data_dir: Path) -> Generator[None]:
+    """Hold the data directory; the kernel lets go of it however this process ends."""
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (data_dir / "serve.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            other = ServerFile.read(data_dir)
+            who = f"process {other.pid} serves it at {other.url}" if other else "it starts just now"
+            raise AlreadyServing(
+                f"another server works on the data directory {data_dir}: {who}; "
+                "stop that one, or choose another --data-dir"
+            ) from error
+        yield
+
+
+def _migrate(settings: Settings) -> None:
+    database = Database(settings.database_url)
+    try:
+        database.migrate()
+    finally:
+        database.dispose()
+
+
+@contextmanager
+def _listener(host: str, port: int) -> Generator[socket.socket]:
+    """A listening socket; connections wait in it while the API starts, or starts again."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on host {host!r}: {error}") from error
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise CannotListen(
+                f"cannot listen on {host}:{port}: {error}; --port 0 takes a free port"
+            ) from error
+        yield listener
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _announce_when_ready(
+    place: ServerFile, announce: Callable[[ServerFile], None], stopping: threading.Event
+) -> None:
+    while not stopping.is_set():
+        try:
+            ready = httpx2.get(f"{place.url}/readyz", timeout=5, trust_env=False).is_success
+        except httpx2.TransportError:
+            ready = False
+        if ready:
+            announce(place)
+            return
+        stopping.wait(_TICK_SECONDS)
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """The environment variables from which another process builds the same settings."""
+    variables: dict[str, str] = {}
+    for name, field in Settings.model_fields.items():
+        value = getattr(settings, name)
+        if value is not None:
+            variable = field.validation_alias or f"REFLECTORY_{name.upper()}"
+            variables[str(variable)] = str(value)
+    return variables
