@@ -1,9 +1,8 @@
 """Cursors of keyset-paged lists: opaque, url-safe, and refused when no list gave them out."""
 
 import base64
-import binascii
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 
 from storage.columns import LARGEST_INTEGER
 from storage.errors import BadCursor
@@ -11,8 +10,7 @@ from storage.errors import BadCursor
 
 def cursor_of(*key: str | int) -> str:
     """The cursor that stands behind the row with this key."""
-    text = json.dumps(key, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return _encoded(json.dumps(key, separators=(",", ":")).encode())
 
 
 def number_behind(cursor: str) -> int:
@@ -38,21 +36,28 @@ def instant_and_id_behind(cursor: str) -> tuple[datetime, str]:
         case [str(instant), str(row_id)]:
             try:
                 at = datetime.fromisoformat(instant)
-            except ValueError as error:
+                if at.tzinfo is None:
+                    raise _bad(cursor)
+                return at.astimezone(UTC), row_id
+            except (ValueError, OverflowError) as error:
                 raise _bad(cursor) from error
-            if at.tzinfo is None:
-                raise _bad(cursor)
-            return at, row_id
         case _:
             raise _bad(cursor)
 
 
 def _decoded(cursor: str) -> object:
     try:
-        padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        return json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-    except (ValueError, binascii.Error, RecursionError) as error:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        # Decoding overlooks characters that are not its own.
+        if _encoded(text) != cursor:
+            raise _bad(cursor)
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise _bad(cursor) from error
+
+
+def _encoded(text: bytes) -> str:
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
 
 
 def _bad(cursor: str) -> BadCursor:

@@ -1,6 +1,6 @@
 """The database: its connections, its transactions, and its version."""
 
-import logging
+import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
@@ -18,8 +18,6 @@ from storage.columns import dump_json
 from storage.errors import DatabaseUnavailable, StorageError
 from storage.schema import check_schema, upgrade
 from storage.statements import WRITING
-
-logger = logging.getLogger(__name__)
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
@@ -104,11 +102,10 @@ class Database:
             SchemaMismatch: if the tables are of a newer program.
             DatabaseUnavailable: if the database does not answer.
         """
-        with self._told_apart():
-            if self.is_sqlite:
-                self._switch_to_write_ahead_log()
-            with self._writing.begin() as connection:
-                upgrade(connection)
+        if self.is_sqlite:
+            self._switch_to_write_ahead_log()
+        with self.write() as session:
+            upgrade(session.connection())
 
     def check(self) -> None:
         """Prove that the database answers and that its tables are of this program's version.
@@ -117,8 +114,8 @@ class Database:
             SchemaMismatch: if they are not.
             DatabaseUnavailable: if the database does not answer.
         """
-        with self._told_apart(), self._reading.connect() as connection:
-            check_schema(connection)
+        with self.read() as session:
+            check_schema(session.connection())
 
     def dispose(self) -> None:
         """Close all connections."""
@@ -154,14 +151,16 @@ class Database:
         # The file keeps the mode, so that this happens once. SQLite does not wait while another
         # process does the same: its busy timeout does not apply here.
         deadline = time.monotonic() + self._busy_seconds
-        with closing(self._engine.raw_connection()) as connection:
+        with self._told_apart(connecting=True), self._engine.connect() as connection:
             while True:
                 try:
-                    connection.cursor().execute("PRAGMA journal_mode = WAL")
+                    connection.connection.cursor().execute("PRAGMA journal_mode = WAL")
                     return
-                except self._engine.dialect.loaded_dbapi.OperationalError:
+                except sqlite3.OperationalError as error:
                     if time.monotonic() > deadline:
-                        raise
+                        raise DatabaseUnavailable(
+                            f"the database {self.url} is kept busy by others: {error}"
+                        ) from error
                     time.sleep(0.01)
 
 

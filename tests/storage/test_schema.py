@@ -58,7 +58,7 @@ def test_partial_indexes_keep_their_condition(database: Database, plain_engine: 
     }
     with _connected(plain_engine) as connection:
         rows = connection.execute(text(where[plain_engine.dialect.name]))
-        definitions = {name: definition for name, definition in rows}
+        definitions = {row[0]: row[1] for row in rows}
     for name in (
         "uq_attempt_running",
         "uq_attempt_study_job",
@@ -104,9 +104,9 @@ def test_a_database_of_a_newer_program_is_left_alone(
 ) -> None:
     with _connected(plain_engine) as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    with pytest.raises(SchemaMismatch, match="9999.*newer"):
+    with pytest.raises(SchemaMismatch, match=r"9999.*newer"):
         database.migrate()
-    with pytest.raises(SchemaMismatch, match="9999.*newer"):
+    with pytest.raises(SchemaMismatch, match=r"9999.*newer"):
         database.check()
 
 

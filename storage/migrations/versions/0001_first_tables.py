@@ -5,12 +5,11 @@ A migration says what the tables were when it was written, in plain types: it ne
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import postgresql
 
 revision = "0001"
 down_revision = None
 
-_DOCUMENT = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
+_DOCUMENT = sa.JSON()
 _INSTANT = sa.DateTime(timezone=True)
 _NUMBER: sa.Double[float] = sa.Double()
 _WORD = sa.String(16)

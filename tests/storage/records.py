@@ -1,0 +1,120 @@
+"""Records for tests: everything that a test does not care about is filled in."""
+
+import itertools
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    MeasurementRecord,
+    MetricRecord,
+    StudyRecord,
+    TrialRecord,
+    TrialState,
+)
+from storage.studies import Studies
+from storage.trials import Trials
+
+START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+_ids = itertools.count()
+
+
+def after(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def add_study(session: Session, **given: Any) -> StudyRecord:
+    fields = {"id": f"study-{next(_ids)}", "name": "a study", "spec": {"seed": 0}, "at": START}
+    return Studies(session).create(**{**fields, **given})
+
+
+def trial(study_id: str, number: int, **given: Any) -> TrialRecord:
+    record = TrialRecord(
+        study_id=study_id,
+        number=number,
+        state=TrialState.QUEUED,
+        reason=None,
+        architecture="rnn",
+        parametrization="low_rank",
+        hyperparameters={"hidden_size": 16, "low_rank.d": 3},
+        drawn={"hidden_size": 16, "low_rank.d": 30},
+        spec={"model": {"kind": "rnn"}, "training": {"learning_rate": 1e-3}, "seed": 7},
+        parameters=120,
+        dense_parameters=400,
+        shape_key="rnn-16-low_rank-3",
+        violation=None,
+        quality=None,
+        test_quality=None,
+        best_epoch=None,
+        epochs_trained=0,
+        throughput=None,
+        throughput_ratio=None,
+        measurement_id=None,
+        dispatched=False,
+        created_at=START,
+        started_at=None,
+        finished_at=None,
+        told_at=None,
+    )
+    return replace(record, **given)
+
+
+def add_trial(session: Session, study_id: str, number: int = 0, **given: Any) -> TrialRecord:
+    record = trial(study_id, number, **given)
+    Trials(session).add(record)
+    return record
+
+
+def attempt(study_id: str, number: int = 1, **given: Any) -> AttemptRecord:
+    record = AttemptRecord(
+        id=f"attempt-{next(_ids)}",
+        study_id=study_id,
+        kind=AttemptKind.TRAIN,
+        trial=0,
+        number=number,
+        state=AttemptState.RUNNING,
+        reason=None,
+        job={"kind": "train", "epochs": 5},
+        slot="cpu-0",
+        slot_share=1.0,
+        device="cpu",
+        lease_until=after(30),
+        started_at=START,
+        ended_at=None,
+        stood_still_seconds=0.0,
+    )
+    return replace(record, **given)
+
+
+def metric(epoch: int, **given: Any) -> MetricRecord:
+    record = MetricRecord(
+        epoch=epoch,
+        train_loss=1.0 / epoch,
+        validation=0.5,
+        spectral_margin=None,
+        seconds=0.25,
+        attempt=1,
+    )
+    return replace(record, **given)
+
+
+def measurement(study_id: str, **given: Any) -> MeasurementRecord:
+    record = MeasurementRecord(
+        id=f"measurement-{next(_ids)}",
+        study_id=study_id,
+        trial=0,
+        shape_key="rnn-16-low_rank-3",
+        device="cpu",
+        samples_per_second=1234.5,
+        ratio=0.75,
+        record={"batch_size": 64, "interval": [1200.0, 1260.0]},
+        seconds=1.5,
+        created_at=START,
+    )
+    return replace(record, **given)

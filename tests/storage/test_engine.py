@@ -1,0 +1,257 @@
+"""The database: what a transaction sees and keeps, and what is said when there is no answer."""
+
+import socket
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+from sqlalchemy import make_url, text
+from sqlalchemy.exc import DBAPIError
+
+from storage.engine import Database
+from storage.errors import DatabaseUnavailable, StorageError
+from storage.events import Events
+from storage.studies import Studies
+from storage.trials import Trials
+from tests.storage.records import START, add_study, add_trial
+
+SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+THREADS, WRITES = 8, 25
+
+
+class Interrupted(Exception):
+    """What a caller's own code may raise in a transaction."""
+
+
+def test_an_error_in_the_block_undoes_all_of_it(database: Database) -> None:
+    def interrupted() -> None:
+        with database.write() as session:
+            add_trial(session, add_study(session).id)
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        interrupted()
+    with database.read() as session:
+        assert Studies(session).page(limit=10).items == []
+
+
+def test_a_reading_session_sees_one_state_of_the_database(database: Database) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+    with database.read() as reading:
+        before = Studies(reading).get(study_id)
+        with database.write() as writing:
+            Events(writing).append(study_id, "e", {}, START)
+            add_trial(writing, study_id)
+        assert Studies(reading).get(study_id) == before
+        assert Trials(reading).counts(study_id).total == 0
+    with database.read() as reading:
+        assert Studies(reading).get(study_id).last_event == 1
+        assert Trials(reading).counts(study_id).total == 1
+
+
+def test_a_reading_session_cannot_write_and_its_connection_can_afterwards(
+    database: Database,
+) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+    with pytest.raises(DBAPIError, match=r"read-?only"), database.read() as session:
+        Studies(session).set_prepared(study_id, {})
+    with database.write() as session:
+        Studies(session).set_prepared(study_id, {"a": 1})
+
+
+def test_writers_that_read_first_all_get_their_turn(database: Database) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+
+    def count_up(_: int) -> None:
+        for _ in range(WRITES):
+            with database.write() as session:
+                studies = Studies(session)
+                prepared = studies.get(study_id).prepared or {}
+                count = prepared.get("count", 0)
+                assert isinstance(count, int)
+                studies.set_prepared(study_id, {"count": count + 1})
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(count_up, range(THREADS)))
+    with database.read() as session:
+        assert Studies(session).get(study_id).prepared == {"count": THREADS * WRITES}
+
+
+def test_writers_that_change_rows_in_opposite_orders_do_not_wait_for_ever(
+    database: Database,
+) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+        for number in range(2):
+            add_trial(session, study_id, number)
+
+    def change(first: int) -> None:
+        for epochs in range(WRITES):
+            with database.write() as session:
+                for number in (first, 1 - first):
+                    Trials(session).set_epochs(study_id, number, epochs)
+                    Events(session).append(study_id, "e", {}, START)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(change, range(2)))
+    with database.read() as session:
+        assert Studies(session).get(study_id).last_event == 2 * 2 * WRITES
+
+
+@SQLITE
+def test_sqlite_keeps_a_write_ahead_log_and_its_foreign_keys(
+    database: Database, database_url: str
+) -> None:
+    for block in (database.read, database.write):
+        with block() as session:
+            values = {
+                name: session.scalar(text(f"PRAGMA {name}"))
+                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+            }
+        assert values == {
+            "journal_mode": "wal",
+            "synchronous": 1,
+            "foreign_keys": 1,
+            "busy_timeout": 30_000,
+        }
+
+
+@SQLITE
+def test_a_reader_does_not_wait_for_a_writer_on_sqlite(database: Database) -> None:
+    with database.write() as writing:
+        add_study(writing)
+        with database.read() as reading:
+            assert Studies(reading).page(limit=1).items == []
+
+
+@SQLITE
+def test_a_writer_that_is_kept_waiting_too_long_says_so(
+    database: Database, database_url: str
+) -> None:
+    impatient = Database(database_url, busy_seconds=0.05)
+    with database.write(), pytest.raises(DatabaseUnavailable, match="locked"):
+        _write_nothing(impatient)
+    _write_nothing(impatient)
+    impatient.dispose()
+
+
+@SQLITE
+def test_a_file_that_is_kept_busy_cannot_be_migrated(database_url: str) -> None:
+    path = make_url(database_url).database
+    assert path is not None
+    impatient = Database(database_url, busy_seconds=0.05)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(DatabaseUnavailable, match="locked"):
+            impatient.migrate()
+        other.rollback()
+    impatient.migrate()
+    impatient.check()
+    impatient.dispose()
+
+
+@POSTGRESQL
+def test_a_server_that_ended_our_connections_is_reached_again(
+    database: Database, database_url: str
+) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+    _end_other_connections(database_url)
+    with database.read() as session:
+        assert Studies(session).get(study_id)
+
+
+@POSTGRESQL
+def test_a_connection_that_is_lost_in_a_transaction_is_a_database_that_does_not_answer(
+    database: Database, database_url: str
+) -> None:
+    def lose_it() -> None:
+        with database.write() as session:
+            add_study(session)
+            _end_other_connections(database_url)
+            add_study(session)
+
+    with pytest.raises(DatabaseUnavailable, match="does not answer"):
+        lose_it()
+    with database.read() as session:
+        assert Studies(session).page(limit=1).items == []
+
+
+@pytest.mark.parametrize("call", ["migrate", "check", "read", "write"])
+def test_a_server_that_is_not_there_is_unavailable_and_no_password_is_told(call: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        url = f"postgresql://user:hunter2@127.0.0.1:{port}/db?password=hunter3&connect_timeout=2"
+        database = Database(url)
+        with pytest.raises(DatabaseUnavailable) as raised:
+            _call(database, call)
+    database.dispose()
+    assert str(port) in str(raised.value)
+    assert "hunter" not in str(raised.value) + database.url
+
+
+@pytest.mark.parametrize("call", ["migrate", "check", "read", "write"])
+def test_a_file_in_a_folder_that_is_not_there_is_unavailable(tmp_path: Path, call: str) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'none' / 'reflectory.db'}")
+    with pytest.raises(DatabaseUnavailable, match=r"none/reflectory\.db"):
+        _call(database, call)
+    database.dispose()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://root:hunter2@host/db", "'mysql'; allowed are sqlite and postgresql"),
+        ("sqlite://", "in memory"),
+        ("sqlite:///:memory:", "in memory"),
+        ("hunter2 is no url", "cannot be read"),
+    ],
+)
+def test_a_url_of_no_database_is_refused_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(StorageError, match=said) as raised:
+        Database(url)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_more_threads_than_connections_all_get_their_turn(database: Database) -> None:
+    together = threading.Barrier(60)
+
+    def read(_: int) -> None:
+        together.wait()
+        with database.read() as session:
+            Studies(session).page(limit=1)
+
+    with ThreadPoolExecutor(60) as pool:
+        list(pool.map(read, range(60)))
+
+
+def _call(database: Database, call: str) -> None:
+    if call in ("migrate", "check"):
+        {"migrate": database.migrate, "check": database.check}[call]()
+        return
+    with {"read": database.read, "write": database.write}[call]():
+        pytest.fail("the block was entered without a database")
+
+
+def _write_nothing(database: Database) -> None:
+    with database.write():
+        pass
+
+
+def _end_other_connections(database_url: str) -> None:
+    name = make_url(database_url).database
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = %s AND pid <> pg_backend_pid()",
+            [name],
+        )

@@ -1,0 +1,284 @@
+"""Trials: stored as they came, ended once, told once, paged by number."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from storage.artifact_rows import ArtifactRows
+from storage.cursors import cursor_of
+from storage.engine import Database
+from storage.errors import BadCursor, Conflict, NotFound
+from storage.records import ArtifactRecord, TrialState
+from storage.trials import Trials
+from tests.storage.records import START, add_study, add_trial, after, measurement, trial
+
+ENDS = [state for state in TrialState if state.has_ended]
+
+
+def test_a_trial_comes_back_as_it_was_stored(database: Database) -> None:
+    record = trial(
+        "s",
+        3,
+        state=TrialState.INFEASIBLE,
+        reason="1200 parameters, allowed are 1000",
+        drawn={"r": 0.1, "kind": "gru", "tied": False, "none": None, "small": 5e-324},
+        parameters=2**40,
+        violation=200.0,
+        finished_at=after(1.000001),
+    )
+    with database.write() as session:
+        add_study(session, id="s")
+        Trials(session).add(record)
+    with database.read() as session:
+        assert Trials(session).get("s", 3) == record
+
+
+def test_a_number_is_used_once_per_study(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="a")
+        add_study(session, id="b")
+        add_trial(session, "a", 0)
+        add_trial(session, "b", 0)
+        with pytest.raises(Conflict, match="'a' has a trial 0"):
+            add_trial(session, "a", 0)
+
+
+def test_a_trial_of_no_study_is_refused(database: Database) -> None:
+    with pytest.raises(NotFound, match="'none'"), database.write() as session:
+        add_trial(session, "none", 0)
+
+
+@pytest.mark.parametrize("number", [1, -1, 2**31, 10**30])
+def test_an_unknown_trial_is_not_found_by_any_method(database: Database, number: int) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s", 0)
+        trials = Trials(session)
+        for call in (
+            lambda: trials.get("s", number),
+            lambda: trials.start("s", number, START),
+            lambda: trials.set_epochs("s", number, 1),
+            lambda: trials.set_throughput("s", number, measurement("s")),
+            lambda: trials.end("s", number, state=TrialState.FAILED, at=START),
+            lambda: trials.mark_told("s", number, START),
+        ):
+            with pytest.raises(NotFound, match=f"no trial {number}"):
+                call()
+
+
+def test_lists_and_pages_are_of_one_study_and_by_number(database: Database) -> None:
+    with database.write() as session:
+        for study_id in ("a", "b"):
+            add_study(session, id=study_id)
+            for number in (4, 0, 2, 1, 3):
+                add_trial(session, study_id, number)
+        trials = Trials(session)
+        trials.start("a", 2, START)
+        trials.start("a", 4, START)
+        assert [record.number for record in trials.list("a")] == [0, 1, 2, 3, 4]
+        assert [record.number for record in trials.list("a", TrialState.RUNNING)] == [2, 4]
+        first = trials.page("a", limit=3)
+        second = trials.page("a", limit=3, cursor=first.next_cursor)
+        running = trials.page("a", limit=1, state=TrialState.RUNNING)
+        more_running = trials.page(
+            "a", limit=1, state=TrialState.RUNNING, cursor=running.next_cursor
+        )
+    assert [record.number for record in first.items] == [0, 1, 2]
+    assert [record.number for record in second.items] == [3, 4]
+    assert second.next_cursor is None
+    assert [record.number for record in running.items] == [2]
+    assert [record.number for record in more_running.items] == [4]
+
+
+@pytest.mark.parametrize("cursor", ["x", cursor_of("4"), cursor_of(2**31), cursor_of(-1, 2)])
+def test_a_cursor_of_no_page_is_refused(database: Database, cursor: str) -> None:
+    with database.read() as session, pytest.raises(BadCursor):
+        Trials(session).page("s", limit=2, cursor=cursor)
+
+
+def test_counts_are_by_state_and_of_what_was_dispatched(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        trials = Trials(session)
+        for number in range(4):
+            add_trial(session, "s", number)
+        add_trial(session, "s", 4, state=TrialState.INFEASIBLE, finished_at=START)
+        for number in (0, 1):
+            trials.start("s", number, START)
+        trials.end("s", 1, state=TrialState.COMPLETE, at=START)
+        counts = trials.counts("s")
+    assert counts.by_state == {
+        TrialState.QUEUED: 2,
+        TrialState.RUNNING: 1,
+        TrialState.COMPLETE: 1,
+        TrialState.INFEASIBLE: 1,
+    }
+    assert (counts.total, counts.dispatched) == (5, 2)
+
+
+def test_a_second_attempt_does_not_move_the_start(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        Trials(session).start("s", 0, after(1))
+        Trials(session).start("s", 0, after(2))
+        record = Trials(session).get("s", 0)
+    assert (record.state, record.dispatched) == (TrialState.RUNNING, True)
+    assert record.started_at == after(1)
+
+
+def test_an_end_keeps_what_it_is_given(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        before = add_trial(session, "s")
+        Trials(session).start("s", 0, after(1))
+        ended = Trials(session).end(
+            "s",
+            0,
+            state=TrialState.COMPLETE,
+            at=after(2),
+            quality=0.9,
+            test_quality=0.88,
+            best_epoch=4,
+            epochs_trained=5,
+        )
+    assert ended == replace(
+        before,
+        state=TrialState.COMPLETE,
+        dispatched=True,
+        started_at=after(1),
+        finished_at=after(2),
+        quality=0.9,
+        test_quality=0.88,
+        best_epoch=4,
+        epochs_trained=5,
+    )
+    with database.read() as session:
+        assert Trials(session).get("s", 0) == ended
+
+
+def test_an_end_without_epochs_keeps_those_that_were_reported(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        Trials(session).set_epochs("s", 0, 3)
+        ended = Trials(session).end("s", 0, state=TrialState.FAILED, at=START, reason="traceback")
+    assert (ended.epochs_trained, ended.reason) == (3, "traceback")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_trial_ends_once_and_does_not_start_again(database: Database, end: TrialState) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        ended = Trials(session).end("s", 0, state=end, at=after(1))
+        for other in ENDS:
+            with pytest.raises(Conflict, match=f"it ended as '{end}'"):
+                Trials(session).end("s", 0, state=other, at=after(2))
+        with pytest.raises(Conflict, match=f"it ended as '{end}'"):
+            Trials(session).start("s", 0, after(2))
+        assert Trials(session).get("s", 0) == ended
+
+
+def test_a_trial_cannot_end_as_what_is_no_outcome(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        with pytest.raises(ValueError, match="'running' is no outcome"):
+            Trials(session).end("s", 0, state=TrialState.RUNNING, at=START)
+
+
+def test_of_those_who_end_a_trial_at_once_one_succeeds(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+    together = threading.Barrier(6)
+
+    def end(index: int) -> bool:
+        together.wait()
+        try:
+            with database.write() as session:
+                Trials(session).end("s", 0, state=TrialState.COMPLETE, at=START, quality=index / 8)
+        except Conflict:
+            return False
+        return True
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = list(pool.map(end, range(6)))
+    assert sorted(outcomes) == [False] * 5 + [True]
+    with database.read() as session:
+        assert Trials(session).get("s", 0).quality == outcomes.index(True) / 8
+
+
+def test_throughput_comes_from_a_measurement(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        taken = measurement("s", samples_per_second=800.0, ratio=1.25)
+        Trials(session).set_throughput("s", 0, taken)
+        record = Trials(session).get("s", 0)
+    assert (record.throughput, record.throughput_ratio) == (800.0, 1.25)
+    assert record.measurement_id == taken.id
+
+
+def test_untold_trials_come_in_the_order_of_their_ends(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        trials = Trials(session)
+        for number in range(5):
+            add_trial(session, "s", number)
+        for number, at in ((3, 1.0), (2, 2.0), (0, 2.0), (4, 0.5)):
+            trials.end("s", number, state=TrialState.COMPLETE, at=after(at))
+        assert trials.mark_told("s", 4, after(3))
+        assert [record.number for record in trials.untold("s")] == [3, 0, 2]
+
+
+def test_a_trial_is_told_once(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_trial(session, "s")
+        with pytest.raises(Conflict, match="has not ended: it is 'queued'"):
+            Trials(session).mark_told("s", 0, START)
+        Trials(session).end("s", 0, state=TrialState.STOPPED, at=START)
+        assert Trials(session).mark_told("s", 0, after(1))
+        assert not Trials(session).mark_told("s", 0, after(2))
+        assert Trials(session).get("s", 0).told_at == after(1)
+        assert Trials(session).untold("s") == []
+
+
+def test_artifacts_are_of_their_trial_and_the_last_of_a_role_counts(database: Database) -> None:
+    digests = {letter: letter * 64 for letter in "abc"}
+    artifacts = {
+        letter: ArtifactRecord(sha256=digest, size=2**33, created_at=START)
+        for letter, digest in digests.items()
+    }
+    with database.write() as session:
+        add_study(session, id="s")
+        for number in range(3):
+            add_trial(session, "s", number)
+        rows = ArtifactRows(session)
+        rows.link("s", 0, "checkpoint", artifacts["a"])
+        rows.link("s", 2, "checkpoint", artifacts["a"])
+        rows.link("s", 2, "report", artifacts["b"])
+        rows.link("s", 2, "checkpoint", artifacts["c"])
+        assert rows.of_trial("s", 2) == {"checkpoint": artifacts["c"], "report": artifacts["b"]}
+        assert rows.of_trial("s", 1) == {}
+        assert rows.of_trial("s", 10**20) == {}
+        listed = [record.artifacts for record in Trials(session).list("s")]
+        got = Trials(session).get("s", 2).artifacts
+    assert listed == [
+        {"checkpoint": digests["a"]},
+        {},
+        {"checkpoint": digests["c"], "report": digests["b"]},
+    ]
+    assert got == listed[2]
+
+
+def test_an_artifact_of_no_trial_is_refused(database: Database) -> None:
+    artifact = ArtifactRecord(sha256="a" * 64, size=1, created_at=START)
+    with database.write() as session:
+        add_study(session, id="s")
+    with pytest.raises(NotFound, match="no trial 5"), database.write() as session:
+        ArtifactRows(session).link("s", 5, "checkpoint", artifact)
