@@ -7,7 +7,8 @@ import socket
 import threading
 
 from search.coordinator import Coordinator, Folders
-from search.executors import LocalExecutor, cpu_slots, gpu_slots
+from search.executors import LocalExecutor
+from search.executors.slots import cpu_slots, gpu_slots
 from service.settings import Settings
 from storage.engine import Database
 

@@ -28,5 +28,6 @@ def configure_logging(process: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(process))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # A line per HTTP request that we make ourselves says nothing that our own log does not.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # These say at INFO, for every request or connection, what our own log need not repeat.
+    for chatty in ("httpx2", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)

@@ -1,0 +1,99 @@
+# Two commands for a new user: `make demo` and `make test`. Both make .venv first, once.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV ?= .venv
+# The CPU build of torch is taken where there is no GPU; the plain one pulls gigabytes of CUDA.
+TORCH_VERSION ?= 2.13.0
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+DEMO_OUTPUT ?= demo-output
+PYTEST_WORKERS ?= 2
+WHEEL_VENV ?= build/wheel-venv
+
+BIN := $(VENV)/bin
+PIP_QUIET := -m pip install --quiet --disable-pip-version-check
+
+# Installs torch into the environment $(1): first from the sources that pip is configured with, then
+# from PyTorch's own index.
+define install_torch
+if nvidia-smi >/dev/null 2>&1 || [ "$$(uname -s)" != Linux ]; then \
+  echo "Installing torch $(TORCH_VERSION) ..."; \
+  $(1)/bin/python $(PIP_QUIET) "torch===$(TORCH_VERSION)"; \
+else \
+  echo "Installing torch $(TORCH_VERSION), CPU build ..."; \
+  $(1)/bin/python $(PIP_QUIET) "torch==$(TORCH_VERSION)+cpu" 2>$(1)/torch.log \
+  || { echo "pip's own sources do not have it; asking $(TORCH_INDEX)"; \
+       $(1)/bin/python $(PIP_QUIET) --extra-index-url $(TORCH_INDEX) "torch==$(TORCH_VERSION)+cpu"; }; \
+fi
+endef
+
+.PHONY: help demo test test-slow gpu lint format types wheel-check clean
+
+help:  ## Show the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/installed  ## Install, run a study on real digits, show its front, download the best model
+	@$(BIN)/reflectory demo deploy/examples/digits.json --out $(DEMO_OUTPUT)
+
+test: lint types  ## Install, then lint, types, import rules and all quick tests
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not gpu and not network"
+
+test-slow: $(VENV)/installed-test  ## The tests that take more than half a minute, or the network
+	@$(BIN)/python -m pytest -m "(slow or network) and not gpu"
+
+gpu: $(VENV)/installed-test  ## Tests and benchmarks on a CUDA device, where there is one
+	@if nvidia-smi >/dev/null 2>&1; then \
+	  $(BIN)/python -m pytest -m gpu -s || [ $$? -eq 5 ]; \
+	  for benchmark in tests/benchmarks/bench_*.py; do \
+	    [ -e "$$benchmark" ] || continue; \
+	    module="$${benchmark%.py}"; $(BIN)/python -m "$${module//\//.}"; \
+	  done; \
+	else \
+	  echo "No GPU answers here (nvidia-smi): the tests and benchmarks for one were not run."; \
+	fi
+
+lint: $(VENV)/installed-test  ## Style, formatting and import rules
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/lint-imports --no-logo
+
+types: $(VENV)/installed-test  ## Static types
+	@$(BIN)/pyright
+
+format: $(VENV)/installed-test  ## Bring all files into form
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, start the server from it
+	@rm -rf dist $(WHEEL_VENV)
+	@echo "Building the wheel ..."
+	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@$(PYTHON) -m venv $(WHEEL_VENV)
+	@$(call install_torch,$(WHEEL_VENV))
+	@echo "Installing the wheel ..."
+	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) dist/*.whl
+	@$(WHEEL_VENV)/bin/python -P deploy/check_wheel.py deploy/examples/digits.json
+
+clean:  ## Remove everything that these targets made
+	rm -rf $(VENV) build dist $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/torch:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12"; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(call install_torch,$(VENV))
+	@touch $@
+
+$(VENV)/installed: pyproject.toml | $(VENV)/torch
+	@echo "Installing Reflectory ..."
+	@$(BIN)/python $(PIP_QUIET) -e .
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/torch
+	@echo "Installing Reflectory and what its tests need ..."
+	@$(BIN)/python $(PIP_QUIET) -e '.[test]'
+	@touch $@ $(VENV)/installed
