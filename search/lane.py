@@ -3,7 +3,7 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +38,7 @@ class Lane:
         return self._stood_still_seconds
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def shared(self) -> Generator[None]:
         """Compute beside others; waits at the turnstile while somebody measures or is about to."""
         self._pass_turnstile()
         fcntl.flock(self._room, fcntl.LOCK_SH)
@@ -49,7 +49,7 @@ class Lane:
             fcntl.flock(self._room, fcntl.LOCK_UN)
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> Generator[None]:
         """Have the device alone, once everybody has come to the end of the batch underway."""
         fcntl.flock(self._turnstile, fcntl.LOCK_EX)
         try:

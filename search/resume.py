@@ -1,0 +1,131 @@
+"""The file from which a trial that was cut off goes on, number for number."""
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import Field, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from models.errors import CheckpointError
+from models.spec import Spec
+from search.wire import TrainJob
+
+_FORMAT: Final = "reflectory-resume-1"
+
+Tensors = dict[str, Tensor]
+
+
+class Position(Spec):
+    """How far training is, and the best epoch so far."""
+
+    epoch: int = Field(default=1, ge=1, description="the epoch underway")
+    batch: int = Field(default=0, ge=0, description="batches of it that are done")
+    loss_sum: float = Field(default=0.0, description="their losses, each times its samples")
+    seconds: float = Field(default=0.0, ge=0, description="what they took")
+    best_epoch: int = Field(default=0, ge=0, description="0: no epoch is over")
+    best_quality: float | None = None
+
+    @property
+    def epochs_trained(self) -> int:
+        """Epochs that are over."""
+        return self.epoch - 1
+
+
+@dataclass(frozen=True)
+class ResumeState:
+    """Everything that training's next number follows from, the data and the job excepted.
+
+    The learning rate follows from the epoch, and the order of an epoch's data from the generator's
+    state at its beginning.
+    """
+
+    position: Position
+    model: Tensors
+    """The module's state."""
+    best: Tensors
+    """The module's state at the best epoch; empty while no epoch is over."""
+    optimizer: Tensors
+    """By `<parameter>/<quantity>`."""
+    generators: Tensors
+    """Generator states by name; `order` is the one at the beginning of the epoch underway."""
+
+
+def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:
+    """Write a state as safetensors, with the position and the job's identity in the metadata."""
+    tensors = {
+        f"{group}:{name}": tensor.detach().contiguous()
+        for group, members in _groups(state).items()
+        for name, tensor in members.items()
+    }
+    metadata = {
+        "format": _FORMAT,
+        "job": _identity(job),
+        "position": state.position.model_dump_json(),
+    }
+    return save_tensors(tensors, metadata)
+
+
+def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
+    """Read what `to_bytes` wrote for the same job; the tensors are on the CPU.
+
+    Raises:
+        CheckpointError: The bytes are damaged, are something else, or belong to another trial.
+    """
+    try:
+        tensors = load_tensors(content)
+        metadata = _metadata(content)
+        if metadata.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"not a resume file: its format is {metadata.get('format')!r}, expected {_FORMAT!r}"
+            )
+        if metadata.get("job") != _identity(job):
+            raise CheckpointError(
+                f"the resume file belongs to another trial: {metadata.get('job')}; "
+                f"expected is {_identity(job)}"
+            )
+        groups: dict[str, Tensors] = {name: {} for name in ("model", "best", "optimizer", "rng")}
+        for key, tensor in tensors.items():
+            group, name = key.split(":", 1)
+            groups[group][name] = tensor
+        position = Position.model_validate_json(metadata["position"])
+    except (SafetensorError, ValidationError, ValueError, KeyError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise CheckpointError(f"the resume file is damaged: {error}") from error
+    return ResumeState(
+        position,
+        model=groups["model"],
+        best=groups["best"],
+        optimizer=groups["optimizer"],
+        generators=groups["rng"],
+    )
+
+
+def _groups(state: ResumeState) -> dict[str, Tensors]:
+    return {
+        "model": state.model,
+        "best": state.best,
+        "optimizer": state.optimizer,
+        "rng": state.generators,
+    }
+
+
+def _identity(job: TrainJob) -> str:
+    """What the numbers follow from: the task and the trial, not how long it trains."""
+    return json.dumps(
+        {"task": job.task.model_dump(mode="json"), "trial": job.trial.model_dump(mode="json")},
+        sort_keys=True,
+    )
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """Read the metadata from safetensors' header, which its own loader of bytes does not give out.
+
+    The header is JSON behind its length as 8 little-endian bytes.
+    """
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]).get("__metadata__", {})

@@ -1,0 +1,323 @@
+"""A model's throughput, measured in turn with its dense twin so that noise hits both alike."""
+
+import math
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models.linear import StructuredLinear, cached_factors
+from models.model import ModelSpec, after_step, parameter_groups
+from models.report import parameter_report
+from models.spec import Spec
+from search.devices import device_model, driver_version
+from search.wire import MeasureJob, MeasurementReport, Shape
+
+_SHORTEST_TIMING_SECONDS = 3e-3
+_WARM_UP_ROUNDS = 2
+_LEAST_ROUNDS = 9
+_MOST_ROUNDS = 60
+_LONGEST_SECONDS = 1.5
+_WANTED_HALF_WIDTH = 0.03
+_SEED = 0
+_CONFIDENCE = 0.95
+
+Clock = Literal["thread", "wall", "cuda"]
+
+
+class Estimate(Spec):
+    """A median over rounds, with an interval that holds the true median with 95% confidence.
+
+    The interval lies between two order statistics: it assumes that rounds are independent, and
+    nothing else about their distribution.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval's width, as a share of the median."""
+        return (self.high - self.low) / 2 / self.median
+
+
+class ThroughputRecord(Spec):
+    """One measurement with its circumstances."""
+
+    device: str = Field(description="the device's model")
+    driver: str | None = Field(description="the GPU driver's version; null on a CPU")
+    torch_version: str
+    threads: int = Field(description="CPU threads of an operation")
+    mode: Literal["inference", "training"] = Field(
+        description="inference: forward; training: forward, backward and the optimizer's step"
+    )
+    batch_size: int
+    sequence_length: int
+    dtype: str
+    evaluation_form: tuple[str, ...] = Field(
+        description="in which forms the structured weights were applied"
+    )
+    clock: Clock = Field(
+        description="thread: CPU time of the measuring thread; wall: time that passed; "
+        "cuda: events on the device"
+    )
+    warm_up_rounds: int
+    rounds: int
+    repetitions: int = Field(description="calls in one timing of the model")
+    dense_repetitions: int = Field(description="calls in one timing of the dense twin")
+    samples_per_second: Estimate
+    dense_samples_per_second: Estimate
+    ratio: Estimate = Field(
+        description="the model's samples per second divided by the dense twin's, round by round; "
+        "above 1 the model is faster; exactly 1 for a dense model"
+    )
+    parameters: int
+    dense_parameters: int
+    multiply_adds: int = Field(description="of the matrix products, per sample and step")
+    dense_multiply_adds: int
+    load_average: float = Field(description="processes that wanted to run, in the minute before")
+
+
+def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Iterator[MeasurementReport]:
+    """Measure the shapes of a job one after the other, each in turn with its dense twin.
+
+    Whoever calls holds the device alone. Inputs and parameters are random with a fixed seed. A
+    timing lasts 3 ms at least; a round times both models in random order; there are 9 to 60 rounds,
+    until the ratio's interval is narrower than 3% to either side or 1.5 seconds are over. A dense
+    model is its own twin and is measured by itself.
+
+    Raises:
+        SlotError: A model cannot be built.
+    """
+    device = torch.device(device)
+    threads_before = torch.get_num_threads()
+    torch.set_num_threads(job.threads)
+    try:
+        for shape in job.shapes:
+            started = time.monotonic()
+            record = _measure_shape(shape, job, device=device)
+            yield MeasurementReport(
+                trial=shape.trial,
+                shape_key=shape.shape_key,
+                device=record.device,
+                samples_per_second=record.samples_per_second.median,
+                ratio=record.ratio.median,
+                seconds=time.monotonic() - started,
+                record=record.model_dump(mode="json"),
+            )
+    finally:
+        torch.set_num_threads(threads_before)
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Give the median of at least six values, and its 95% interval between order statistics.
+
+    The k-th smallest and k-th largest of n values enclose the median unless fewer than k values
+    fall on one side of it, the chance of which is binomial.
+
+    Raises:
+        ValueError: There are fewer than six values; not even their range holds the median with 95%.
+    """
+    ordered, count = sorted(values), len(values)
+    outside, k = 0.0, 0
+    while True:
+        outside += math.comb(count, k) / 2**count
+        if outside > (1 - _CONFIDENCE) / 2:
+            break
+        k += 1
+    if k == 0:
+        raise ValueError(f"{count} values give no 95% interval; at least 6 do")
+    return Estimate(median=statistics.median(ordered), low=ordered[k - 1], high=ordered[-k])
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    """Something to time: one call, how to time several of them, and how many are enough."""
+
+    call: Callable[[], None]
+    timer: "_Timer"
+    repetitions: int
+
+    def seconds_per_call(self) -> float:
+        return self.timer(self.call, self.repetitions) / self.repetitions
+
+
+@dataclass(frozen=True)
+class _Timer:
+    """Times repeated calls by the clock that suits the device."""
+
+    device: torch.device
+    clock: Clock
+
+    @classmethod
+    def of(cls, device: torch.device, *, threads: int) -> "_Timer":
+        if device.type == "cuda":
+            return cls(device, "cuda")
+        # A single thread's own CPU time does not count what other processes took from it.
+        return cls(device, "thread" if threads == 1 else "wall")
+
+    def __call__(self, call: Callable[[], None], repetitions: int) -> float:
+        if self.clock == "cuda":
+            return self._by_events(call, repetitions)
+        now = time.thread_time if self.clock == "thread" else time.perf_counter
+        started = now()
+        for _ in range(repetitions):
+            call()
+        return now() - started
+
+    def _by_events(self, call: Callable[[], None], repetitions: int) -> float:
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize(self.device)
+        begin.record()
+        for _ in range(repetitions):
+            call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000
+
+
+def _measure_shape(shape: Shape, job: MeasureJob, *, device: torch.device) -> ThroughputRecord:
+    twin = shape.model.dense_twin()
+    timer = _Timer.of(device, threads=job.threads)
+    load_average = os.getloadavg()[0]
+    with ExitStack() as stack:
+        built = _built(shape.model, device)
+        evaluation_form = _evaluation_form(built)
+        model = _contestant(stack.enter_context(_calls(built, job, shape.model)), timer)
+        dense = (
+            model
+            if twin == shape.model
+            else _contestant(stack.enter_context(_calls(_built(twin, device), job, twin)), timer)
+        )
+        seconds = _rounds(model, dense)
+    own = [job.batch_size / pair[0] for pair in seconds]
+    others = [job.batch_size / pair[1] for pair in seconds]
+    report = parameter_report(shape.model)
+    return ThroughputRecord(
+        device=device_model(device),
+        driver=driver_version(device),
+        torch_version=torch.__version__,
+        threads=job.threads,
+        mode=job.mode,
+        batch_size=job.batch_size,
+        sequence_length=_length(job, shape.model),
+        dtype=str(next(built.parameters()).dtype).removeprefix("torch."),
+        evaluation_form=evaluation_form,
+        clock=timer.clock,
+        warm_up_rounds=_WARM_UP_ROUNDS,
+        rounds=len(seconds),
+        repetitions=model.repetitions,
+        dense_repetitions=dense.repetitions,
+        samples_per_second=estimate(own),
+        dense_samples_per_second=estimate(others),
+        ratio=_ratio(seconds),
+        parameters=report.totals.parameters,
+        dense_parameters=report.dense_twin.parameters,
+        multiply_adds=report.totals.multiply_adds,
+        dense_multiply_adds=report.dense_twin.multiply_adds,
+        load_average=load_average,
+    )
+
+
+def _rounds(model: _Contestant, dense: _Contestant) -> list[tuple[float, float]]:
+    """Seconds per call of both, round by round; of a dense model, its own twice."""
+    order = random.Random(_SEED)
+    contestants = [model] if dense is model else [model, dense]
+    for _ in range(_WARM_UP_ROUNDS):
+        for contestant in contestants:
+            contestant.seconds_per_call()
+    seconds: list[tuple[float, float]] = []
+    started = time.monotonic()
+    while len(seconds) < _MOST_ROUNDS:
+        order.shuffle(contestants)
+        timed = {id(contestant): contestant.seconds_per_call() for contestant in contestants}
+        seconds.append((timed[id(model)], timed[id(dense)]))
+        if len(seconds) < _LEAST_ROUNDS:
+            continue
+        wanted = _ratio(seconds) if dense is not model else estimate([own for own, _ in seconds])
+        if wanted.half_width < _WANTED_HALF_WIDTH or time.monotonic() - started > _LONGEST_SECONDS:
+            break
+    return seconds
+
+
+def _ratio(seconds: Sequence[tuple[float, float]]) -> Estimate:
+    return estimate([dense / own for own, dense in seconds])
+
+
+def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
+    """Find how many calls make one timing long enough; what is run for it warms up, too."""
+    call()
+    repetitions = 1
+    while (seconds := timer(call, repetitions)) < _SHORTEST_TIMING_SECONDS:
+        missing = _SHORTEST_TIMING_SECONDS / seconds if seconds > 0 else 10
+        repetitions = math.ceil(repetitions * min(max(missing * 1.1, 1.5), 10))
+    return _Contestant(call, timer, repetitions)
+
+
+def _built(spec: ModelSpec, device: torch.device) -> nn.Module:
+    return spec.build(seed=_SEED).to(device)
+
+
+def _length(job: MeasureJob, spec: ModelSpec) -> int:
+    return job.sequence_length or spec.signature.sequence_length
+
+
+@contextmanager
+def _calls(module: nn.Module, job: MeasureJob, spec: ModelSpec) -> Generator[Callable[[], None]]:
+    """Give what is timed: one forward pass, or one step of training."""
+    device = next(module.parameters()).device
+    generator = torch.Generator().manual_seed(_SEED)
+    shape = (job.batch_size, _length(job, spec), spec.signature.input_size)
+    x = torch.rand(shape, generator=generator).to(device)
+    if job.mode == "training":
+        yield _training_step(module.train(), x, generator=generator)
+    else:
+        with cached_factors(module.eval()):
+            yield _forward(module, x)
+
+
+def _forward(module: nn.Module, x: Tensor) -> Callable[[], None]:
+    @torch.inference_mode()
+    def call() -> None:
+        module(x)
+
+    return call
+
+
+def _training_step(
+    module: nn.Module, x: Tensor, *, generator: torch.Generator
+) -> Callable[[], None]:
+    # Steps so small that the numbers stay what they are at the start of a training: a model that
+    # had learned the target by heart would compute with denormal gradients, which are slow.
+    groups = [{**group} for group in parameter_groups(module, 1e-6)]
+    optimizer = torch.optim.AdamW(groups, weight_decay=0, fused=False)
+    with torch.no_grad():
+        shape = module(x).shape
+    target = torch.rand(shape, generator=generator).to(x.device)
+
+    def call() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        nn.functional.mse_loss(module(x), target).backward()
+        optimizer.step()
+        after_step(module)
+
+    return call
+
+
+def _evaluation_form(module: nn.Module) -> tuple[str, ...]:
+    with torch.no_grad():
+        forms = {
+            type(part.factors()).__name__
+            for part in module.modules()
+            if isinstance(part, StructuredLinear)
+        }
+    return tuple(sorted(forms))

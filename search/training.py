@@ -1,0 +1,325 @@
+"""Training one trial: epochs of Adam, the best epoch by validation, resumable at any batch."""
+
+import math
+import time
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+
+# The first optimizer of a process imports this, which takes a second. Imported here it is there
+# before a worker is forked; it runs no tensor operation.
+import torch._dynamo  # pyright: ignore[reportUnusedImport]
+from torch import Tensor, nn
+
+from models.errors import CheckpointError
+from models.linear import cached_factors
+from models.model import after_step, parameter_groups, spectral_margin
+from search.errors import TrainingDiverged
+from search.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
+from search.tasks import Split, Splits, Task
+from search.wire import EpochReport, TrainJob, Verdict
+
+_EVALUATION_BATCH = 256
+
+
+class TrainingHooks(Protocol):
+    """What training asks of whoever runs it."""
+
+    @property
+    def stood_still_seconds(self) -> float:
+        """How long `batch` has waited for measurers, in all."""
+        ...
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Enclose the device's work on one batch, of training or of evaluation."""
+        ...
+
+    def epoch_done(self, report: EpochReport) -> Verdict:
+        """Take note of an epoch, and say whether to go on."""
+        ...
+
+    def save(self, resume: bytes) -> None:
+        """Keep the state from which training goes on; the newest one replaces the others."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A trained model, with the parameters of its best epoch."""
+
+    module: nn.Module
+    outcome: Literal["complete", "stopped"]
+    reason: str | None
+    """Why it was stopped."""
+    quality: float
+    """The validation metric of the best epoch."""
+    test_quality: float
+    """The test metric of the best epoch."""
+    best_epoch: int
+    epochs_trained: int
+
+
+def train(
+    job: TrainJob,
+    splits: Splits,
+    *,
+    task: Task,
+    hooks: TrainingHooks,
+    resume: bytes | None = None,
+    device: torch.device | str = "cpu",
+) -> TrainingResult:
+    """Train a trial to its budget of epochs, or until the verdict says stop.
+
+    Adam with decoupled weight decay; the learning rate is `learning_rate * decay^(epoch - 1)`, and
+    gradients are scaled down to `clip_norm`. The trial's seed fixes the initialisation and the
+    order of the data, a fresh permutation in each epoch whose last, short batch is kept. The best
+    epoch is the first of those with the best validation metric. On one CPU thread a run that was
+    cut off and resumed gives the same numbers as an unbroken one, bit for bit.
+
+    Args:
+        job: the trial, its budget of epochs and the time between two resume files.
+        splits: the task's data.
+        task: gives the loss and the metric.
+        hooks: the lock around batches, reports and resume files.
+        resume: the newest resume file of the same trial; None starts anew.
+        device: where to train.
+
+    Raises:
+        TrainingDiverged: A loss, a gradient's norm or a validation output is NaN or Inf.
+        CheckpointError: `resume` is damaged or belongs to another trial.
+    """
+    run = _Run(job, splits, task=task, hooks=hooks, device=torch.device(device))
+    if resume is not None:
+        run.restore(from_bytes(resume, job=job))
+    return run.to_end()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: on the GPU, in Python, or in torch on the CPU."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    # The CPU allocator raises a plain RuntimeError.
+    phrases = ("can't allocate memory", "not enough memory")
+    return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
+
+
+class _Run:
+    """The moving parts of one training run."""
+
+    def __init__(
+        self,
+        job: TrainJob,
+        splits: Splits,
+        *,
+        task: Task,
+        hooks: TrainingHooks,
+        device: torch.device,
+    ) -> None:
+        self.job, self.task, self.hooks, self.device = job, task, hooks, device
+        self.splits = splits.to(device)
+        self.position = Position()
+        training, seed = job.trial.training, job.trial.seed
+        self.module = job.trial.model.build(seed=seed).to(device)
+        # Without weight decay this is plain Adam. The fused form has a summation order of its own.
+        self.optimizer = torch.optim.AdamW(
+            [{**group} for group in parameter_groups(self.module, training.learning_rate)],
+            weight_decay=training.weight_decay,
+            fused=False,
+        )
+        self.first_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.order = torch.Generator().manual_seed(seed)
+        self.order_at_epoch_start = self.order.get_state()
+        torch.manual_seed(seed)  # for modules that draw while they train
+        self.best: Tensors = {}
+        self.saved_at = time.monotonic()
+
+    def to_end(self) -> TrainingResult:
+        """Train what is left of the budget, then test the best epoch."""
+        verdict = Verdict(lease_seconds=0)
+        while self.position.epoch <= self.job.epochs and verdict.verdict == "continue":
+            self._train_epoch()
+            verdict = self._end_epoch()
+            self._save_if_due()
+        self.module.load_state_dict(self.best)
+        quality = self.position.best_quality
+        if quality is None:
+            raise ValueError(f"a budget of {self.job.epochs} epochs trains nothing")
+        stopped = verdict.verdict == "stop"
+        return TrainingResult(
+            module=self.module,
+            outcome="stopped" if stopped else "complete",
+            reason=verdict.reason if stopped else None,
+            quality=quality,
+            test_quality=self._evaluate(self.splits.test),
+            best_epoch=self.position.best_epoch,
+            epochs_trained=self.position.epochs_trained,
+        )
+
+    def restore(self, state: ResumeState) -> None:
+        """Go back to where a resume file was written."""
+        named = dict(self.module.named_parameters())
+        try:
+            self.module.load_state_dict(state.model)
+            for key, tensor in state.optimizer.items():
+                name, quantity = key.rsplit("/", 1)
+                # Adam keeps its step count on the CPU, wherever the parameters are.
+                home = torch.device("cpu") if quantity == "step" else self.device
+                self.optimizer.state[named[name]][quantity] = tensor.to(home, copy=True)
+            self.order.set_state(state.generators["order"])
+            torch.set_rng_state(state.generators["torch"])
+            if "cuda" in state.generators and self.device.type == "cuda":
+                torch.cuda.set_rng_state(state.generators["cuda"], self.device)
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(f"the resume file does not fit the model: {error}") from error
+        self.order_at_epoch_start = self.order.get_state()
+        self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
+        self.position = state.position
+
+    def _train_epoch(self) -> None:
+        self._set_learning_rates()
+        batch_size = self.job.trial.training.batch_size
+        self.order_at_epoch_start = self.order.get_state()
+        order = torch.randperm(len(self.splits.train), generator=self.order).to(self.device)
+        batches = order.split(batch_size)
+        self.module.train()
+        clock = _Stopwatch(self.hooks)
+        before = self.position.seconds
+        for number in range(self.position.batch, len(batches)):
+            loss = self._step(batches[number], number=number + 1)
+            self.position = self.position.model_copy(
+                update={
+                    "batch": number + 1,
+                    "loss_sum": self.position.loss_sum + loss * len(batches[number]),
+                    "seconds": before + clock.seconds(),
+                }
+            )
+            self._save_if_due()
+
+    def _step(self, rows: Tensor, *, number: int) -> float:
+        with self.hooks.batch():
+            x = self.splits.train.x.index_select(0, rows)
+            y = self.splits.train.y.index_select(0, rows)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss = self.task.loss(self.module(x), y)
+            value = self._finite(loss.item(), what="the loss", number=number)
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(
+                self.module.parameters(), self.job.trial.training.clip_norm
+            )
+            self._finite(norm.item(), what="the gradient's norm", number=number)
+            self.optimizer.step()
+            after_step(self.module)
+            _settle(self.device)
+        return value
+
+    def _end_epoch(self) -> Verdict:
+        """Validate, report, and move the position to the next epoch's beginning."""
+        clock = _Stopwatch(self.hooks)
+        quality = self._evaluate(self.splits.validation)
+        position = self.position
+        best = position.best_quality
+        if best is None or self.task.metric.is_better(quality, best):
+            self.best = _copy(self.module.state_dict())
+            best, best_epoch = quality, position.epoch
+        else:
+            best_epoch = position.best_epoch
+        verdict = self.hooks.epoch_done(
+            EpochReport(
+                epoch=position.epoch,
+                train_loss=position.loss_sum / len(self.splits.train),
+                validation=quality,
+                spectral_margin=spectral_margin(self.module),
+                seconds=position.seconds + clock.seconds(),
+                stood_still_seconds=self.hooks.stood_still_seconds,
+            )
+        )
+        self.position = Position(epoch=position.epoch + 1, best_epoch=best_epoch, best_quality=best)
+        self.order_at_epoch_start = self.order.get_state()
+        return verdict
+
+    @torch.no_grad()
+    def _evaluate(self, split: Split) -> float:
+        self.module.eval()
+        outputs: list[Tensor] = []
+        with cached_factors(self.module):
+            for x in split.x.split(_EVALUATION_BATCH):
+                with self.hooks.batch():
+                    outputs.append(self.module(x))
+                    _settle(self.device)
+        output = torch.cat(outputs)
+        finite = torch.isfinite(output)
+        if not finite.all():
+            raise TrainingDiverged(
+                f"epoch {self.position.epoch}: {int((~finite).sum())} of {output.numel()} "
+                f"predictions on held-out samples are NaN or Inf"
+            )
+        quality = self.task.quality(output, split.y)
+        if not math.isfinite(quality):
+            raise TrainingDiverged(
+                f"epoch {self.position.epoch}: {self.task.metric.name} "
+                f"on held-out samples is {quality}"
+            )
+        return quality
+
+    def _finite(self, value: float, *, what: str, number: int) -> float:
+        if not math.isfinite(value):
+            raise TrainingDiverged(
+                f"epoch {self.position.epoch}, batch {number}: {what} is {value}"
+            )
+        return value
+
+    def _set_learning_rates(self) -> None:
+        factor = self.job.trial.training.decay ** (self.position.epoch - 1)
+        for group, first in zip(self.optimizer.param_groups, self.first_rates, strict=True):
+            group["lr"] = first * factor
+
+    def _save_if_due(self) -> None:
+        now = time.monotonic()
+        if now - self.saved_at >= self.job.checkpoint_seconds:
+            self.saved_at = now
+            self.hooks.save(to_bytes(self._state(), job=self.job))
+
+    def _state(self) -> ResumeState:
+        names: dict[Tensor, str] = {
+            parameter: name for name, parameter in self.module.named_parameters()
+        }
+        generators = {"order": self.order_at_epoch_start, "torch": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            generators["cuda"] = torch.cuda.get_rng_state(self.device)
+        return ResumeState(
+            self.position,
+            model=self.module.state_dict(),
+            best=self.best,
+            optimizer={
+                f"{names[parameter]}/{quantity}": tensor
+                for parameter, quantities in self.optimizer.state.items()
+                for quantity, tensor in quantities.items()
+            },
+            generators=generators,
+        )
+
+
+class _Stopwatch:
+    """Seconds since it was made, without those in which the run stood still for a measurer."""
+
+    def __init__(self, hooks: TrainingHooks) -> None:
+        self._hooks = hooks
+        self._started = self._now()
+
+    def seconds(self) -> float:
+        return max(0.0, self._now() - self._started)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._hooks.stood_still_seconds
+
+
+def _settle(device: torch.device) -> None:
+    """Wait for the device: what it still computes after a batch would disturb a measurer."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _copy(state: dict[str, Tensor]) -> Tensors:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
