@@ -10,6 +10,8 @@ from http import HTTPStatus
 from typing import BinaryIO
 
 from fastapi import HTTPException
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 _ONE_RANGE = re.compile(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*")
 _CHUNK = 1 << 20
@@ -75,17 +77,37 @@ def requested_part(
     )
 
 
-def read_part(reader: BinaryIO, part: Part) -> Iterator[bytes]:
-    """The bytes of a part, in pieces; closes the reader."""
-    with reader:
-        reader.seek(part.start)
-        left = part.length
-        while left > 0:
-            chunk = reader.read(min(_CHUNK, left))
-            if not chunk:
-                return
-            left -= len(chunk)
-            yield chunk
+class PartResponse(StreamingResponse):
+    """A part of a file; the reader is closed however the answer ends, before its first byte too."""
+
+    def __init__(self, reader: BinaryIO, part: Part, *, filename: str | None = None) -> None:
+        """Send `part` of `reader`; a browser saves it under `filename`."""
+        headers = dict(part.headers)
+        if filename is not None:
+            headers["Content-Disposition"] = f'attachment; filename="{filename}"'
+        super().__init__(
+            _pieces(reader, part),
+            status_code=part.status,
+            media_type="application/octet-stream",
+            headers=headers,
+        )
+        self._reader = reader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the part."""
+        with self._reader:
+            await super().__call__(scope, receive, send)
+
+
+def _pieces(reader: BinaryIO, part: Part) -> Iterator[bytes]:
+    reader.seek(part.start)
+    left = part.length
+    while left > 0:
+        chunk = reader.read(min(_CHUNK, left))
+        if not chunk:
+            return
+        left -= len(chunk)
+        yield chunk
 
 
 def _names(if_none_match: str, etag: str) -> bool:

@@ -23,7 +23,7 @@ from search.wire import (
     Verdict,
 )
 from service.problems import documented
-from service.ranges import read_part, requested_part
+from service.ranges import PartResponse, requested_part
 from service.resources import Held
 
 PREFIX = "/v1/attempts/"
@@ -118,11 +118,7 @@ def get_artifact(attempt_id: str, role: str, token: Token, held: Held) -> Stream
         if_range=None,
         if_none_match=None,
     )
-    return StreamingResponse(
-        read_part(reader, part),
-        media_type="application/octet-stream",
-        headers=dict(part.headers),
-    )
+    return PartResponse(reader, part)
 
 
 @router.put(

@@ -15,7 +15,7 @@ from service.documents import (
     trial_document,
 )
 from service.problems import documented
-from service.ranges import read_part, requested_part
+from service.ranges import PartResponse, requested_part
 from service.resources import Held, PageCursor, PageLimit, Resources
 from storage.artifact_rows import ArtifactRows
 from storage.attempts import Attempts
@@ -113,12 +113,7 @@ def get_checkpoint(
     if part.status == HTTPStatus.NOT_MODIFIED:
         return Response(status_code=part.status, headers=dict(part.headers))
     filename = f"{study_id}-{number}.safetensors"
-    return StreamingResponse(
-        read_part(held.store.open_reader(artifact.sha256), part),
-        status_code=part.status,
-        media_type="application/octet-stream",
-        headers={**part.headers, "Content-Disposition": f'attachment; filename="{filename}"'},
-    )
+    return PartResponse(held.store.open_reader(artifact.sha256), part, filename=filename)
 
 
 @router.get(

@@ -1,0 +1,271 @@
+"""The Python client against the real API, over a network that breaks."""
+
+import hashlib
+import itertools
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from search.spec import StudySpec
+from service.backoff import Backoff, again
+from service.client import Client, Damaged, Refused, Unreachable
+from storage.events import Events
+from tests.service.listening import listening
+from tests.service.relay import Relay
+from tests.service.site import SMALL_SPEC, Site
+
+
+@pytest.fixture
+def address(site: Site) -> Iterator[tuple[str, int]]:
+    with listening(site) as address:
+        yield address
+
+
+@pytest.fixture
+def relay(address: tuple[str, int]) -> Iterator[Relay]:
+    with Relay(address) as relay:
+        yield relay
+
+
+@pytest.fixture
+def client(relay: Relay) -> Iterator[Client]:
+    with Client(relay.url, patience=20) as client:
+        yield client
+
+
+def test_a_lost_answer_to_a_submission_stores_one_study(relay: Relay, client: Client) -> None:
+    relay.cuts.extend([0, 0])
+    study = client.submit(SMALL_SPEC)
+    assert len(relay.passed) == 3
+    assert [found.id for found in client.studies()] == [study.id]
+    assert study.state == "queued"
+    assert not study.ended
+
+
+def test_the_same_key_gives_the_same_study(client: Client) -> None:
+    first = client.submit(SMALL_SPEC, idempotency_key="one")
+    assert client.submit(SMALL_SPEC, idempotency_key="one").id == first.id
+    assert client.submit(SMALL_SPEC, idempotency_key="two").id != first.id
+
+
+def test_a_spec_may_be_given_as_an_object(client: Client) -> None:
+    spec = StudySpec.model_validate(SMALL_SPEC)
+    study = client.submit(spec)
+    assert StudySpec.model_validate(study.spec) == spec
+
+
+def test_a_dry_run_describes_the_space_and_stores_nothing(client: Client) -> None:
+    answer = client.dry_run(SMALL_SPEC)
+    assert [(found.architecture, found.parametrization) for found in answer.candidates] == [
+        ("rnn", "dense"),
+        ("rnn", "low_rank"),
+    ]
+    assert 0 < answer.parameter_range.low < answer.parameter_range.high
+    assert list(client.studies()) == []
+
+
+def test_a_refusal_carries_path_value_and_what_is_allowed(client: Client) -> None:
+    with pytest.raises(Refused) as refused:
+        client.submit({"task": {"kind": "digits"}, "architectures": ["transformer"]})
+    problem = refused.value.problem
+    assert problem.status == 422
+    fault = next(error for error in problem.errors if error.path == "architectures.0")
+    assert "'transformer'" in fault.message
+    assert "gru" in fault.message
+
+
+def test_what_does_not_exist_is_refused_with_404(client: Client) -> None:
+    for ask in (client.study, client.front, client.cancel, lambda name: next(client.watch(name))):
+        with pytest.raises(Refused) as refused:
+            ask("no-such/../study")
+        assert refused.value.problem.status == 404
+
+
+def test_lists_are_read_over_all_pages(site: Site, client: Client) -> None:
+    study = site.study()
+    for number in range(103):
+        site.trial(study, number)
+    assert [trial.number for trial in client.trials(study.id)] == list(range(103))
+
+
+def test_a_watch_over_broken_connections_loses_and_doubles_nothing(
+    site: Site, relay: Relay, client: Client
+) -> None:
+    study = site.study()
+    site.run(study)
+    for number in range(6):
+        site.trial(study, number, quality=0.5, throughput=10.0)
+    site.finish(study)
+    with site.database.read() as session:
+        told = Events(session).after(study.id, 0, 1000)
+    # Cut in the head, in the middle of events, and at places in between.
+    relay.cuts.extend([0, 150, 500, 700, 701, 1200, 900])
+    heard = list(client.watch(study.id))
+    assert [event.number for event in heard] == [event.number for event in told]
+    assert [event.kind for event in heard] == [event.kind for event in told]
+    assert not relay.cuts, "every cut was met"
+    assert [event.number for event in client.watch(study.id, after=3)] == [
+        event.number for event in told[3:]
+    ]
+
+
+def test_a_watch_hears_what_happens_while_it_listens(site: Site, client: Client) -> None:
+    study = site.study()
+    events = client.watch(study.id)
+    assert next(events).kind == "study"
+    site.run(study)
+    assert next(events).payload["state"] == "running"
+    site.finish(study)
+    assert next(events).payload["state"] == "finished"
+    assert list(events) == []
+
+
+def test_a_watch_goes_on_when_the_server_comes_back(site: Site) -> None:
+    study = site.study()
+    with socket.create_server(("127.0.0.1", 0)) as placeholder:
+        port = placeholder.getsockname()[1]
+    heard: list[int] = []
+
+    def watch() -> None:
+        with Client(f"http://127.0.0.1:{port}") as client:
+            heard.extend(event.number for event in client.watch(study.id, patience=60))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    for act in (site.run, site.finish):
+        with listening(site, port=port):
+            act(study)
+            thread.join(1)
+    thread.join(30)
+    assert heard == [1, 2, 3]
+
+
+def test_a_watch_gives_up_when_its_patience_is_over(site: Site) -> None:
+    study = site.study()
+    with listening(site) as (host, port):
+        events = Client(f"http://{host}:{port}").watch(study.id, patience=0.5)
+        next(events)
+    with pytest.raises(Unreachable, match="no Reflectory server answers"):
+        next(events)
+
+
+def test_a_broken_download_goes_on_where_it_broke(
+    site: Site, relay: Relay, client: Client, tmp_path: Path
+) -> None:
+    study = site.study()
+    site.trial(study, 0)
+    size = httpx2.head(f"{relay.url}/v1/studies/{study.id}/trials/0/checkpoint").headers[
+        "Content-Length"
+    ]
+    relay.passed.clear()
+    relay.cuts.extend([0, 900, 1200])
+    steps: list[tuple[int, int | None]] = []
+    out = tmp_path / "model.safetensors"
+    got = client.download(study.id, 0, out, told=lambda *step: steps.append(step))
+    assert got.path == out
+    assert got.size == out.stat().st_size == int(size)
+    assert got.sha256 == hashlib.sha256(out.read_bytes()).hexdigest()
+    assert steps[-1] == (got.size, got.size)
+    heads = 4 * 700
+    assert sum(relay.passed) < got.size + heads
+    assert list(tmp_path.glob(".*")) == [], "nothing unfinished is left"
+
+
+def test_a_damaged_download_is_not_kept(
+    site: Site, relay: Relay, client: Client, tmp_path: Path
+) -> None:
+    study = site.study()
+    site.trial(study, 0)
+    out = tmp_path / "out"
+    out.mkdir()
+    relay.damage_at = 1500
+    with pytest.raises(Damaged, match="sha256"):
+        client.download(study.id, 0, out / "model.safetensors")
+    assert list(out.iterdir()) == []
+
+
+def test_reports_come_in_three_forms(site: Site, client: Client) -> None:
+    study = site.study()
+    trial = site.trial(study, 0)
+    assert json.loads(client.report(study.id, 0))["totals"]["parameters"] == trial.parameters
+    assert client.report(study.id, 0, form="csv").count("\n") > 3
+    assert "<table" in client.report(study.id, 0, form="html")
+
+
+def test_nobody_there_is_unreachable() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(Unreachable, match=str(port)):
+        Client(f"http://127.0.0.1:{port}", patience=0).catalog()
+    for nonsense in ("", "127.0.0.1:8080", "ftp://example.org", "http://"):
+        with pytest.raises(Unreachable):
+            Client(nonsense)
+
+
+def test_another_kind_of_server_is_unreachable() -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<h1>It works!</h1>")
+
+        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        with Client(f"http://127.0.0.1:{other.server_port}") as client:
+            with pytest.raises(Unreachable, match="no Reflectory server"):
+                client.catalog()
+            with pytest.raises(Unreachable):
+                list(client.watch("study", patience=0))
+        other.shutdown()
+
+
+@pytest.mark.parametrize("failures", [0, 1, 3])
+def test_work_is_tried_again_until_it_succeeds(failures: int) -> None:
+    tries = itertools.count()
+
+    def work() -> str:
+        if next(tries) < failures:
+            raise httpx2.ConnectError("away")
+        return "done"
+
+    assert again(work, Backoff(10)) == "done"
+    assert next(tries) == failures + 1
+
+
+def test_work_that_never_succeeds_raises_its_last_fault() -> None:
+    tries = itertools.count()
+
+    def work() -> None:
+        raise httpx2.ConnectError(f"try {next(tries)}")
+
+    with pytest.raises(httpx2.ConnectError, match=r"try [1-9]"):
+        again(work, Backoff(0.5))
+
+
+def test_success_makes_the_patience_whole_again() -> None:
+    backoff = Backoff(0.25)
+    assert backoff.wait()
+    assert not backoff.wait(), "0.1 s and 0.2 s are more than the patience"
+    backoff.succeeded()
+    assert backoff.wait()
+    assert not backoff.wait(at_least=10)
+
+
+@pytest.mark.parametrize("module", ["service.client", "service.cli"])
+def test_asking_imports_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
+    output = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    heavy = {"torch", "numpy", "optuna", "sqlalchemy", "fastapi", "sklearn", "models", "search"}
+    assert heavy.isdisjoint(output.stdout.split())
