@@ -163,7 +163,7 @@ class WorkerLink:
                     f"{method} {path}: the service was unreachable for the lease time of "
                     f"{self._lease_seconds:g} s ({trouble})"
                 )
-            _log.warning("request failed, trying again", extra={"path": path, "trouble": trouble})
+            _log.warning("%s %s failed, trying again: %s", method, path, trouble)
             # A random part keeps many workers from returning all at once.
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

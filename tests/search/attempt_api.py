@@ -1,13 +1,15 @@
-"""A real HTTP server that speaks the protocol of `search.wire`: what a worker sees of the service."""
+"""A real HTTP server that speaks the protocol of `search.wire`, as the service does to a worker."""
 
+import contextlib
 import hashlib
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from models.spec import Spec
 from search.wire import (
@@ -20,6 +22,8 @@ from search.wire import (
     Stored,
     Verdict,
 )
+
+Word = TypeVar("Word", bound=Spec)
 
 TOKEN = "the-secret-lease-token"
 
@@ -53,7 +57,7 @@ class AttemptApi:
         self.lease_seconds = lease_seconds
         self.said: list[Said] = []
         self.asked: list[str] = []
-        self.peers: list[object] = []
+        self.connections: list[socket.socket] = []
         self.artifacts: dict[str, bytes] = {}
         self.fault: Callable[[str, str], int | None] = lambda _method, _what: None
         self.verdict: Callable[[Said], Verdict | None] = lambda _said: None
@@ -70,19 +74,23 @@ class AttemptApi:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        for connection in self.connections:
+            # A handler may have closed it already.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 
-    def bodies(self, kind: type[Spec]) -> list[Spec]:
+    def bodies(self, kind: type[Word]) -> list[Word]:
         return [said.body for said in self.said if isinstance(said.body, kind)]
 
     @property
     def completion(self) -> Completion:
-        (completion,) = (body for body in self.bodies(Completion) if isinstance(body, Completion))
+        (completion,) = self.bodies(Completion)
         return completion
 
     @property
     def epochs(self) -> list[EpochReport]:
-        return [body for body in self.bodies(EpochReport) if isinstance(body, EpochReport)]
+        return self.bodies(EpochReport)
 
     def wait_until(self, true: Callable[[], bool], *, seconds: float = 60.0) -> None:
         with self.changed:
@@ -98,8 +106,13 @@ class _Server(ThreadingHTTPServer):
 
     def get_request(self) -> tuple[socket.socket, Any]:
         request, peer = super().get_request()
-        self.api.peers.append(peer)
+        self.api.connections.append(request)
         return request, peer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # Clients that are killed break their connections; anything else is a fault of the test.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

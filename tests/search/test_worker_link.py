@@ -146,4 +146,4 @@ def test_all_calls_share_one_connection(api: AttemptApi) -> None:
         for _ in range(5):
             link.heartbeat(Heartbeat())
         link.get_artifact("resume")
-    assert len(api.peers) == 1
+    assert len(api.connections) == 1

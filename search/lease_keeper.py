@@ -1,0 +1,82 @@
+"""The thread that keeps a worker's lease, and ends the worker when it cannot."""
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, final
+
+from search.errors import SearchError
+from search.wire import Heartbeat, Verdict
+from search.worker_link import WorkerLink
+
+_log = logging.getLogger(__name__)
+
+_RENEWED_BEFORE = 2 / 3
+"""The share of the lease that is left when a heartbeat is due: a third of it has passed."""
+
+
+@final
+class LeaseKeeper:
+    """Sends a heartbeat whenever nothing else has renewed the lease for a third of its time.
+
+    When the lease is lost, `check` raises and the worker has as long as the lease held to notice
+    that; then, or when the service was unreachable for that long, SIGKILL goes to this process's
+    whole group, since another attempt may already do its work. The process is to lead a group of
+    its own.
+    """
+
+    def __init__(self, link: WorkerLink, *, stood_still_seconds: Callable[[], float]) -> None:
+        self._link = link
+        self._stood_still_seconds = stood_still_seconds
+        self._done = threading.Event()
+        self._lost: SearchError | None = None
+        self._stop: Verdict | None = None
+        self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._done.set()
+
+    @property
+    def stop(self) -> Verdict | None:
+        """The verdict to stop, once a heartbeat was answered with it."""
+        return self._stop
+
+    def check(self) -> None:
+        """Go on only while the lease holds.
+
+        Raises:
+            WorkerRefused: it does not.
+        """
+        if self._lost is not None:
+            raise self._lost
+
+    def _keep(self) -> None:
+        try:
+            while not self._done.wait(self._seconds_to_next()):
+                self._beat()
+        except SearchError as error:
+            self._lost = error
+            if not self._done.wait(max(0.0, self._link.seconds_left())):
+                _log.error("the lease is lost, killing this process and its group: %s", error)
+                os.killpg(0, signal.SIGKILL)
+
+    def _beat(self) -> None:
+        verdict = self._link.heartbeat(Heartbeat(stood_still_seconds=self._stood_still_seconds()))
+        if verdict.verdict == "stop":
+            self._stop = verdict
+
+    def _seconds_to_next(self) -> float:
+        due = _RENEWED_BEFORE * self._link.lease_seconds
+        return max(0.0, self._link.seconds_left() - due)

@@ -1,0 +1,252 @@
+"""One attempt in one process: take the lease's job, do it, say how it ended."""
+
+import logging
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final, final
+
+from models.checkpoint import save_bytes
+from models.report import parameter_report
+from search.errors import DataError, TrainingDiverged, WorkerRefused
+from search.executors.base import AttemptTicket
+from search.lane import Lane
+from search.lease_keeper import LeaseKeeper
+from search.resume import from_bytes
+from search.tasks import DataSources
+from search.throughput import measure
+from search.training import TrainingResult, is_out_of_memory, train
+from search.wire import (
+    Completion,
+    EpochReport,
+    Job,
+    MeasureJob,
+    PrepareJob,
+    Progress,
+    TrainJob,
+    Verdict,
+)
+from search.worker_link import WorkerLink
+
+_log = logging.getLogger(__name__)
+
+DONE: Final = 0
+"""Exit code: the job ended in a way that the protocol foresees, and was reported."""
+FAILED: Final = 1
+"""Exit code: something unexpected happened, and was reported."""
+REFUSED: Final = 3
+"""Exit code: the lease was over; nothing was reported."""
+TERMINATED: Final = 128 + signal.SIGTERM
+"""Exit code: SIGTERM came, the state to resume from was stored, and nothing else was reported."""
+
+_TRACEBACK_LINES = 12
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What every kind of job is done with."""
+
+    link: WorkerLink
+    keeper: LeaseKeeper
+    lane: Lane
+    sources: DataSources
+    device: str
+
+
+class _Terminated(Exception):
+    """SIGTERM came and the state to resume from is stored."""
+
+
+def run(ticket: AttemptTicket) -> int:
+    """Do the job of this ticket's lease in this process, and return the process's exit code.
+
+    Configures this process's logging and expects it to lead a process group of its own.
+    """
+    _configure_logging()
+    lease = ticket.lease_seconds
+    with WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link:
+        try:
+            completion = _work(ticket, link)
+            link.complete(completion)
+        except WorkerRefused as refusal:
+            _log.warning("stopped without a word: %s", refusal)
+            return REFUSED
+        except _Terminated:
+            _log.info("stopped by SIGTERM; another attempt can go on from here")
+            return TERMINATED
+    return FAILED if completion.outcome == "failed" else DONE
+
+
+def _work(ticket: AttemptTicket, link: WorkerLink) -> Completion:
+    with (
+        Lane(ticket.lane) as lane,
+        LeaseKeeper(link, stood_still_seconds=lambda: lane.stood_still_seconds) as keeper,
+    ):
+        sources = DataSources(cache=ticket.cache, folder=ticket.data)
+        # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
+        device = ticket.device.partition(":")[0]
+        attempt = _Attempt(link, keeper, lane, sources, device)
+        completion = _outcome(attempt)
+        stood_still = {"stood_still_seconds": lane.stood_still_seconds}
+        return completion.model_copy(update=stood_still)
+
+
+def _outcome(attempt: _Attempt) -> Completion:
+    """Do the job; whatever goes wrong becomes its outcome, unless nobody wants to hear it."""
+    try:
+        job = attempt.link.job()
+        _log.info("%s job begins on %s", job.kind, attempt.device)
+        completion = _JOBS[type(job)](job, attempt)
+    except (WorkerRefused, _Terminated):
+        raise
+    except DataError as error:
+        completion = Completion(outcome="data", reason=str(error))
+    except Exception as error:
+        _log.exception("the attempt failed")
+        completion = Completion(outcome="failed", reason=_last_lines(error))
+    _log.info("the attempt ends as %s: %s", completion.outcome, completion.reason)
+    return completion
+
+
+def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
+    def report(file: str, received: int, total: int) -> None:
+        attempt.keeper.check()
+        attempt.link.progress(Progress(file=file, received=received, total=total))
+
+    splits = job.task.load(attempt.sources, progress=report)
+    metric = job.task.metric
+    found = {**splits.sizes, "metric": metric.name, "baseline": metric.baseline}
+    return Completion(outcome="complete", prepared=found)
+
+
+def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
+    reports = measure(job, device=attempt.device)
+    for _ in job.shapes:
+        attempt.keeper.check()
+        # Left between two shapes, so that a service that answers slowly keeps nobody waiting.
+        with attempt.lane.exclusive():
+            report = next(reports)
+        attempt.link.measurement(report)
+    return Completion(outcome="complete")
+
+
+def _train(job: TrainJob, attempt: _Attempt) -> Completion:
+    resume = attempt.link.get_artifact("resume")
+    splits = job.task.load(attempt.sources)
+    hooks = _Hooks(attempt)
+    if resume is not None:
+        hooks.epochs_trained = from_bytes(resume, job=job).position.epochs_trained
+        _log.info("resumed after epoch %d", hooks.epochs_trained)
+    try:
+        with _on_sigterm(hooks.terminate):
+            result = train(
+                job, splits, task=job.task, hooks=hooks, resume=resume, device=attempt.device
+            )
+    except TrainingDiverged as error:
+        return _infeasible(str(error), hooks)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _log.warning("out of memory", exc_info=True)
+        return _infeasible(f"out of memory: {str(error).partition('. ')[0]}", hooks)
+    _store(result, job, attempt.link)
+    return Completion(
+        outcome=result.outcome,
+        reason=result.reason,
+        quality=result.quality,
+        test_quality=result.test_quality,
+        best_epoch=result.best_epoch,
+        epochs_trained=result.epochs_trained,
+    )
+
+
+_JOBS: Mapping[type[Job], Callable[[Any, _Attempt], Completion]] = {
+    PrepareJob: _prepare,
+    MeasureJob: _measure,
+    TrainJob: _train,
+}
+
+
+@final
+class _Hooks:
+    """What training asks of the worker, see `TrainingHooks`."""
+
+    def __init__(self, attempt: _Attempt) -> None:
+        self._attempt = attempt
+        self._terminating = False
+        self.epochs_trained = 0
+
+    @property
+    def stood_still_seconds(self) -> float:
+        return self._attempt.lane.stood_still_seconds
+
+    @contextmanager
+    def batch(self) -> Generator[None]:
+        self._attempt.keeper.check()
+        with self._attempt.lane.shared():
+            yield
+
+    def epoch_done(self, report: EpochReport) -> Verdict:
+        verdict = self._attempt.link.epoch(report)
+        self.epochs_trained = report.epoch
+        _log.info("epoch %d: validation %.6g", report.epoch, report.validation)
+        return self._attempt.keeper.stop or verdict
+
+    def save(self, resume: bytes) -> None:
+        self._attempt.link.put_artifact("resume", resume)
+        if self._terminating:
+            raise _Terminated
+
+    def terminate(self) -> None:
+        """End after the next time that training stores its state."""
+        self._terminating = True
+
+
+def _store(result: TrainingResult, job: TrainJob, link: WorkerLink) -> None:
+    """Store what a user downloads: before the trial is said to be complete."""
+    spec = job.trial.model
+    extra = {
+        "task": job.task.model_dump_json(),
+        "trial": job.trial.model_dump_json(),
+        "epoch": str(result.best_epoch),
+    }
+    link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
+    link.put_artifact("report", parameter_report(spec).model_dump_json().encode())
+
+
+def _infeasible(reason: str, hooks: _Hooks) -> Completion:
+    return Completion(outcome="infeasible", reason=reason, epochs_trained=hooks.epochs_trained)
+
+
+@contextmanager
+def _on_sigterm(act: Callable[[], None]) -> Generator[None]:
+    """Have SIGTERM call `act` meanwhile, in place of ending the process on the spot."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        act()
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _last_lines(error: Exception) -> str:
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(lines[-_TRACEBACK_LINES:])
+
+
+def _configure_logging() -> None:
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
+    )
+    # A line for each request says nothing that our own lines do not.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
