@@ -53,7 +53,7 @@ class Database:
         parsed = _parsed(url)
         self._shown_url = _without_secrets(parsed)
         self._busy_seconds = busy_seconds
-        self._engine = _engine(parsed, busy_seconds)
+        self._engine = _engine(parsed.set(drivername=_driver(parsed)), busy_seconds)
         if self.is_sqlite:
             self._reading = self._engine.execution_options(begin="BEGIN", query_only=True)
             self._writing = self._engine.execution_options(
@@ -172,14 +172,18 @@ def _parsed(url: str) -> URL:
         raise StorageError(
             "the database URL cannot be read; see the README for its forms"
         ) from error
-    driver = _DRIVERS.get(parsed.drivername)
+    if parsed.get_backend_name() == "sqlite" and parsed.database in (None, "", ":memory:"):
+        raise StorageError("a SQLite database in memory is not shared by processes; name a file")
+    return parsed
+
+
+def _driver(url: URL) -> str:
+    driver = _DRIVERS.get(url.drivername)
     if driver is None:
         raise StorageError(
-            f"studies are not kept in {parsed.drivername!r}; allowed are sqlite and postgresql"
+            f"studies are not kept in {url.drivername!r}; allowed are sqlite and postgresql"
         )
-    if driver.startswith("sqlite") and parsed.database in (None, "", ":memory:"):
-        raise StorageError("a SQLite database in memory is not shared by processes; name a file")
-    return parsed.set(drivername=driver)
+    return driver
 
 
 def _without_secrets(url: URL) -> str:

@@ -222,6 +222,16 @@ def test_a_url_of_no_database_is_refused_without_its_password(url: str, said: st
     assert "hunter2" not in str(raised.value)
 
 
+def test_the_shown_url_is_the_given_one_without_its_secrets() -> None:
+    shown = {
+        "sqlite:////var/lib/reflectory.db": "sqlite:////var/lib/reflectory.db",
+        "postgresql://user:pw@host:5/name": "postgresql://user:***@host:5/name",
+        "postgresql:///name?host=/run/pg&password=pw": "postgresql:///name?host=%2Frun%2Fpg",
+    }
+    for url, expected in shown.items():
+        assert Database(url).url == expected
+
+
 def test_more_threads_than_connections_all_get_their_turn(database: Database) -> None:
     together = threading.Barrier(60)
 
