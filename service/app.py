@@ -15,7 +15,7 @@ from service.auth import LocalUserOnly
 from service.errors import add_error_handlers
 from service.events import EventPoller
 from service.middleware import BodyLimit, HeadAsGet, PlainHeaders
-from service.problems import Problem
+from service.problems import Problem, documented
 from service.resources import Resources
 from service.routes import ROUTERS
 from service.routes.attempts import PREFIX as ATTEMPTS
@@ -92,15 +92,22 @@ def close_streams(app: FastAPI) -> None:
 
 
 def _describe_problems(app: FastAPI) -> None:
-    """Put the problem document, which routes only refer to, among the OpenAPI schemas."""
+    """Make the OpenAPI document name our problem document wherever it names the framework's own."""
     generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schemas = generate()["components"]["schemas"]
+            document = generate()
+            schemas = document["components"]["schemas"]
             problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas.update(problem.pop("$defs", {}))
             schemas["Problem"] = problem
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    if "422" in operation["responses"]:
+                        operation["responses"]["422"] = documented(422)[422]
         assert app.openapi_schema is not None
         return app.openapi_schema
 

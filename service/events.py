@@ -8,7 +8,7 @@ the newest ones, or the database for those further back.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 
 from anyio import to_thread
@@ -72,7 +72,7 @@ class EventPoller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def listen(self, study_id: str, *, after: int) -> AsyncIterator[EventRecord]:
+    async def listen(self, study_id: str, *, after: int) -> AsyncGenerator[EventRecord]:
         """The study's events after a number, until the study has ended or the server stops."""
         channel = await self._join(study_id)
         try:

@@ -1,0 +1,104 @@
+"""Real processes of the API and the dashboard, for what no client in this process can show."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2
+
+from service.settings import Settings
+
+_PATIENCE_SECONDS = 60.0
+
+_API = """
+import socket, sys
+from service.server import run_api
+from service.settings import Settings
+settings = Settings.model_validate_json(sys.argv[1])
+run_api(settings, listener=socket.socket(fileno=int(sys.argv[2])))
+"""
+
+_DASHBOARD = """
+import sys
+from service.dashboard import run_dashboard
+from service.settings import Settings
+run_dashboard(Settings.model_validate_json(sys.argv[1]))
+"""
+
+
+class ApiProcess:
+    """One API process on a free loopback port."""
+
+    def __init__(self, settings: Settings) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            descriptor = listener.fileno()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", _API, settings.model_dump_json(), str(descriptor)],
+                pass_fds=(descriptor,),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.process.communicate()[0].decode()
+        try:
+            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    def terminate(self) -> float:
+        """Send SIGTERM; how long it took to end, in seconds."""
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(_PATIENCE_SECONDS)
+        return time.monotonic() - began
+
+
+@contextmanager
+def running_api(settings: Settings) -> Iterator[ApiProcess]:
+    """An API process, and its end."""
+    api = ApiProcess(settings)
+    try:
+        yield api
+    finally:
+        _end(api.process)
+
+
+@contextmanager
+def running_dashboard(settings: Settings, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A dashboard process (which may still wait for Optuna's tables), and its end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _DASHBOARD, settings.model_dump_json()],
+            stdout=output,
+            stderr=output,
+            env={**os.environ},
+        )
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for a condition; a test fails that waits in vain."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

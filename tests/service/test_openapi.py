@@ -1,0 +1,73 @@
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.testclient import TestClient
+
+METHODS = ("get", "put", "post", "patch", "delete")
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method in METHODS:
+            if method in methods:
+                yield method, path, methods[method]
+
+
+def test_every_operation_documents_its_problems(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    problem = {"$ref": "#/components/schemas/Problem"}
+    for method, path, operation in operations(document):
+        refusals = {s: r for s, r in operation["responses"].items() if s >= "400"}
+        # Either the local user or a lease token has to be proved on every operation.
+        assert "403" in refusals or {"401", "409"} <= set(refusals), (method, path)
+        if "{" in path and not path.startswith("/v1/attempts/"):
+            assert "404" in refusals, (method, path)
+        for status, response in refusals.items():
+            content = response["content"]
+            assert list(content) == ["application/problem+json"], (method, path, status)
+            assert content["application/problem+json"]["schema"] == problem
+
+
+def test_every_reference_of_the_document_leads_somewhere(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+
+    def references(node: Any) -> Iterator[str]:
+        if isinstance(node, dict):
+            if isinstance(node.get("$ref"), str):
+                yield node["$ref"]
+            node = list(node.values())
+        if isinstance(node, list):
+            for child in node:
+                yield from references(child)
+
+    found = set(references(document))
+    assert found
+    for reference in found:
+        target: Any = document
+        for part in reference.removeprefix("#/").split("/"):
+            target = target[part]
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_every_operation_has_words_and_a_name_of_its_own(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    found = list(operations(document))
+    assert all(operation["description"] for _, _, operation in found)
+    names = [operation["operationId"] for _, _, operation in found]
+    assert len(set(names)) == len(names)
+
+
+def test_the_docs_page_lists_every_operation_and_loads_nothing_from_elsewhere(
+    client: TestClient,
+) -> None:
+    page = client.get("/docs")
+    assert page.status_code == 200
+    for method, path, _ in operations(client.get("/openapi.json").json()):
+        assert method.upper() in page.text
+        assert f"<code>{path}</code>" in page.text
+    assert "//" not in page.text.replace("application/problem+json", "")
+
+
+def test_the_dashboards_paths_are_no_part_of_the_contract(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert all(path.startswith(("/v1/", "/healthz", "/readyz")) for path in paths)
