@@ -5,7 +5,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -87,7 +87,7 @@ class ThroughputRecord(Spec):
     load_average: float = Field(description="processes that wanted to run, in the minute before")
 
 
-def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Iterator[MeasurementReport]:
+def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Generator[MeasurementReport]:
     """Measure the shapes of a job one after the other, each in turn with its dense twin.
 
     Whoever calls holds the device alone. Inputs and parameters are random with a fixed seed. A

@@ -1,0 +1,316 @@
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.linear import StructuredLinear
+from models.model import after_step
+from search.errors import TrainingDiverged
+from search.tasks import Metric, Split, Splits
+from search.training import is_out_of_memory, train
+from search.trial import TrainingSpec
+from search.wire import TrainJob
+from tests.search.training_cases import MODELS, TASK, RecordingHooks, load_splits, make_job
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+    return load_splits(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Scripted:
+    """The digits, with validation and test qualities from a list, in the order of asking."""
+
+    title: ClassVar[str] = TASK.title
+    paper: ClassVar[str] = TASK.paper
+    kind = "digits"
+
+    def __init__(self, *qualities: float, direction: str = "maximize") -> None:
+        self._qualities = list(qualities)
+        self.metric = Metric.model_validate(
+            {"name": "score", "direction": direction, "unit": "points", "baseline": 0}
+        )
+        self.signature, self.load = TASK.signature, TASK.load
+        self.targets: list[Tensor] = []
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        self.targets.append(target)
+        return TASK.loss(output, target)
+
+    def quality(self, output: Tensor, target: Tensor) -> float:  # noqa: ARG002
+        return self._qualities.pop(0)
+
+
+def parameters(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in module.named_parameters()}
+
+
+def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def plain_loop(job: TrainJob, splits: Splits) -> tuple[nn.Module, list[float], list[float]]:
+    """The same training, written down once more without any of its machinery."""
+    training = job.trial.training
+    module = job.trial.model.build(seed=job.trial.seed)
+    optimizer = torch.optim.Adam(module.parameters(), lr=training.learning_rate)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, training.decay)
+    order = torch.Generator().manual_seed(job.trial.seed)
+    losses: list[float] = []
+    qualities: list[float] = []
+    for _ in range(job.epochs):
+        total = 0.0
+        rows = torch.randperm(len(splits.train), generator=order)
+        for start in range(0, len(rows), training.batch_size):
+            batch = rows[start : start + training.batch_size]
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(module(splits.train.x[batch]), splits.train.y[batch])
+            loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters(), training.clip_norm)
+            optimizer.step()
+            after_step(module)
+            total += loss.item() * len(batch)
+        schedule.step()
+        losses.append(total / len(splits.train))
+        with torch.no_grad():
+            guesses = module(splits.validation.x).argmax(dim=1)
+        qualities.append(float((guesses == splits.validation.y).double().mean()))
+    return module, losses, qualities
+
+
+@pytest.mark.parametrize("model", ["rnn-dense", "gru-low_rank_diagonal"])
+def test_training_is_what_a_plain_loop_with_adam_does(model: str, splits: Splits) -> None:
+    clipped = TrainingSpec(learning_rate=0.01, batch_size=48, decay=0.5, clip_norm=0.3)
+    job = make_job(model, training=clipped)
+    hooks = RecordingHooks()
+    result = train(job, splits, task=TASK, hooks=hooks)
+    module, losses, qualities = plain_loop(job, splits)
+    assert [report.epoch for report in hooks.reports] == [1, 2, 3]
+    assert [report.train_loss for report in hooks.reports] == pytest.approx(losses, rel=1e-6)
+    assert [report.validation for report in hooks.reports] == pytest.approx(qualities, abs=1e-9)
+    assert result.outcome == "complete"
+    assert result.reason is None
+    assert result.epochs_trained == 3
+    assert result.quality == max(report.validation for report in hooks.reports)
+    rising = Scripted(0.1, 0.2, 0.3, 0.0)
+    to_last = train(job, splits, task=rising, hooks=RecordingHooks())
+    for name, value in module.named_parameters():
+        torch.testing.assert_close(to_last.module.get_parameter(name), value)
+
+
+def test_learning_gets_somewhere_on_real_digits(splits: Splits) -> None:
+    job = make_job(epochs=30, training=TrainingSpec(learning_rate=0.01, batch_size=32))
+    result = train(job, splits, task=TASK, hooks=RecordingHooks())
+    assert result.quality > 0.5
+    assert result.test_quality > 0.5
+
+
+def test_one_seed_gives_one_result_and_another_another(splits: Splits) -> None:
+    def run(seed: int) -> dict[str, Tensor]:
+        hooks = RecordingHooks()
+        return parameters(train(make_job(seed=seed), splits, task=TASK, hooks=hooks).module)
+
+    assert equal(run(1), run(1))
+    assert not equal(run(1), run(2))
+
+
+def test_each_epoch_is_a_fresh_order_of_all_samples_short_batch_included(splits: Splits) -> None:
+    task = Scripted(0.1, 0.2, 0.3)
+    train(make_job(epochs=2), splits, task=task, hooks=RecordingHooks())
+    assert [len(target) for target in task.targets] == [64, 64, 64, 8] * 2
+    first, second = torch.cat(task.targets[:4]), torch.cat(task.targets[4:])
+    assert not torch.equal(first, second)
+    assert torch.equal(first.sort().values, splits.train.y.sort().values)
+    assert torch.equal(second.sort().values, splits.train.y.sort().values)
+
+
+@pytest.mark.parametrize(
+    ("direction", "qualities", "best"),
+    [("maximize", [0.3, 0.5, 0.5, 0.4], 2), ("minimize", [7.0, 2.0, 3.0, 2.0], 2)],
+)
+def test_the_best_epoch_is_the_first_of_the_best_and_its_parameters_are_kept(
+    splits: Splits, direction: str, qualities: list[float], best: int
+) -> None:
+    task = Scripted(*qualities, 0.77, direction=direction)
+    result = train(make_job(epochs=4), splits, task=task, hooks=RecordingHooks())
+    assert result.best_epoch == best
+    assert result.quality == qualities[best - 1]
+    assert result.test_quality == 0.77
+    assert result.epochs_trained == 4
+    to_best = train(
+        make_job(epochs=best), splits, task=Scripted(*range(best), 0), hooks=RecordingHooks()
+    )
+    assert equal(parameters(result.module), parameters(to_best.module))
+
+
+def test_a_stop_ends_training_after_the_epoch(splits: Splits) -> None:
+    hooks = RecordingHooks(stop_after=2)
+    result = train(make_job(epochs=5), splits, task=TASK, hooks=hooks)
+    assert (result.outcome, result.reason, result.epochs_trained) == ("stopped", "beaten by 3", 2)
+    assert len(hooks.reports) == 2
+
+
+def test_the_test_split_chooses_nothing(splits: Splits) -> None:
+    wrong = Splits(splits.train, splits.validation, Split(splits.test.x, (splits.test.y + 1) % 10))
+    one = train(make_job(), splits, task=TASK, hooks=RecordingHooks())
+    other = train(make_job(), wrong, task=TASK, hooks=RecordingHooks())
+    assert equal(parameters(one.module), parameters(other.module))
+    assert one.test_quality != other.test_quality
+
+
+def test_the_device_works_only_inside_batches(splits: Splits) -> None:
+    hooks = RecordingHooks()
+    outside: list[str] = []
+
+    def watch(module: nn.Module, inputs: object) -> None:
+        if not hooks.inside:
+            outside.append(type(module).__name__)
+
+    handle = nn.modules.module.register_module_forward_pre_hook(watch)
+    try:
+        train(make_job(epochs=2), splits, task=TASK, hooks=hooks)
+    finally:
+        handle.remove()
+    assert outside == []
+    # 4 training batches and 2 of validation in each of 2 epochs; 2 of test.
+    assert hooks.batches == 2 * (4 + 2) + 2
+
+
+def test_time_stood_still_is_told_and_is_no_training_time(splits: Splits) -> None:
+    class Halting(RecordingHooks):
+        @contextmanager
+        def batch(self) -> Iterator[None]:
+            started = time.monotonic()
+            time.sleep(0.02)
+            self.stood_still_seconds += time.monotonic() - started
+            with super().batch():
+                yield
+
+    hooks = Halting()
+    started = time.monotonic()
+    train(make_job(epochs=2), splits, task=TASK, hooks=hooks)
+    elapsed = time.monotonic() - started
+    told = [report.stood_still_seconds for report in hooks.reports]
+    assert 0 < told[0] < told[1] <= hooks.stood_still_seconds
+    assert sum(report.seconds for report in hooks.reports) <= elapsed - told[1]
+
+
+@pytest.mark.parametrize(("seconds", "saves"), [(0, 2 * (4 + 1)), (1e9, 0)])
+def test_resume_files_are_as_far_apart_as_the_job_says(
+    splits: Splits, seconds: float, saves: int
+) -> None:
+    hooks = RecordingHooks()
+    job = make_job(epochs=2, checkpoint_seconds=seconds)
+    train(job, splits, task=TASK, hooks=hooks)
+    assert len(hooks.saved) == saves
+
+
+def test_a_margin_is_told_where_singular_values_are_known(splits: Splits) -> None:
+    hooks, rising = RecordingHooks(), Scripted(0.1, 0.2, 0.3, 0.0)
+    result = train(make_job("rnn-householder_svd"), splits, task=rising, hooks=hooks)
+    recurrent = result.module.get_submodule("recurrent")
+    assert isinstance(recurrent, StructuredLinear)
+    values = torch.linalg.svdvals(recurrent.dense_weight().detach().double())
+    margin = hooks.reports[-1].spectral_margin
+    assert margin == pytest.approx(float((values - 1).abs().max()), abs=1e-5)
+
+    hooks = RecordingHooks()
+    train(make_job("rnn-dense"), splits, task=TASK, hooks=hooks)
+    assert hooks.reports[-1].spectral_margin is None
+
+
+def poisoned(split: Split, row: int, value: float) -> Split:
+    x = split.x.clone()
+    x[row] = value
+    return Split(x, split.y)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_names_epoch_batch_and_value(splits: Splits, value: float) -> None:
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(7))
+    third_batch_row = int(order[2 * 64])
+    damaged = Splits(poisoned(splits.train, third_batch_row, value), splits.validation, splits.test)
+    with pytest.raises(TrainingDiverged, match=r"epoch 1, batch 3: the loss is (nan|inf)"):
+        train(make_job(seed=7), damaged, task=TASK, hooks=RecordingHooks())
+
+
+def test_a_gradient_that_is_no_number_names_epoch_batch_and_value(splits: Splits) -> None:
+    class Steep(Scripted):
+        def loss(self, output: Tensor, target: Tensor) -> Tensor:  # noqa: ARG002
+            return (output - output.detach()).abs().sqrt().sum()  # 0, with slope 0 * inf
+
+    with pytest.raises(TrainingDiverged, match="epoch 1, batch 1: the gradient's norm is nan"):
+        train(make_job(), splits, task=Steep(), hooks=RecordingHooks())
+
+
+def test_predictions_that_are_no_numbers_are_named(splits: Splits) -> None:
+    damaged = Splits(splits.train, poisoned(splits.validation, 5, math.nan), splits.test)
+    with pytest.raises(TrainingDiverged, match="epoch 1: 10 of 4000 predictions"):
+        train(make_job(), damaged, task=TASK, hooks=RecordingHooks())
+
+
+def test_a_quality_that_is_no_number_is_named(splits: Splits) -> None:
+    with pytest.raises(TrainingDiverged, match="epoch 1: score on held-out samples is inf"):
+        train(make_job(), splits, task=Scripted(math.inf), hooks=RecordingHooks())
+
+
+def test_memory_that_ran_out_is_told_from_other_errors() -> None:
+    with pytest.raises(RuntimeError) as refused:
+        torch.empty(2**50)
+    assert is_out_of_memory(refused.value)
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not is_out_of_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_out_of_memory(ValueError("not enough memory of yesterday"))
+
+
+def test_importing_runs_no_tensor_operation_and_leaves_cuda_alone(tmp_path: Path) -> None:
+    script = """
+import threading, torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Refuse(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        raise AssertionError(function)
+
+with Refuse():
+    import search.devices, search.lane, search.resume, search.tasks
+    import search.throughput, search.training
+assert not torch.cuda.is_initialized()
+assert threading.active_count() == 1
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("model", list(MODELS))
+def test_a_gpu_learns_what_the_cpu_learns_and_resumes(model: str, splits: Splits) -> None:
+    job = make_job(model, checkpoint_seconds=0)
+    on_cpu, on_gpu = RecordingHooks(), RecordingHooks()
+    train(job, splits, task=TASK, hooks=on_cpu)
+    whole = train(job, splits, task=TASK, hooks=on_gpu, device="cuda")
+    for cpu, gpu in zip(on_cpu.reports, on_gpu.reports, strict=True):
+        assert gpu.train_loss == pytest.approx(cpu.train_loss, rel=1e-3)
+    resumed = train(
+        job, splits, task=TASK, hooks=RecordingHooks(), resume=on_gpu.saved[6], device="cuda"
+    )
+    assert resumed.best_epoch == whole.best_epoch
+    for name, value in whole.module.named_parameters():
+        torch.testing.assert_close(resumed.module.get_parameter(name), value)

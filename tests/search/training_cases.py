@@ -1,0 +1,89 @@
+"""Jobs and hooks that several tests of training use."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.architectures import Gru, Rnn
+from models.model import ModelSpec
+from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
+from search.tasks import DataSources, Digits, Splits
+from search.trial import TrainingSpec, TrialSpec
+from search.wire import EpochReport, TrainJob, Verdict
+
+TASK = Digits(train_samples=200)
+SIGNATURE = TASK.signature()
+
+MODELS = {
+    "rnn-dense": ModelSpec(
+        architecture=Rnn(hidden_size=16), parametrization=Dense(), signature=SIGNATURE
+    ),
+    "rnn-householder_svd": ModelSpec(
+        architecture=Rnn(hidden_size=16),
+        parametrization=HouseholderSvd(m1=4, m2=3, r=0.1),
+        signature=SIGNATURE,
+    ),
+    "gru-low_rank_diagonal": ModelSpec(
+        architecture=Gru(hidden_size=12),
+        parametrization=LowRankDiagonal(d=3),
+        signature=SIGNATURE,
+    ),
+}
+
+
+def make_job(
+    model: str = "rnn-dense",
+    *,
+    epochs: int = 3,
+    seed: int = 7,
+    checkpoint_seconds: float = 1e9,
+    training: TrainingSpec | None = None,
+) -> TrainJob:
+    return TrainJob(
+        task=TASK,
+        trial=TrialSpec(
+            model=MODELS[model],
+            training=training or TrainingSpec(learning_rate=0.01, batch_size=64, decay=0.8),
+            seed=seed,
+        ),
+        number=0,
+        epochs=epochs,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def load_splits(cache: Path) -> Splits:
+    return TASK.load(DataSources(cache=cache))
+
+
+class RecordingHooks:
+    """Keeps what training says; goes on until `stop_after` epochs."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.stood_still_seconds = 0.0
+        self.reports: list[EpochReport] = []
+        self.saved: list[bytes] = []
+        self.batches = 0
+        self.inside = False
+        self._stop_after = stop_after
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        assert not self.inside
+        self.batches += 1
+        self.inside = True
+        try:
+            yield
+        finally:
+            self.inside = False
+
+    def epoch_done(self, report: EpochReport) -> Verdict:
+        assert not self.inside
+        self.reports.append(report)
+        if report.epoch == self._stop_after:
+            return Verdict(verdict="stop", reason="beaten by 3", lease_seconds=1)
+        return Verdict(lease_seconds=1)
+
+    def save(self, resume: bytes) -> None:
+        assert not self.inside
+        self.saved.append(resume)
