@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import TypedDict
+from typing import Any
 
 import torch
 from torch import nn
@@ -84,16 +84,10 @@ class ModelSpec(Spec):
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 
 
-class ParameterGroup(TypedDict):
-    """One entry of the list that torch's optimizers take."""
-
-    params: list[nn.Parameter]
-    lr: float
-
-
-def parameter_groups(module: nn.Module, learning_rate: float) -> list[ParameterGroup]:
+def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
     """All trainable parameters, grouped by learning rate, for an optimizer; plain ones first.
 
+    Each group has `params` and `lr`, as torch's optimizers take them.
     Parametrizations may ask for a multiple of the learning rate for some of their parameters
     (`StructuredLinear.learning_rate_scales`).
     """
@@ -108,7 +102,7 @@ def parameter_groups(module: nn.Module, learning_rate: float) -> list[ParameterG
         if parameter.requires_grad:
             by_scale.setdefault(scales.get(parameter, 1.0), []).append(parameter)
     return [
-        ParameterGroup(params=parameters, lr=learning_rate * scale)
+        {"params": parameters, "lr": learning_rate * scale}
         for scale, parameters in by_scale.items()
         if parameters
     ]

@@ -99,10 +99,11 @@ class LowRankFactors:
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, out]` for a single matrix, `[G, B, out]` for several; one per step."""
-        copies = self.left.shape[0]
+        copies, out_features, _ = self.left.shape
         if copies == 1:
             return projections.unbind(0)
-        return projections.view(*projections.shape[:2], copies, -1).transpose(1, 2).unbind(0)
+        by_copy = projections.view(*projections.shape[:2], copies, out_features)
+        return by_copy.transpose(1, 2).unbind(0)
 
     def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`state W_g^T + addend_g` for each g; `addend` as `arrange` gives it."""

@@ -1,0 +1,76 @@
+import csv
+import io
+
+from models.architectures import Gru, Rnn
+from models.model import ModelSpec
+from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
+from models.report import ParameterReport, parameter_report
+from models.spec import Signature
+
+SIGNATURE = Signature(input_size=8, sequence_length=8, output_size=10)
+
+
+def report_of(architecture: Rnn | Gru, parametrization: object) -> ParameterReport:
+    document = {
+        "architecture": architecture,
+        "parametrization": parametrization,
+        "signature": SIGNATURE,
+    }
+    return parameter_report(ModelSpec.model_validate(document))
+
+
+def test_counts_of_a_low_rank_gru_are_those_done_by_hand() -> None:
+    report = report_of(Gru(hidden_size=16), LowRankDiagonal(d=2))
+    rows = {row.name: row for row in report.rows}
+    recurrent = rows["recurrent"]
+    assert recurrent.shape == (3, 16, 16)
+    assert recurrent.parameters == 3 * (2 * 16 * 2 + 16)
+    assert recurrent.degrees_of_freedom == 3 * (2 * 16 * 2 - 4 + 16)
+    assert recurrent.multiply_adds == 3 * (2 * 16 * 2 + 16)
+    assert recurrent.size_bytes == 4 * recurrent.parameters
+    assert rows["recurrent.left"].shape == (3, 16, 2)
+    assert rows["recurrent.left"].degrees_of_freedom is None
+    assert rows["input"].multiply_adds == 3 * 16 * 8
+    assert rows["readout.bias"].degrees_of_freedom == 10
+    assert rows["initial_state"].parameters == 16
+    totals = report.totals
+    assert totals.parameters == 240 + 3 * 16 * 9 + 17 * 10 + 16
+    assert totals.multiply_adds == 240 + 3 * 16 * 8 + 160
+    assert totals.degrees_of_freedom == totals.parameters - 12
+    assert report.dense_twin.parameters == 3 * 256 + 3 * 16 * 9 + 17 * 10 + 16
+    assert report.ratios.parameters == totals.parameters / report.dense_twin.parameters
+    assert totals.paper_parameters == totals.parameters - 2 * 16 * 8 - 16
+
+
+def test_every_module_is_the_sum_of_its_tensors() -> None:
+    report = report_of(Rnn(hidden_size=12), HouseholderSvd(m1=12, m2=4))
+    tensors = [row for row in report.rows if row.level == "tensor"]
+    for module in (row for row in report.rows if row.level == "module"):
+        prefix = f"{module.name}." if module.name else ""
+        below = [row for row in tensors if row.name.startswith(prefix)]
+        assert module.parameters == sum(row.parameters for row in below)
+        assert module.size_bytes == sum(row.size_bytes for row in below)
+
+
+def test_signs_take_bytes_and_are_no_parameters() -> None:
+    report = report_of(Rnn(hidden_size=12), HouseholderSvd(m1=12, m2=4))
+    (sign,) = [row for row in report.rows if row.name == "recurrent.u.sign"]
+    assert (sign.parameters, sign.size_bytes) == (0, 4)
+    assert report.totals.paper_parameters == report.totals.parameters + 1
+
+
+def test_a_dense_model_is_its_own_twin() -> None:
+    report = report_of(Rnn(hidden_size=12), Dense())
+    assert report.totals == report.dense_twin
+    assert set(report.ratios.model_dump().values()) == {1.0}
+
+
+def test_csv_and_json_carry_the_same_rows() -> None:
+    report = report_of(Gru(hidden_size=12), HouseholderSvd(m1=3, m2=4))
+    assert ParameterReport.model_validate_json(report.model_dump_json()) == report
+    rows = list(csv.DictReader(io.StringIO(report.to_csv())))
+    assert [row["name"] for row in rows[:-3]] == [row.name for row in report.rows]
+    assert [row["parameters"] for row in rows[:-3]] == [str(r.parameters) for r in report.rows]
+    assert [row["level"] for row in rows[-3:]] == ["totals", "dense_twin", "ratios"]
+    assert int(rows[-3]["parameters"]) == report.totals.parameters
+    assert float(rows[-1]["parameters"]) == report.ratios.parameters
