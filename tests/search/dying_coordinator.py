@@ -17,7 +17,8 @@ import optuna
 
 from search import study_run
 from search.coordinator import Coordinator, Folders
-from search.executors import LocalExecutor, cpu_slots
+from search.executors import LocalExecutor
+from search.executors.slots import cpu_slots
 from search.mirror import Mirror
 from storage.engine import Database
 from storage.records import TrialRecord

@@ -159,7 +159,7 @@ def test_equal_shapes_are_measured_once(server, study) -> None:
     events = _events(server, ended["id"])
     measured = [data for kind, _, data in events if kind == "measurement"]
     assert len(measured) == len(speeds)
-    record = server.get(f"/v1/studies/{ended['id']}/trials/0")["throughput"]
+    record = server.get(f"/v1/studies/{ended['id']}/trials/0")["throughput"]["record"]
     for name in ("device", "threads", "batch_size", "dtype", "rounds"):
         assert name in record, record
 
