@@ -14,12 +14,19 @@ from search import worker
 from search.errors import ExecutorError
 from search.executors.base import AttemptTicket
 from search.executors.forking import connect, serve
+from search.worker_link import WorkerLink
 
 
 def run_attempt(ticket: AttemptTicket) -> int:
     """Run the worker in this process, just forked, with the ticket's number of threads."""
     torch.set_num_threads(ticket.threads)
     return worker.run(ticket)
+
+
+def warm_up() -> None:
+    """Have libraries import here what they would else import in every attempt, at first use."""
+    # Nothing is sent. The HTTP client loads its transport when the first one is made.
+    WorkerLink("http://127.0.0.1", "warm-up", "", lease_seconds=1.0).close()
 
 
 def main() -> None:
@@ -29,6 +36,7 @@ def main() -> None:
             "CUDA is initialised in the fork server: something that it imported used it, "
             "and no fork could use a GPU"
         )
+    warm_up()
     serve(connect(int(sys.argv[1])), run_attempt)
 
 

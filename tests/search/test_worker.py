@@ -445,3 +445,25 @@ def test_a_fork_server_with_cuda_initialised_refuses_to_fork() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == 1
     assert "CUDA is initialised in the fork server" in ended.stderr
+
+
+def test_what_a_worker_needs_to_speak_is_imported_before_the_fork() -> None:
+    program = "\n".join(
+        [
+            "import sys",
+            "from search.executors import fork_server",
+            "from search.errors import WorkerRefused",
+            "from search.worker_link import WorkerLink",
+            "fork_server.warm_up()",
+            "before = set(sys.modules)",
+            "try:",
+            "    WorkerLink('http://127.0.0.1:9', 'a1', 'token', lease_seconds=0.0).job()",
+            "except WorkerRefused:",
+            "    print(*{name.partition('.')[0] for name in set(sys.modules) - before})",
+        ]
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    # The name lookup's own two modules are small.
+    assert set(ended.stdout.split()) <= {"encodings", "stringprep"}
