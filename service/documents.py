@@ -196,7 +196,8 @@ def study_document(session: Session, study: StudyRecord) -> StudyDocument:
         id=study.id,
         name=study.name,
         state=study.state,
-        state_reason=study.state_reason,
+        # A study that is asked to end says why before it has.
+        state_reason=study.ending if study.state_reason is None else study.state_reason,
         spec=dict(study.spec),
         created_at=study.created_at,
         started_at=study.started_at,

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from search import pareto
+from search.spec import StudySpec
 from service.documents import front_document, study_document, trial_document
 from service.resources import Held, PageCursor
 from storage.studies import Studies
@@ -37,7 +38,10 @@ def study_page(study_id: str, held: Held, cursor: PageCursor = None) -> HTMLResp
         front = front_document(study_id, pareto.front(session, study))
         page = Trials(session).page(study_id, limit=_TRIALS, cursor=cursor)
         trials = [trial_document(trial, ()) for trial in page.items]
-    return _html(held.pages.study(document, front, trials, next_cursor=page.next_cursor))
+    metric = StudySpec.model_validate(study.spec).task.metric.name
+    return _html(
+        held.pages.study(document, front, trials, metric=metric, next_cursor=page.next_cursor)
+    )
 
 
 @router.get("/docs", response_class=HTMLResponse)

@@ -41,11 +41,10 @@ class Pages:
         front: FrontDocument,
         trials: Sequence[TrialDocument],
         *,
+        metric: str,
         next_cursor: str | None,
     ) -> str:
-        """One study."""
-        quality = [info.metric for info in front.objectives if info.name == "quality"]
-        metric = quality[0] if quality else "quality"
+        """One study; `metric` is what its task calls quality."""
         return self._render(
             "study.html",
             study=study,

@@ -1,6 +1,7 @@
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,20 @@ def study(site: Site) -> StudyRecord:
     return mirrored(site)
 
 
-@pytest.fixture
-def dashboard(
-    site: Site, study: StudyRecord, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[TestClient]:
-    """The API with a dashboard's process behind it."""
+@dataclass(frozen=True)
+class Beside:
+    """The API with a dashboard's process behind it, which starts only once for all tests."""
+
+    site: Site
+    study: StudyRecord
+    socket: Path
+    client: TestClient
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
+    site = Site(tmp_path_factory.mktemp("dashboard"))
+    study = mirrored(site)
     # The path of a socket may not be long, and a test's own folder is.
     path = tmp_path_factory.getbasetemp().parent / f"{study.id}.sock"
     settings = site.settings.model_copy(update={"dashboard_socket": path})
@@ -66,7 +76,13 @@ def dashboard(
             return client.get("/api/meta").status_code == 200
 
         wait_until(there)
-        yield client
+        yield Beside(site, study, path, client)
+    site.close()
+
+
+@pytest.fixture
+def dashboard(beside: Beside) -> TestClient:
+    return beside.client
 
 
 def content(url: str) -> list[str]:
@@ -76,7 +92,7 @@ def content(url: str) -> list[str]:
 
 
 def test_the_dashboard_shows_our_studies_trials_and_objectives_by_name(
-    dashboard: TestClient, study: StudyRecord
+    dashboard: TestClient, beside: Beside
 ) -> None:
     page = dashboard.get("/dashboard")
     assert page.status_code == 200
@@ -85,7 +101,7 @@ def test_the_dashboard_shows_our_studies_trials_and_objectives_by_name(
     assert script is not None
     assert dashboard.get(script[1]).headers["content-type"].startswith("text/javascript")
     studies: list[dict[str, Any]] = dashboard.get("/api/studies").json()["study_summaries"]
-    assert [summary["study_name"] for summary in studies] == [study_name(study)]
+    assert [summary["study_name"] for summary in studies] == [study_name(beside.study)]
     detail = dashboard.get(f"/api/studies/{studies[0]['study_id']}").json()
     assert detail["objective_names"] == ["accuracy", "parameters", "throughput"]
     assert [trial["number"] for trial in detail["trials"]] == [0, 1]
@@ -99,30 +115,29 @@ def test_everything_that_the_dashboard_reads_can_be_read(dashboard: TestClient) 
     assert dashboard.get("/api/studies/99").status_code == 404
 
 
-def test_nothing_can_be_changed_through_the_api(dashboard: TestClient, site: Site) -> None:
-    before = content(site.settings.optuna_url)
+def test_nothing_can_be_changed_through_the_api(dashboard: TestClient, beside: Beside) -> None:
+    before = content(beside.site.settings.optuna_url)
     for path in (*PLACES, "/api/studies/1/rename", "/api/trials/1/tell"):
         for method in WRITING:
             answer = dashboard.request(method, path, json={})
             assert (answer.status_code, answer.headers["content-type"]) == (405, PROBLEM)
     for method in ("GET", *WRITING):
         assert dashboard.request(method, "/incompatible-rdb-schema").status_code == 404
-    assert content(site.settings.optuna_url) == before
+    assert content(beside.site.settings.optuna_url) == before
 
 
 def test_nothing_can_be_changed_through_the_dashboards_own_socket(
-    dashboard: TestClient, site: Site
+    beside: Beside,
 ) -> None:
-    before = content(site.settings.optuna_url)
-    socket = dashboard.app.state.resources.settings.dashboard_socket  # pyright: ignore
-    assert socket.stat().st_mode & 0o777 == 0o600
-    transport = httpx2.HTTPTransport(uds=str(socket))
+    before = content(beside.site.settings.optuna_url)
+    assert beside.socket.stat().st_mode & 0o777 == 0o600
+    transport = httpx2.HTTPTransport(uds=str(beside.socket))
     with httpx2.Client(transport=transport, base_url="http://localhost") as direct:
         assert direct.get("/api/studies").status_code == 200
         for path in (*PLACES, "/incompatible-rdb-schema", "/api/studies/1/rename"):
             for method in WRITING:
                 assert direct.request(method, path, json={}).status_code == 405
-    assert content(site.settings.optuna_url) == before
+    assert content(beside.site.settings.optuna_url) == before
 
 
 def test_our_own_404_and_405_stay_problems_beside_the_dashboard(dashboard: TestClient) -> None:
@@ -133,8 +148,8 @@ def test_our_own_404_and_405_stay_problems_beside_the_dashboard(dashboard: TestC
 
 def test_without_its_process_the_dashboard_is_a_503(client: TestClient, site: Site) -> None:
     settings = site.settings.model_copy(update={"dashboard_socket": Path("/tmp/no-such.sock")})
-    with TestClient(create_app(settings), base_url="http://localhost") as beside:
-        for asked in (client, beside):
+    with TestClient(create_app(settings), base_url="http://localhost") as other:
+        for asked in (client, other):
             answer = asked.get("/dashboard")
             assert (answer.status_code, answer.headers["content-type"]) == (503, PROBLEM)
             assert "dashboard" in answer.json()["detail"]

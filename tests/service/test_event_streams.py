@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -89,8 +90,25 @@ def test_a_place_that_the_study_has_not_got_is_refused(
     assert answer.json()["errors"][0]["path"] == "Last-Event-ID"
 
 
-def test_streams_that_break_and_resume_lose_and_double_nothing(site: Site) -> None:
+@dataclass(frozen=True)
+class Served:
+    """A data directory and an API process over it, which starts only once for all tests."""
+
+    site: Site
+    url: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    site = Site(tmp_path_factory.mktemp("served"))
+    with running_api(site.settings) as api:
+        yield Served(site, api.url)
+    site.close()
+
+
+def test_streams_that_break_and_resume_lose_and_double_nothing(served: Served) -> None:
     """Four listeners, each breaking off at its own rhythm, while events are written."""
+    site = served.site
     study = site.study()
     site.run(study)
     total = 120
@@ -100,34 +118,34 @@ def test_streams_that_break_and_resume_lose_and_double_nothing(site: Site) -> No
             site.event(study, number=number)
         site.finish(study)
 
-    def listen(url: str, rhythm: int, seen: list[Event]) -> None:
+    def listen(rhythm: int, seen: list[Event]) -> None:
         while not seen or seen[-1][2].get("state") != "finished":
-            with stream(url, study.id, after=seen[-1][0] if seen else None) as events:
+            with stream(served.url, study.id, after=seen[-1][0] if seen else None) as events:
                 for count, heard in enumerate(events, start=1):
                     seen.append(heard)
                     if count == rhythm:
                         break
 
-    with running_api(site.settings) as api:
-        heard: list[list[Event]] = [[] for _ in range(4)]
-        threads = [
-            threading.Thread(target=listen, args=(api.url, rhythm, seen))
-            for rhythm, seen in zip((1000, 7, 23, 50), heard, strict=True)
-        ]
-        threads.append(threading.Thread(target=write))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+    heard: list[list[Event]] = [[] for _ in range(4)]
+    threads = [
+        threading.Thread(target=listen, args=(rhythm, seen))
+        for rhythm, seen in zip((1000, 7, 23, 50), heard, strict=True)
+    ]
+    threads.append(threading.Thread(target=write))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
     for seen in heard:
         assert [number for number, _, _ in seen] == list(range(1, total + 4))
         told = [data["number"] for _, kind, data in seen if kind == "download"]
         assert told == list(range(total))
 
 
-def test_a_stream_waits_for_events_that_are_yet_to_come(site: Site) -> None:
+def test_a_stream_waits_for_events_that_are_yet_to_come(served: Served) -> None:
+    site = served.site
     study = site.study()
-    with running_api(site.settings) as api, stream(api.url, study.id) as events:
+    with stream(served.url, study.id) as events:
         assert next(events)[2]["state"] == "queued"
         site.run(study)
         assert next(events)[2]["state"] == "running"
@@ -136,6 +154,13 @@ def test_a_stream_waits_for_events_that_are_yet_to_come(site: Site) -> None:
         site.finish(study)
         assert next(events)[2]["state"] == "finished"
         assert list(events) == []
+
+
+def test_the_head_of_a_stream_that_goes_on_is_answered_at_once(served: Served) -> None:
+    study = served.site.study()
+    answer = httpx2.head(f"{served.url}/v1/studies/{study.id}/events", timeout=30)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/event-stream")
 
 
 def test_sigterm_with_an_open_stream_ends_within_the_grace_time(site: Site) -> None:

@@ -148,6 +148,7 @@ def test_cancelling_twice_is_harmless(client: TestClient, site: Site) -> None:
     first = client.post(f"/v1/studies/{study.id}/cancel")
     again = client.post(f"/v1/studies/{study.id}/cancel")
     assert (first.status_code, again.status_code) == (200, 200)
+    assert first.json()["state_reason"] == "cancelled by the local user"
     site.finish(study, StudyState.CANCELLED)
     assert client.post(f"/v1/studies/{study.id}/cancel").json()["state"] == "cancelled"
 
