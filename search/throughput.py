@@ -306,8 +306,8 @@ def _training_step(
 
     def call() -> None:
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.mse_loss(module(x), target).backward()
-        optimizer.step()
+        nn.functional.mse_loss(module(x), target).backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
+        optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
         after_step(module)
 
     return call

@@ -131,7 +131,8 @@ class _Run:
         self.first_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.order = torch.Generator().manual_seed(seed)
         self.order_at_epoch_start = self.order.get_state()
-        torch.manual_seed(seed)  # for modules that draw while they train
+        # For modules that draw while they train.
+        torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] -- untyped
         self.best: Tensors = {}
         self.saved_at = time.monotonic()
 
@@ -182,7 +183,7 @@ class _Run:
         batch_size = self.job.trial.training.batch_size
         self.order_at_epoch_start = self.order.get_state()
         order = torch.randperm(len(self.splits.train), generator=self.order).to(self.device)
-        batches = order.split(batch_size)
+        batches = torch.split(order, batch_size)
         self.module.train()
         clock = _Stopwatch(self.hooks)
         before = self.position.seconds
@@ -204,12 +205,12 @@ class _Run:
             self.optimizer.zero_grad(set_to_none=True)
             loss = self.task.loss(self.module(x), y)
             value = self._finite(loss.item(), what="the loss", number=number)
-            loss.backward()
+            loss.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
             norm = nn.utils.clip_grad_norm_(
                 self.module.parameters(), self.job.trial.training.clip_norm
             )
             self._finite(norm.item(), what="the gradient's norm", number=number)
-            self.optimizer.step()
+            self.optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
             after_step(self.module)
             _settle(self.device)
         return value
@@ -244,7 +245,7 @@ class _Run:
         self.module.eval()
         outputs: list[Tensor] = []
         with cached_factors(self.module):
-            for x in split.x.split(_EVALUATION_BATCH):
+            for x in torch.split(split.x, _EVALUATION_BATCH):
                 with self.hooks.batch():
                     outputs.append(self.module(x))
                     _settle(self.device)

@@ -41,8 +41,8 @@ def as_sequences(arrays: Arrays, *, steps: int, train_samples: int | None) -> Sp
     """
 
     def split(name: str, limit: int | None = None) -> Split:
-        x = torch.from_numpy(arrays[f"{name}_x"][:limit])
-        y = torch.from_numpy(arrays[f"{name}_y"][:limit])
+        x = torch.as_tensor(arrays[f"{name}_x"][:limit])
+        y = torch.as_tensor(arrays[f"{name}_y"][:limit])
         return Split(x.view(x.shape[0], steps, -1), y)
 
     return Splits(split("train", train_samples), split("validation"), split("test"))

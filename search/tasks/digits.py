@@ -1,6 +1,6 @@
 """Handwritten digits that come with scikit-learn: small, real, nothing to download."""
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 from pydantic import Field
@@ -73,9 +73,10 @@ class Digits(Spec):
 
 def _decode() -> Arrays:
     # Importing scikit-learn takes a second, and a process that finds the cache does without it.
-    from sklearn.datasets import load_digits
+    from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs]
 
-    images, labels = load_digits(return_X_y=True)
+    digits = cast(Any, load_digits())
+    images, labels = digits.data, digits.target
     # RandomState's streams are frozen; a Generator's may change with numpy's version.
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(labels))
     rows = {

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import pooch
+import pooch  # pyright: ignore[reportMissingTypeStubs]
 
 from search.errors import DataError
 from search.tasks.sources import DownloadProgress
@@ -78,7 +78,7 @@ def fetch(
         DataError: A file could not be had, or its checksum is not the known one.
     """
     base = url if url.endswith("/") else f"{url}/"
-    library = pooch.create(
+    library = pooch.create(  # pyright: ignore[reportUnknownMemberType] -- typed in part
         path=folder,
         base_url=base,
         registry={name: f"sha256:{checksum}" for name, checksum in checksums.items()},

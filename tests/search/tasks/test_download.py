@@ -66,7 +66,11 @@ def test_the_four_files_are_downloaded_once_and_read(server: FileServer, tmp_pat
         cache=tmp_path / "cache", mirrors={"mnist": Mirror(server.url, checksums)}
     )
     reports: list[tuple[str, int, int]] = []
-    splits = Mnist().load(sources, progress=lambda *report: reports.append(report))
+
+    def note(file: str, received: int, total: int) -> None:
+        reports.append((file, received, total))
+
+    splits = Mnist().load(sources, progress=note)
     local = Mnist().load(DataSources(cache=tmp_path / "other", folder=server.folder))
     assert torch.equal(splits.train.x, local.train.x)
 
