@@ -47,6 +47,15 @@ class ModelSpec(Spec):
         generator = generator_of(seed)
         return self.architecture.build(self.signature, self.parametrization, generator=generator)
 
+    def lay_out(self) -> nn.Module:
+        """The model on torch's meta device: names and shapes of everything, and memory for nothing.
+
+        Raises:
+            SlotError: see `check`.
+        """
+        with torch.device("meta"):
+            return self.build(seed=0)
+
     def parameter_count(self) -> int:
         """Trainable numbers, by closed formula: nothing is built."""
         return self.architecture.parameter_count(self.signature, self.parametrization)
@@ -65,8 +74,7 @@ class ModelSpec(Spec):
         Raises:
             SlotError: see `check`.
         """
-        with torch.device("meta"):
-            tensors = self.build(seed=0).state_dict()
+        tensors = self.lay_out().state_dict()
         return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
 
     def shape_key(self) -> str:

@@ -81,10 +81,10 @@ def parameter_report(spec: ModelSpec) -> ParameterReport:
     Raises:
         SlotError: the spec cannot be built.
     """
-    rows = _rows(_layout(spec))
+    rows = _rows(spec.lay_out())
     totals = _totals(spec, rows)
     twin = spec.dense_twin()
-    twin_totals = _totals(twin, _rows(_layout(twin)))
+    twin_totals = _totals(twin, _rows(twin.lay_out()))
     ratios = {
         name: value / getattr(twin_totals, name) for name, value in totals.model_dump().items()
     }
@@ -103,11 +103,6 @@ class _Matrix(Protocol):
 
     def multiply_adds(self) -> int: ...
     def degrees_of_freedom(self) -> int: ...
-
-
-def _layout(spec: ModelSpec) -> nn.Module:
-    with torch.device("meta"):
-        return spec.build(seed=0)
 
 
 def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:

@@ -39,9 +39,10 @@ def row_lengths(rows: Tensor) -> Tensor:
     lengths from 1e-30 to 1e25 are exact to rounding in single precision.
     """
     largest = rows.abs().amax(-1, keepdim=True)
-    largest = largest.masked_fill(largest == 0, 1)
+    zero = largest == 0
+    largest = largest.masked_fill(zero, 1)
     lengths = (rows / largest).square().sum(-1, keepdim=True).sqrt() * largest
-    return lengths.masked_fill(lengths == 0, 1)
+    return lengths.masked_fill(zero, 1)
 
 
 class _RowsOfLengthRootTwo(torch.autograd.Function):
@@ -81,6 +82,15 @@ def rows_of_length_root_two(rows: Tensor) -> Tensor:
     return scale(rows)
 
 
+def _scaled_sides(u_rows: Tensor, v_rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Both stacks scaled, in one go where they have one width."""
+    if u_rows.shape[-1] != v_rows.shape[-1]:
+        return rows_of_length_root_two(u_rows), rows_of_length_root_two(v_rows)
+    both = rows_of_length_root_two(torch.cat((u_rows, v_rows), dim=-2))
+    u, v = torch.split(both, [u_rows.shape[-2], v_rows.shape[-2]], dim=-2)
+    return u, v
+
+
 def apply_inverse_triangle(scaled: Tensor, right: Tensor, *, transposed: bool) -> Tensor:
     """`S^{-1} right`, or `S^{-T} right`, for `S = I + striu(Z Z^T)` with Z `scaled` (eq. 2).
 
@@ -102,8 +112,7 @@ def svd_weight(u_rows: Tensor, v_rows: Tensor, sigma: Tensor) -> Tensor:
     """
     out_features, in_features = u_rows.shape[-1], v_rows.shape[-1]
     shorter = sigma.shape[-1]
-    u = rows_of_length_root_two(u_rows)
-    v = rows_of_length_root_two(v_rows)
+    u, v = _scaled_sides(u_rows, v_rows)
     scaled_v = sigma.unsqueeze(-1) * v.mT[..., :shorter, :]
     if out_features > shorter:
         scaled_v = torch.nn.functional.pad(scaled_v, (0, 0, 0, out_features - shorter))
@@ -124,8 +133,7 @@ def svd_diagonal_low_rank(
 
     Gives D `[G, n]`, L `[G, n, m1 + m2]` and R `[G, m1 + m2, n]`.
     """
-    u = rows_of_length_root_two(u_rows)
-    v = rows_of_length_root_two(v_rows)
+    u, v = _scaled_sides(u_rows, v_rows)
     scaled_v = sigma.unsqueeze(-1) * v.mT
     v_side = apply_inverse_triangle(v, v, transposed=True)
     u_inner = torch.baddbmm(u * sigma.unsqueeze(-2), u @ scaled_v, v_side, alpha=-1)
