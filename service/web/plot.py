@@ -18,7 +18,7 @@ _SCALE = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 
 
 _UNKNOWN = "#888888"
 _STEPS = (1, 2, 5)
-_MOST_TICKS = 8
+_FEWEST_TICKS, _MOST_TICKS = 3, 8
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,10 @@ def _log_axis(values: Sequence[int]) -> tuple[list[int], float, float]:
     ]
     if len(ticks) > _MOST_TICKS:
         ticks = [tick for tick in ticks if math.log10(tick).is_integer()]
-    return ticks or [round(10 ** ((low + high) / 2))], low, high
+    if len(ticks) < _FEWEST_TICKS:
+        # Within a decade the axis is nearly straight, and evenly spaced numbers read best.
+        ticks = sorted({round(tick) for tick in _round_numbers(10**low, 10**high)})
+    return ticks, low, high
 
 
 def _linear_axis(values: Sequence[float]) -> tuple[list[float], float, float]:
@@ -135,11 +138,15 @@ def _linear_axis(values: Sequence[float]) -> tuple[list[float], float, float]:
     low, high = min(values), max(values)
     margin = 0.08 * (high - low) or max(abs(high), 1.0) * 0.05
     low, high = low - margin, high + margin
+    return _round_numbers(low, high), low, high
+
+
+def _round_numbers(low: float, high: float) -> list[float]:
+    """About five evenly spaced numbers of [low, high] with few digits."""
     raw = (high - low) / 5
     power = 10 ** math.floor(math.log10(raw))
     step = next((s * power for s in _STEPS if s * power >= raw), 10 * power)
-    first = math.ceil(low / step)
-    return [round(k * step, 12) for k in range(first, math.floor(high / step) + 1)], low, high
+    return [round(k * step, 12) for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def _legend(low: float, high: float) -> tuple[Legend, ...]:

@@ -2,6 +2,7 @@ import re
 from html.parser import HTMLParser
 from typing import Any
 
+import pytest
 from starlette.testclient import TestClient
 
 from storage.records import StudyState, TrialState
@@ -114,6 +115,24 @@ def test_the_plot_places_better_points_higher_and_larger_ones_to_the_right(
     assert "10,000" in page
     assert "parameters (logarithmic)" in page
     assert "accuracy" in page
+
+
+@pytest.mark.parametrize("sizes", [(700, 1500), (1210, 1211), (1, 2), (5, 9_000_000)])
+def test_an_axis_always_names_several_sizes_in_their_places(
+    client: TestClient, site: Site, sizes: tuple[int, int]
+) -> None:
+    study = site.study()
+    for number, parameters in enumerate(sizes):
+        site.trial(
+            study, number, quality=0.5 + number / 4, parameters=parameters, throughput=1.0 + number
+        )
+    page = client.get(f"/studies/{study.id}").text
+    axes = page.split('<g class="axes">')[1].split("</g>")[0]
+    found = re.findall(r'<text x="([\d.]+)" y="382" text-anchor="middle">([\d,]+)<', axes)
+    places = [(float(x), int(label.replace(",", ""))) for x, label in found]
+    assert len(places) >= 2
+    assert places == sorted(set(places))
+    assert all(70 <= x <= 640 for x, _ in places)
 
 
 def test_a_plot_of_one_point_or_of_points_without_throughput_is_drawn(
