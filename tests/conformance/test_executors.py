@@ -107,11 +107,11 @@ def test_cancel_ends_an_attempt_that_waits(
     executor.start(ticket, executor.capacity()[0])
     api.wait_until(lambda: api.asked == ["GET job"])
     begun = time.monotonic()
-    executor.cancel("a1", 0.2)
+    executor.cancel("a1", 5.0)
     returned = time.monotonic() - begun
     (ended,) = exits(executor, 1)
     assert ended.returncode != 0
-    assert returned < 0.2
+    assert returned < 5.0
 
 
 def test_cancel_of_an_attempt_that_ended_or_never_was_is_harmless(

@@ -1,4 +1,3 @@
-import itertools
 import json
 import os
 import resource
@@ -8,6 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,11 @@ from models.checkpoint import load
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
 from models.report import ParameterReport, parameter_report
+from search import worker
 from search.executors import AttemptTicket, Exit, LocalExecutor, Slot
 from search.lane import Lane
-from search.tasks import Digits, Mnist
+from search.lease_keeper import LeaseKeeper
+from search.tasks import DataSources, Digits, Mirror, Mnist
 from search.trial import TrainingSpec, TrialSpec
 from search.wire import (
     Completion,
@@ -29,13 +32,16 @@ from search.wire import (
     MeasureJob,
     MeasurementReport,
     PrepareJob,
+    Progress,
     Shape,
     TrainJob,
     Verdict,
 )
 from search.worker import DONE, FAILED, REFUSED, TERMINATED
+from search.worker_link import WorkerLink
 from tests.search.attempt_api import TOKEN, AttemptApi, Said
 from tests.search.executors.attempts import children, exits
+from tests.search.mnist_files import write_mnist
 
 SLOT = Slot("cpu-0", "cpu", "some processor", 1.0)
 DIGITS = Digits()
@@ -147,6 +153,41 @@ def test_a_damaged_data_file_is_named_and_no_crash(
     assert "ubyte" in str(api.completion.reason)
 
 
+class QuietFiles(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: ARG002
+        return
+
+
+def test_a_download_says_how_far_it_is(serve: Serve, tmp_path: Path) -> None:
+    checksums = write_mnist(tmp_path / "served")
+    files = ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(QuietFiles, directory=str(tmp_path / "served"))
+    )
+    thread = threading.Thread(target=files.serve_forever, args=(0.01,))
+    thread.start()
+    mirror = Mirror(f"http://127.0.0.1:{files.server_port}/", checksums)
+    job = PrepareJob(task=Mnist())
+    api = serve(job)
+    # In this process, since a ticket names no mirror; the keeper's thread is not needed for it.
+    with (
+        WorkerLink(api.url, "a1", TOKEN, lease_seconds=60.0) as link,
+        Lane(tmp_path / "lane") as lane,
+    ):
+        sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
+        keeper = LeaseKeeper(link, stood_still_seconds=lambda: 0.0)
+        completion = worker._prepare(job, worker._Attempt(link, keeper, lane, sources, "cpu"))
+    files.shutdown()
+    files.server_close()
+    thread.join()
+    assert completion.outcome == "complete"
+    sizes = {name: (tmp_path / "served" / name).stat().st_size for name in checksums}
+    reports = api.bodies(Progress)
+    for name, size in sizes.items():
+        received = [report.received for report in reports if report.file == name]
+        assert received == sorted(received)
+        assert received[-1] == size
+
+
 def test_a_trained_trial_stores_checkpoint_and_report_before_it_is_complete(
     executor: LocalExecutor, serve: Serve, tmp_path: Path
 ) -> None:
@@ -192,19 +233,20 @@ def test_the_verdict_on_an_epoch_stops_the_trial(
 def test_the_verdict_on_a_heartbeat_stops_the_trial_at_the_end_of_its_epoch(
     executor: LocalExecutor, serve: Serve, tmp_path: Path
 ) -> None:
-    # Epochs that last longer than a third of the lease, so that heartbeats are due in between.
-    job = train_job(epochs=1000, spec=model(256))
-    api = serve(job)
+    api = serve(train_job(epochs=1000))
 
     def verdict(said: Said) -> Verdict:
         stop = isinstance(said.body, Heartbeat)
-        return Verdict(verdict="stop" if stop else "continue", reason="budget", lease_seconds=0.6)
+        return Verdict(verdict="stop" if stop else "continue", reason="budget", lease_seconds=3.0)
 
     api.verdict = verdict
-    start(executor, api, tmp_path, lease_seconds=0.6)
+    # Training stands still at its first batch until the heartbeat was answered.
+    with Lane(tmp_path / "lane") as lane, lane.exclusive():
+        start(executor, api, tmp_path, lease_seconds=3.0)
+        api.wait_until(lambda: len(api.bodies(Heartbeat)) >= 2)
     assert end(executor).returncode == DONE
-    assert api.completion.outcome == "stopped"
-    assert api.completion.epochs_trained == len(api.epochs) < 1000
+    assert (api.completion.outcome, api.completion.reason) == ("stopped", "budget")
+    assert api.completion.epochs_trained == len(api.epochs) == 1
 
 
 def test_an_attempt_that_was_killed_goes_on_and_ends_with_the_same_numbers(
@@ -362,11 +404,10 @@ def test_heartbeats_keep_the_lease_while_nothing_else_is_said(
 ) -> None:
     api = serve(train_job(epochs=1))
     with Lane(tmp_path / "lane") as lane, lane.exclusive():
-        start(executor, api, tmp_path, lease_seconds=1.5)
+        start(executor, api, tmp_path, lease_seconds=3.0)
         api.wait_until(lambda: len(api.bodies(Heartbeat)) >= 4)
     assert end(executor).returncode == DONE
-    beats = [said.at for said in api.said if isinstance(said.body, Heartbeat)][:4]
-    assert all(later - earlier < 1.5 for earlier, later in itertools.pairwise(beats))
+    assert api.completion.outcome == "complete"
 
 
 @pytest.mark.parametrize("status", [401, 404, 409])
