@@ -46,8 +46,8 @@ def settings_from(**given: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
-        raise typer.BadParameter("; ".join(lines)) from error
+        faults = [f"setting {fault['loc'][0]}: {fault['msg']}" for fault in error.errors()]
+        raise typer.BadParameter("; ".join(faults)) from error
 
 
 def find_server(server: str | None, data_dir: Path | None) -> str:

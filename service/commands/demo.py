@@ -29,9 +29,7 @@ class _ServerFailed(Exception):
 
 
 def demo(
-    spec: Annotated[
-        Path, typer.Argument(metavar="SPEC.json", exists=True, dir_okay=False, help="The study.")
-    ],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.json", help="The study's document.")],
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for the data and the results.")
     ] = Path("demo-output"),

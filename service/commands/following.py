@@ -45,8 +45,9 @@ class View(Protocol):
 
 def follow(client: Client, study_id: str, view: View) -> Study:
     """Show a study on a view until it has ended; returns it as it ended."""
-    shown_at = 0.0
-    stale = True
+    view.standing(client.study(study_id), client.front(study_id))
+    shown_at = time.monotonic()
+    stale = False
     for event in ticking(client.watch(study_id), _REFRESH_SECONDS):
         if event is not None:
             view.event(event)

@@ -27,7 +27,8 @@ _INTERRUPTED = 130
 
 def submit(
     spec: Annotated[
-        Path, typer.Argument(metavar="SPEC.json", exists=True, dir_okay=False, allow_dash=True)
+        Path,
+        typer.Argument(metavar="SPEC.json", help="The study's document; - reads it from stdin."),
     ],
     watch: Annotated[bool, typer.Option("--watch", help="Follow it until it has ended.")] = False,
     dry_run: Annotated[
@@ -108,8 +109,8 @@ def read_spec(path: Path) -> dict[str, Any]:
         document: Any = json.loads(text)
     except json.JSONDecodeError as error:
         raise typer.BadParameter(f"{path} is no JSON: {error}") from error
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{path} is no text: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict):
         raise typer.BadParameter(f"{path} holds no JSON object")
     return cast("dict[str, Any]", document)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -13,23 +14,34 @@ _DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
 def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     """The points of a front, best first; the last number is throughput over the dense twin's."""
     title = f"Pareto front: {len(front.points)} points"
-    table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+    table = _table(title)
     table.add_column("trial", justify="right")
-    table.add_column("architecture")
-    table.add_column("parametrization")
+    table.add_column("model")
     for objective in front.objectives:
         table.add_column(_heading(objective), justify="right")
-    table.add_column("throughput\n/ dense twin", justify="right")
+    table.add_column("throughput\n/ dense", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
     for point in front.ranked():
-        cells = [str(point.trial), point.architecture, point.parametrization]
+        cells = [str(point.trial), f"{point.architecture} {point.parametrization}"]
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
         cells.append("–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}")
         if hyperparameters:
             cells.append(_hyperparameters(point))
         table.add_row(*cells)
     return table
+
+
+def _table(title: str | None = None) -> Table:
+    """An empty table that wastes no width: fronts fit into 80 columns."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
 
 
 def _heading(objective: FrontObjective) -> str:
@@ -53,7 +65,7 @@ def _hyperparameters(point: FrontPoint) -> str:
 
 def studies_table(studies: Iterable[Study]) -> Table:
     """Studies, one per line."""
-    table = Table(expand=False)
+    table = _table()
     for heading in ("id", "name", "state"):
         table.add_column(heading)
     for heading in ("ended", "trials", "complete"):
@@ -73,7 +85,7 @@ def dry_run_table(answer: DryRun) -> Table:
         f"{len(answer.candidates)} candidates, "
         f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
     )
-    table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+    table = _table(title)
     for heading in ("dimension", "kind", "values"):
         table.add_column(heading, overflow="fold")
     for dimension in answer.dimensions:
@@ -95,13 +107,15 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
         "Tasks": catalog.tasks,
     }
     for title, entries in groups.items():
-        table = Table(title=title, title_justify="left", title_style="bold", expand=False)
+        table = _table(title)
         for heading in ("kind", "what", "paper"):
             table.add_column(heading, overflow="fold")
         for entry in entries:
             table.add_row(entry.kind, entry.title, entry.paper or "")
         tables.append(table)
-    table = Table(title="Combinations", title_justify="left", title_style="bold", expand=False)
+    table = Table(
+        title="Combinations", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
     table.add_column("architecture")
     table.add_column("parametrizations", overflow="fold")
     for architecture, parametrizations in catalog.combinations.items():

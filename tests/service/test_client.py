@@ -217,7 +217,7 @@ def test_another_kind_of_server_is_unreachable() -> None:
             self.end_headers()
             self.wfile.write(b"<h1>It works!</h1>")
 
-        def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
+        def log_message(self, format: str, *args: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
