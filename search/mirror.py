@@ -5,6 +5,7 @@ alone; it can be thrown away and is then rebuilt from our rows in the order of t
 """
 
 import logging
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event, text
 
@@ -93,7 +96,7 @@ class Mirror:
 
     def ask(self, number: int) -> optuna.Trial:
         """A new trial, which must get this number; nothing is suggested yet."""
-        self._study.sampler = self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+        self._study.sampler = self._sampler(number)
         trial = self._study.ask()
         if trial.number != number:
             raise RuntimeError(
@@ -104,7 +107,7 @@ class Mirror:
 
     def reopen(self, number: int) -> optuna.Trial:
         """A trial that was asked and not told; what it was given before, it answers again."""
-        self._study.sampler = self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+        self._study.sampler = self._sampler(number)
         frozen = self.trials[number]
         return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
 
@@ -135,6 +138,9 @@ class Mirror:
         self._study = self._open()
         self._study.add_trials([self._frozen(trial, dimensions) for trial in trials])
 
+    def _sampler(self, number: int) -> BaseSampler:
+        return self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+
     def _open(self) -> optuna.Study:
         study = optuna.create_study(
             study_name=self._name,
@@ -144,7 +150,10 @@ class Mirror:
         )
         names = [info.metric for info in self._infos]
         if study.metric_names != names:
-            study.set_metric_names(names)
+            with warnings.catch_warnings():
+                # Known since 3.2 as experimental; the dashboard shows objectives by these names.
+                warnings.simplefilter("ignore", ExperimentalWarning)
+                study.set_metric_names(names)
         return study
 
     def _values(self, trial: TrialRecord) -> list[float]:

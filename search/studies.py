@@ -75,7 +75,7 @@ def submit(
     SearchSpace(spec)
     document = spec.model_dump(mode="json")
     digest = hashlib.sha256(body or json.dumps(document, sort_keys=True).encode()).hexdigest()
-    now = datetime.now(UTC)
+    now, study_id = datetime.now(UTC), secrets.token_hex(6)
     with database.write() as session:
         studies = Studies(session)
         if idempotency_key is not None:
@@ -83,14 +83,15 @@ def submit(
             if known is not None:
                 return known
         study = studies.create(
-            id=secrets.token_hex(6),
+            id=study_id,
             name=spec.name,
             spec=document,
             at=now,
             idempotency_key=idempotency_key,
             body_digest=digest,
         )
-        announce(session, study, at=now)
+        if study.id == study_id:
+            announce(session, study, at=now)
         return studies.get(study.id)
 
 

@@ -1,9 +1,9 @@
 """One configuration in full: what a trial can be trained from again, number for number."""
 
-from models.model import ModelSpec
 from pydantic import Field
 
 from models.draw import Draw
+from models.model import ModelSpec
 from models.spec import Spec
 
 

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, Final, final
 
 from models.checkpoint import save_bytes
+from models.errors import CheckpointError
 from models.report import parameter_report
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.executors.base import AttemptTicket
@@ -135,12 +136,9 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
 
 
 def _train(job: TrainJob, attempt: _Attempt) -> Completion:
-    resume = attempt.link.get_artifact("resume")
-    splits = job.task.load(attempt.sources)
     hooks = _Hooks(attempt)
-    if resume is not None:
-        hooks.epochs_trained = from_bytes(resume, job=job).position.epochs_trained
-        _log.info("resumed after epoch %d", hooks.epochs_trained)
+    resume = _resume(job, attempt, hooks)
+    splits = job.task.load(attempt.sources)
     try:
         with _on_sigterm(hooks.terminate):
             result = train(
@@ -162,6 +160,21 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
         best_epoch=result.best_epoch,
         epochs_trained=result.epochs_trained,
     )
+
+
+def _resume(job: TrainJob, attempt: _Attempt, hooks: "_Hooks") -> bytes | None:
+    """Where an earlier attempt of the trial was stored; from the start where that is of no use."""
+    resume = attempt.link.get_artifact("resume")
+    if resume is None:
+        return None
+    try:
+        hooks.epochs_trained = from_bytes(resume, job=job).position.epochs_trained
+    except CheckpointError as error:
+        # The numbers are the same from the start: training is deterministic in the trial's seed.
+        _log.warning("the state to resume from is of no use: %s; training starts anew", error)
+        return None
+    _log.info("resumed after epoch %d", hooks.epochs_trained)
+    return resume
 
 
 _JOBS: Mapping[type[Job], Callable[[Any, _Attempt], Completion]] = {

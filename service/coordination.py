@@ -1,43 +1,65 @@
 """The coordinator's process: settings made into what the coordinator works with."""
 
 import logging
-import os
-import secrets
 import socket
 import threading
+from contextlib import ExitStack
+
+import optuna
 
 from search.coordinator import Coordinator, Folders
 from search.executors import LocalExecutor
 from search.executors.slots import cpu_slots, gpu_slots
+from service.locks import hold
 from service.settings import Settings
+from storage.artifacts import LocalArtifactStore
 from storage.engine import Database
 
 _log = logging.getLogger(__name__)
 
 
+class AlreadyCoordinating(Exception):
+    """Another coordinator of this machine works with the same data directory."""
+
+
 def coordinate(settings: Settings, stop: threading.Event) -> None:
-    """Run every study with attempts on this machine until `stop` is set."""
+    """Run every study with attempts on this machine until `stop` is set.
+
+    Raises:
+        AlreadyCoordinating: the data directory has a coordinator.
+    """
+    # Optuna prints by itself unless told otherwise; its words go where all others go.
+    optuna.logging.disable_default_handler()
+    optuna.logging.enable_propagation()
+    data_dir = settings.data_dir.absolute()
     slots = (*gpu_slots(), *cpu_slots(settings.workers))
     _log.info("slots", extra={"names": [slot.name for slot in slots]})
-    executor = LocalExecutor(slots, logs=settings.logs_dir)
-    database = Database(settings.database_url)
-    try:
-        coordinator = Coordinator(
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold(data_dir / "coordinator.lock"))
+        except BlockingIOError as error:
+            raise AlreadyCoordinating(
+                f"another coordinator works with the data directory {data_dir}; "
+                "stop that one, or choose another --data-dir"
+            ) from error
+        database = Database(settings.database_url)
+        held.callback(database.dispose)
+        executor = LocalExecutor(slots, logs=settings.logs_dir)
+        held.callback(executor.close)
+        LocalArtifactStore(settings.artifacts_dir).sweep()
+        Coordinator(
             database,
             executor,
             optuna_url=settings.optuna_url,
             api_url=settings.url or f"http://{settings.host}:{settings.port}",
-            owner=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
+            # The lock makes this name ours alone, and the same after a restart: the claims of a
+            # coordinator that was killed go on at once.
+            owner=f"{socket.gethostname()}:{data_dir}",
             folders=Folders(
                 data=settings.data_sets,
                 cache=settings.cache_dir,
-                lanes=settings.data_dir / "lanes",
+                lanes=data_dir / "lanes",
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,
-        )
-        coordinator.run(stop)
-    finally:
-        # Also when the coordinator could not start; closing twice is harmless.
-        executor.close()
-        database.dispose()
+        ).run(stop)

@@ -5,7 +5,6 @@ directory, the listening socket, the folder of the dashboard's socket. Its child
 commands that a large site runs by themselves: `api`, `coordinator`, `dashboard`.
 """
 
-import fcntl
 import logging
 import os
 import shutil
@@ -23,6 +22,7 @@ import httpx2
 
 from service.auth import check_address
 from service.children import Child
+from service.locks import hold
 from service.server_file import ServerFile
 from service.settings import Settings
 from storage.engine import Database
@@ -145,11 +145,10 @@ def _stop_signals() -> Generator[threading.Event]:
 
 @contextmanager
 def _lock(data_dir: Path) -> Generator[None]:
-    """Hold the data directory; the kernel lets go of it however this process ends."""
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (data_dir / "serve.lock").open("a") as file:
+    """Hold the data directory."""
+    with ExitStack() as held:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.enter_context(hold(data_dir / "serve.lock"))
         except BlockingIOError as error:
             other = ServerFile.read(data_dir)
             who = f"process {other.pid} serves it at {other.url}" if other else "it starts just now"

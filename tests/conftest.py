@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import torch
 from sqlalchemy import make_url
 
 from storage.engine import Database
@@ -44,6 +45,12 @@ class PostgresServer:
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_torch_thread() -> None:
+    """As workers run: test processes with a thread per core each would wait for one another."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
 """Tree-structured Parzen estimators over several objectives."""
 
+import warnings
 from typing import Literal
 
+from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 from pydantic import Field
 
@@ -22,10 +24,13 @@ class Tpe(Spec):
 
     def build(self, seed: int) -> BaseSampler:
         """A sampler for one suggestion, which follows from `seed` and the trials told so far."""
-        return TPESampler(
-            n_startup_trials=self.startup_trials,
-            multivariate=True,
-            group=True,
-            constant_liar=True,
-            seed=seed,
-        )
+        with warnings.catch_warnings():
+            # `group` is experimental: without it, conditional dimensions leave the joint model.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            return TPESampler(
+                n_startup_trials=self.startup_trials,
+                multivariate=True,
+                group=True,
+                constant_liar=True,
+                seed=seed,
+            )

@@ -111,7 +111,9 @@ def test_hypervolume_is_the_measure_of_the_dominated_cells(rows) -> None:
     corners = [
         (-trial.quality, math.log10(trial.parameters), -math.log10(trial.throughput))
         for trial in trials
-        if trial.state == TrialState.COMPLETE and trial.throughput is not None
+        if trial.state == TrialState.COMPLETE
+        and trial.throughput is not None
+        and trial.quality is not None
     ]
     far = (-0.1, 1.0, 0.0)
     axes = [

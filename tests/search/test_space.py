@@ -11,6 +11,7 @@ from optuna.samplers import TPESampler
 from search.dimension import ChoiceDimension, IntegerDimension, RealDimension
 from search.draws import CornerSource, TrialSource
 from search.errors import SpecRefused
+from search.samplers import Tpe
 from search.space import SearchSpace, describe
 from search.spec import StudySpec
 
@@ -172,7 +173,8 @@ def test_every_dimension_is_modelled_jointly_and_reached_at_both_ends() -> None:
     space = SearchSpace(spec)
     described = {dimension.name: dimension for dimension in space.describe().dimensions}
     optuna.logging.disable_default_handler()
-    sampler = TPESampler(seed=0, multivariate=True, group=True, constant_liar=True)
+    sampler = Tpe().build(seed=0)
+    assert isinstance(sampler, TPESampler)
     sampled = optuna.create_study(sampler=sampler, directions=["maximize", "minimize"])
     generator = np.random.default_rng(0)
     seen: dict[str, list[object]] = {}
