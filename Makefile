@@ -47,8 +47,7 @@ test-slow: $(VENV)/installed-test  ## The tests that take more than half a minut
 gpu: $(VENV)/installed-test  ## Tests and benchmarks on a CUDA device, where there is one
 	@if nvidia-smi >/dev/null 2>&1; then \
 	  $(BIN)/python -m pytest -m gpu -s || [ $$? -eq 5 ]; \
-	  for benchmark in tests/benchmarks/bench_*.py; do \
-	    [ -e "$$benchmark" ] || continue; \
+	  for benchmark in tests/benchmarks/[a-z]*.py; do \
 	    module="$${benchmark%.py}"; $(BIN)/python -m "$${module//\//.}"; \
 	  done; \
 	else \

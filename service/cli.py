@@ -8,28 +8,28 @@ import typer
 
 from service.commands import demo, results, serve, studies
 
-_app = typer.Typer(
+application = typer.Typer(
     name="reflectory",
     help="How small and how fast can this network get before it loses accuracy?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-_app.command()(serve.serve)
-_app.command()(studies.submit)
-_app.command()(studies.watch)
-_app.command("list")(studies.list_studies)
-_app.command()(results.front)
-_app.command()(results.download)
-_app.command()(studies.cancel)
-_app.command()(results.catalog)
+application.command()(serve.serve)
+application.command()(studies.submit)
+application.command()(studies.watch)
+application.command("list")(studies.list_studies)
+application.command()(results.front)
+application.command()(results.download)
+application.command()(studies.cancel)
+application.command()(results.catalog)
 for _hidden in (serve.api, serve.coordinator, serve.dashboard, demo.demo):
-    _app.command(hidden=True)(_hidden)
+    application.command(hidden=True)(_hidden)
 
 
 def main() -> None:
     """Run the command that the arguments name."""
-    _app()
+    application()
 
 
 if __name__ == "__main__":

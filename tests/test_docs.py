@@ -1,0 +1,129 @@
+"""Documentation that cannot go stale: what the README shows is parsed, built or looked up."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+from search.space import describe
+from search.spec import StudySpec
+from service.app import create_app
+from service.cli import application
+from service.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("README.md", "deploy/README.md")
+README = (ROOT / "README.md").read_text()
+FOLDERS = ("models", "search", "storage", "service", "tests", "deploy", r"\.ci")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def specs() -> list[str]:
+    return [*blocks("json"), *(path.read_text() for path in (ROOT / "deploy").rglob("*.json"))]
+
+
+def commands() -> set[str]:
+    return set(typer.main.get_command(application).commands)  # pyright: ignore
+
+
+@pytest.mark.parametrize("text", specs())
+def test_every_spec_that_is_shown_can_be_run(text: str) -> None:
+    space = describe(StudySpec.model_validate_json(text))
+    assert space.candidates
+
+
+def test_there_are_specs_to_check() -> None:
+    assert len(specs()) >= 3
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_command_that_is_named_exists(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = re.findall(r"reflectory ([a-z]+)(?: [^`|\n]*)?", text)
+    spelled = {
+        word for word in named if f"`reflectory {word}" in text or f"/reflectory {word}" in text
+    }
+    assert spelled
+    assert spelled <= commands()
+
+
+def test_every_command_that_users_have_is_in_the_readme() -> None:
+    listed = set(re.findall(r"^\| `reflectory ([a-z]+)", README, re.MULTILINE))
+    group = typer.main.get_command(application)
+    visible = {name for name, command in group.commands.items() if not command.hidden}  # pyright: ignore
+    assert listed == visible
+
+
+def test_every_option_that_is_named_exists() -> None:
+    runner = CliRunner()
+    helps = "".join(
+        runner.invoke(application, [name, "--help"], env={"COLUMNS": "200"}).output
+        for name in commands()
+    )
+    ours = (line for block in blocks("sh") for line in block.splitlines() if "reflectory" in line)
+    table = (line for line in README.splitlines() if line.startswith("| `reflectory"))
+    for line in (*ours, *table):
+        for option in re.findall(r"(--[a-z-]+)", line):
+            assert option in helps, line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_is_named_exists(document: str) -> None:
+    text = (ROOT / document).read_text()
+    paths = set(re.findall(rf"(?<![\w/.])((?:{'|'.join(FOLDERS)})/[\w./-]*\w/?)", text))
+    assert paths
+    for path in paths - {"models/parametrizations/your_kind.py"}:
+        assert (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("module", re.findall(r"python -m ([\w.]+)", README))
+def test_every_program_that_is_named_exists(module: str) -> None:
+    assert (ROOT / (module.replace(".", "/") + ".py")).is_file()
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"make ([a-z-]+)`", README)) | set(
+        re.findall(r"^make ([a-z-]+)$", README, re.MULTILINE)
+    )
+    assert {"demo", "test"} <= named <= targets
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_every_python_example_compiles_and_names_what_exists(block: str) -> None:
+    compile(block, "README.md", "exec")
+    for module, names in re.findall(r"^from ([\w.]+) import (.+)$", block, re.MULTILINE):
+        scope: dict[str, object] = {}
+        exec(f"from {module} import {names}", scope)
+    from service.client import Client
+
+    for method in re.findall(r"client\.([a-z_]+)\(", block):
+        assert callable(getattr(Client, method))
+
+
+def test_every_call_that_is_named_exists(tmp_path: Path) -> None:
+    paths = set(create_app(Settings(data_dir=tmp_path)).openapi()["paths"])
+    known = {re.sub(r"\{\w+\}", "{}", path) for path in paths} | {"/docs", "/dashboard", "/"}
+    rows = [line for line in README.splitlines() if re.match(r"\| `(GET|POST|\.\.\.)", line)]
+    assert len(rows) > 6
+    for row in rows:
+        for path in re.findall(r"(?:GET|POST) (/[\w/{}]*)", row.split("|")[1]):
+            assert re.sub(r"\{\w+\}", "{}", path) in known, path
+    for block in blocks("sh"):
+        for line in block.splitlines():
+            for url in (word for word in shlex.split(line) if word.startswith("http://")):
+                path = re.sub(r"http://[^/]+", "", url)
+                plain = re.sub(r"/ID(?=/|$)", "/{}", re.sub(r"/\d+(?=/|$)", "/{}", path))
+                assert plain in known, url
+
+
+def test_specs_are_shown_as_they_would_be_sent() -> None:
+    for text in specs():
+        assert isinstance(json.loads(text), dict)
