@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -273,8 +274,8 @@ class SearchSpace:
         return combinations
 
     def _parameter_range(self) -> ParameterRange:
-        smallest = min(self._counts(highest=False))
-        largest = max(self._counts(highest=True))
+        smallest = min(self._counts(highest=False), key=itemgetter(0))
+        largest = max(self._counts(highest=True), key=itemgetter(0))
         limit = self._spec.limits.parameters
         if limit is not None and limit < smallest[0]:
             message = (
