@@ -14,7 +14,8 @@ PYTEST_WORKERS ?= 2
 WHEEL_VENV ?= build/wheel-venv
 
 BIN := $(VENV)/bin
-PIP_QUIET := -m pip install --quiet --disable-pip-version-check
+# Errors alone: pip warns of every source that lacks a package.
+PIP_QUIET := -m pip install -qq --disable-pip-version-check
 
 # Installs torch into the environment $(1): first from the sources that pip is configured with, then
 # from PyTorch's own index.

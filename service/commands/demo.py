@@ -1,8 +1,10 @@
 """`demo`: the whole way of a user, from an empty data directory to the best model's files."""
 
 import json
+import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
@@ -54,7 +56,8 @@ def demo(
     typer.echo("The server has stopped. Written:")
     for file in files:
         typer.echo(f"  {file}")
-    typer.echo(f"Look at the study again: reflectory serve --data-dir {folder / 'data'}")
+    program = os.path.relpath(Path(sysconfig.get_path("scripts")) / "reflectory")
+    typer.echo(f"Look at the study again: {program} serve --data-dir {folder / 'data'}")
 
 
 def _conclude(client: Client, study: Study, out: Path) -> list[Path]:

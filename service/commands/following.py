@@ -94,17 +94,16 @@ def ticking(events: Iterator[Event], seconds: float) -> Iterator[Event | None]:
 
 def open_view(study: Study) -> AbstractContextManager[View]:
     """The view that fits where the output goes."""
-    return LiveView(study) if is_terminal() else nullcontext(LineView(study))
+    return LiveView(study) if is_terminal() else nullcontext(LineView())
 
 
 class LineView:
     """One line per download step, trial's end and change of the study, for logs and pipes."""
 
-    def __init__(self, study: Study, *, write: Callable[[str], None] = typer.echo) -> None:
+    def __init__(self, *, write: Callable[[str], None] = typer.echo) -> None:
         self._metric = "quality"
         self._write = write
         self._tenths: dict[str, int] = {}
-        self._write(f"study {study.id} ({study.name}) is {study.state}")
 
     def event(self, event: Event) -> None:
         """Write the event's line, where it deserves one."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from models import checkpoint
-from service.answers import Event, Progress, Study, TrialCounts
+from service.answers import Event
 from service.commands.following import LineView
 from service.server_file import ServerFile
 from storage.records import StudyRecord, StudyState, TrialState
@@ -295,19 +295,9 @@ def test_keys_are_never_asked_for_as_arguments() -> None:
 
 def test_a_download_is_told_at_most_once_per_tenth() -> None:
     lines: list[str] = []
-    progress = Progress(
-        trials=TrialCounts(),
-        epochs_trained=0,
-        wall_seconds=0,
-        device_hours=0,
-        hypervolume=None,
-        measuring_share=None,
-        eta_seconds=None,
-    )
-    study = Study(id="s", name="n", state="running", spec={}, progress=progress, links={})
-    view = LineView(study, write=lines.append)
+    view = LineView(write=lines.append)
     for received in range(0, 1001, 10):
         payload = {"file": "train.gz", "received": received, "total": 1000}
         view.event(Event(number=received + 1, kind="download", payload=payload))
-    assert len(lines) == 1 + 11
+    assert len(lines) == 11
     assert lines[-1] == "download train.gz: 1,000 of 1,000 bytes"
