@@ -55,8 +55,9 @@ gpu: $(VENV)/installed-test  ## Tests and benchmarks on a CUDA device, where the
 	  echo "No GPU answers here (nvidia-smi): the tests and benchmarks for one were not run."; \
 	fi
 
+# Without its cache: that one does not notice when a new folder makes an import ours.
 lint: $(VENV)/installed-test  ## Style, formatting and import rules
-	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff check --quiet --no-cache .
 	@$(BIN)/ruff format --quiet --check .
 	@$(BIN)/lint-imports --no-logo
 
@@ -64,7 +65,7 @@ types: $(VENV)/installed-test  ## Static types
 	@$(BIN)/pyright
 
 format: $(VENV)/installed-test  ## Bring all files into form
-	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff check --quiet --no-cache --fix . || true
 	@$(BIN)/ruff format .
 
 wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, start the server from it
@@ -75,7 +76,7 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 	@$(call install_torch,$(WHEEL_VENV))
 	@echo "Installing the wheel ..."
 	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) dist/*.whl
-	@$(WHEEL_VENV)/bin/python -P deploy/check_wheel.py deploy/examples/digits.json
+	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json
 
 clean:  ## Remove everything that these targets made
 	rm -rf $(VENV) build dist $(DEMO_OUTPUT) .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from models.architectures import ARCHITECTURES
-from models.parametrizations import PARAMETRIZATIONS
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
+from models.architectures import ARCHITECTURES
+from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.dimension import Override
 from search.samplers import AnySampler, Tpe

@@ -19,9 +19,9 @@ A lease that ended, or that a newer attempt holds, is answered 409: the worker s
 
 from typing import Annotated, Any, Literal
 
-from models.model import ModelSpec
 from pydantic import Field
 
+from models.model import ModelSpec
 from models.spec import Spec
 from search.tasks import AnyTask
 from search.trial import TrialSpec

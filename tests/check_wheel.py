@@ -1,9 +1,9 @@
 """Checks an installed wheel from outside the repository: run by the environment it is installed in.
 
-    python deploy/check_wheel.py SPEC.json
+    python tests/check_wheel.py SPEC.json
 
-It runs in an empty folder, so that a template, a migration or a module that is missing in the wheel is
-missing here too. `make wheel-check` calls it.
+It runs in an empty folder, so that a template, a migration or a module that is missing in the wheel
+is missing here too. `make wheel-check` calls it.
 """
 
 import json
