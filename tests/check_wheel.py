@@ -14,6 +14,7 @@ import sysconfig
 import tempfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -36,7 +37,7 @@ def main() -> None:
     sys.stdout.write("the wheel is whole: packages, server, dry run and pages\n")
 
 
-def _check_server(spec: object, folder: Path) -> None:
+def _check_server(spec: dict[str, Any], folder: Path) -> None:
     command = [str(Path(sysconfig.get_path("scripts")) / "reflectory"), "serve", "--port", "0"]
     server = subprocess.Popen(
         [*command, "--json", "--data-dir", str(folder / "data")], stdout=subprocess.PIPE, text=True
