@@ -210,12 +210,16 @@ class AttemptDesk:
             if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
                 Studies(session).set_prepared(study.id, body.prepared or {})
             if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
-                self._end_trial(session, attempt, body)
+                self._end_trial(session, attempt, body, ending=study.ending)
             return self._verdict(None)
 
-    def _end_trial(self, session: Session, attempt: AttemptRecord, body: Completion) -> None:
+    def _end_trial(
+        self, session: Session, attempt: AttemptRecord, body: Completion, *, ending: str | None
+    ) -> None:
         number = _trial_of(attempt)
         state = _ENDS[body.outcome]
+        if state == TrialState.STOPPED and ending is not None and not ending.startswith(BUDGET):
+            state = TrialState.CANCELLED
         stored = ArtifactRows(session).of_trial(attempt.study_id, number)
         missing = [role for role in ("checkpoint", "report") if role not in stored]
         if state == TrialState.COMPLETE and missing:
