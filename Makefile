@@ -71,7 +71,8 @@ format: $(VENV)/installed-test  ## Bring all files into form
 wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, start the server from it
 	@rm -rf dist $(WHEEL_VENV)
 	@echo "Building the wheel ..."
-	@$(BIN)/python -m build --wheel --outdir dist . >/dev/null
+	@mkdir -p build
+	@$(BIN)/python -m build --wheel --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	@$(PYTHON) -m venv $(WHEEL_VENV)
 	@$(call install_torch,$(WHEEL_VENV))
 	@echo "Installing the wheel ..."
