@@ -15,7 +15,7 @@ from search.pareto import front_of, hypervolume, reference_point
 from search.reconcile import reconcile
 from search.space import SearchSpace
 from search.spec import StudySpec
-from search.studies import CANCELLED_BY, ENDED, enter
+from search.studies import ENDED, enter
 from search.study_context import DATA_AT_FAULT, RESTARTED, Floor, StudyContext, gave_up
 from search.suggestions import Suggestions
 from search.trial import TrialSpec
@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 FAILED = "failed: "
 """How the ending of a study begins that cannot go on; the sentence for the user follows."""
 
+_OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
 
 
@@ -183,9 +184,7 @@ class StudyRun:
         Trials that lost theirs first, then those that wait, by number.
         """
         with self._study.database.read() as session:
-            open_trials = Trials(session).list(
-                self._study.id, TrialState.RUNNING, TrialState.QUEUED
-            )
+            open_trials = Trials(session).list(self._study.id, *_OPEN)
             at_work = {
                 attempt.trial
                 for attempt in Attempts(session).running(self._study.id)
@@ -232,58 +231,66 @@ class StudyRun:
         )
 
     def _finish_if_done(self) -> bool:
+        """End the study when its budget of trials or of draws is used up and told."""
         with self._study.database.read() as session:
-            trials = Trials(session)
-            counts = trials.counts(self._study.id)
-            untold = trials.untold(self._study.id)
-            complete = trials.list(self._study.id, TrialState.COMPLETE)
-        if untold or any(
-            counts.by_state.get(state) for state in (TrialState.QUEUED, TrialState.RUNNING)
-        ):
-            return False
-        unmeasured = [
-            trial for trial in front_of(complete, self._study.infos) if trial.measurement_id is None
-        ]
-        if unmeasured and self._measuring.measure_front(unmeasured):
+            counts = Trials(session).counts(self._study.id)
+            untold = Trials(session).untold(self._study.id)
+        at_work = (counts.by_state.get(state) for state in _OPEN)
+        if untold or any(at_work):
             return False
         enough = counts.dispatched >= self._study.spec.budget.trials
-        self._end(StudyState.FINISHED, None if enough else "nothing_feasible")
+        return self._finish(None if enough else "nothing_feasible")
+
+    def _finish(self, reason: str | None) -> bool:
+        """End a study of which nothing runs, once its front is measured."""
+        with self._study.database.read() as session:
+            complete = Trials(session).list(self._study.id, TrialState.COMPLETE)
+        front = front_of(complete, self._study.infos)
+        unmeasured = [trial for trial in front if trial.measurement_id is None]
+        if unmeasured and self._measuring.measure_front(unmeasured):
+            return False
+        self._end(StudyState.FINISHED, reason)
         return True
 
     def _wind_down(self, study: StudyRecord) -> bool:
-        """End what waits and what runs, then the study.
-
-        A used-up budget lets running epochs end.
-        """
+        """Bring a study to the end that was decided; returns whether it goes on until then."""
         assert study.ending is not None
         on_budget = study.ending.startswith(BUDGET)
+        if self._end_open_trials(study.ending, on_budget=on_budget):
+            return True
+        self._tell()
+        if on_budget:
+            return not self._finish(study.ending)
+        failed = study.ending.startswith(FAILED)
+        state = StudyState.FAILED if failed else StudyState.CANCELLED
+        self._end(state, study.ending.removeprefix(FAILED))
+        return False
+
+    def _end_open_trials(self, ending: str, *, on_budget: bool) -> bool:
+        """End what waits and what runs; on a used-up budget, what trains ends by its own word.
+
+        Returns:
+            Whether a trial still trains.
+        """
         with self._study.database.write() as session:
-            kept: set[int] = set()
-            for attempt in Attempts(session).running(self._study.id):
+            open_trials = Trials(session).list(self._study.id, *_OPEN)
+            training: set[int] = set()
+            attempts = Attempts(session).running(self._study.id)
+            # With no trial left, what still runs measures the front that the budget bought.
+            for attempt in attempts if open_trials or not on_budget else ():
                 if on_budget and attempt.kind == AttemptKind.TRAIN and attempt.trial is not None:
-                    kept.add(attempt.trial)
+                    training.add(attempt.trial)
                     continue
-                self._lose(session, attempt, study.ending)
+                self._lose(session, attempt, ending)
                 self._study.floor.cancel(attempt.id)
-            for trial in Trials(session).list(
-                self._study.id, TrialState.QUEUED, TrialState.RUNNING
-            ):
-                if trial.number in kept:
+            for trial in open_trials:
+                if trial.number in training:
                     continue
                 stopped = on_budget and trial.state == TrialState.RUNNING
                 state = TrialState.STOPPED if stopped else TrialState.CANCELLED
-                reason = BUDGET if on_budget else study.ending
+                reason = BUDGET if on_budget else ending
                 end_trial(session, self._study.id, trial.number, state=state, reason=reason)
-        if kept:
-            return True
-        self._tell()
-        if study.ending.startswith(FAILED):
-            self._end(StudyState.FAILED, study.ending.removeprefix(FAILED))
-        elif study.ending.startswith(CANCELLED_BY):
-            self._end(StudyState.CANCELLED, study.ending)
-        else:
-            self._end(StudyState.FINISHED, study.ending)
-        return False
+        return bool(training)
 
     def _end(self, state: StudyState, reason: str | None) -> None:
         elapsed = time.monotonic() - self._ticked

@@ -5,6 +5,7 @@ import random
 import signal
 import struct
 import time
+from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,9 +28,10 @@ SMALL = {
 }
 
 
-@pytest.fixture
-def server(tmp_path: Path):
-    running = Server(tmp_path / "data")
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """One server for all tests that leave it running; studies do not see each other."""
+    running = Server(tmp_path_factory.mktemp("faults") / "data")
     yield running.start()
     running.close()
 
@@ -231,6 +233,7 @@ def test_a_corrupt_data_file_fails_the_study_with_its_name(tmp_path: Path) -> No
 
 
 def test_a_wrong_spec_leaves_no_row(server) -> None:
+    before = server.get("/v1/studies")["items"]
     for wrong, path in (
         ({"colour": "red"}, "colour"),
         ({"space": {"hidden_size": {"low": 9, "high": 8}}}, "space.hidden_size"),
@@ -244,7 +247,7 @@ def test_a_wrong_spec_leaves_no_row(server) -> None:
         assert answer.headers["content-type"] == "application/problem+json"
         paths = [error["path"] for error in answer.json()["errors"]]
         assert any(found.startswith(path) for found in paths), (path, answer.json())
-    assert server.get("/v1/studies")["items"] == []
+    assert server.get("/v1/studies")["items"] == before
 
 
 def test_a_slot_that_is_not_here_fails_the_study_with_a_sentence(server) -> None:
@@ -253,3 +256,21 @@ def test_a_slot_that_is_not_here_fails_the_study_with_a_sentence(server) -> None
     ended = server.wait(server.submit({**SMALL, "resources": {"device": "cuda"}}))
     assert ended["state"] == "failed"
     assert "'cuda'" in ended["state_reason"]
+
+
+def test_a_study_cancelled_at_once_leaves_no_process(server) -> None:
+    """Cancelled right after the submission: whatever runs then, the preparation included, ends."""
+    study_id = server.submit({**SMALL, "budget": {"trials": 3, "epochs": 5000}})
+    server.http.post(f"/v1/studies/{study_id}/cancel")
+    assert server.wait(study_id)["state"] == "cancelled"
+    wait_until(lambda: not server.workers_at_work(), what="the workers' end")
+
+
+def test_a_study_ended_by_its_budget_has_its_front_measured(server) -> None:
+    spec = {**SMALL, "objectives": ["quality"], "budget": {"trials": 50, "total_epochs": 12}}
+    spec["budget"]["epochs"] = 4
+    ended = server.wait(server.submit(spec))
+    assert ended["state_reason"] == "budget: total_epochs"
+    front = server.get(f"/v1/studies/{ended['id']}/front")["points"]
+    assert front
+    assert all(point["values"]["throughput"] > 0 for point in front)
