@@ -340,14 +340,26 @@ def test_running_out_of_memory_is_infeasible(serve: Serve, tmp_path: Path) -> No
 def test_something_unexpected_is_a_failure_with_the_tracebacks_last_lines(
     executor: LocalExecutor, serve: Serve, tmp_path: Path
 ) -> None:
-    api = serve(train_job())
-    api.artifacts["resume"] = b"not what a worker stored"
+    """A model that the space would have refused: its rank is more than its matrix holds."""
+    impossible = model().model_copy(update={"parametrization": LowRank(d=500)})
+    api = serve(train_job(spec=impossible))
     start(executor, api, tmp_path)
     assert end(executor).returncode == FAILED
     assert api.completion.outcome == "failed"
     reason = str(api.completion.reason)
-    assert reason.splitlines()[-1].startswith("models.errors.CheckpointError")
+    assert reason.splitlines()[-1].startswith("models.errors.SlotError")
     assert "Traceback" in log(executor)
+
+
+def test_a_state_that_is_of_no_use_to_resume_from_means_a_start_anew(
+    executor: LocalExecutor, serve: Serve, tmp_path: Path
+) -> None:
+    api = serve(train_job(epochs=2))
+    api.artifacts["resume"] = b"not what a worker stored"
+    start(executor, api, tmp_path)
+    assert end(executor).returncode == DONE
+    assert (api.completion.outcome, api.completion.epochs_trained) == ("complete", 2)
+    assert "starts anew" in log(executor)
 
 
 def test_shapes_are_measured_in_turn_and_reported_one_by_one(
