@@ -25,6 +25,7 @@ from sqlalchemy import event, text
 from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension
 from search.pareto import objective_infos, value_of
 from search.spec import StudySpec
+from storage.engine import with_driver
 from storage.records import StudyRecord, TrialRecord, TrialState
 
 _log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def open_storage(url: str) -> RDBStorage:
 
     A SQLite file is switched to WAL, so that the dashboard reads while we write.
     """
+    url = with_driver(url)
     if not url.startswith("sqlite"):
         return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
     storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}})

@@ -29,10 +29,7 @@ CANCELLED_BY = "cancelled by "
 
 
 class TrialTotals(Spec):
-    """Trials by state. `total` is the budget.
-
-    Refused draws are listed as infeasible and not counted in it.
-    """
+    """Trials by state; `total` is the budget."""
 
     total: int
     queued: int
@@ -42,6 +39,8 @@ class TrialTotals(Spec):
     infeasible: int
     failed: int
     cancelled: int
+    refused: int
+    """Those of the infeasible that were refused before dispatch, and so cost no budget."""
 
 
 class StudyProgress(Spec):
@@ -157,9 +156,8 @@ def ended_after_dispatch(counts: TrialCounts) -> int:
 
 
 def _totals(counts: TrialCounts, budget: int) -> TrialTotals:
-    return TrialTotals(
-        total=budget, **{str(state): counts.by_state.get(state, 0) for state in TrialState}
-    )
+    by_state = {str(state): counts.by_state.get(state, 0) for state in TrialState}
+    return TrialTotals(total=budget, refused=counts.refused, **by_state)
 
 
 def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | None:

@@ -65,11 +65,12 @@ class TrialCounts(Answer):
     infeasible: int = 0
     failed: int = 0
     cancelled: int = 0
+    refused: int = 0
 
     @property
     def ended(self) -> int:
-        """Trials with an outcome."""
-        return self.complete + self.stopped + self.infeasible + self.failed + self.cancelled
+        """Trials that used up budget: those with an outcome, without what was never dispatched."""
+        return self.complete + self.stopped + self.infeasible - self.refused + self.failed
 
 
 class Progress(Answer):

@@ -26,6 +26,7 @@ from sqlalchemy import NullPool, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.settings import Settings
+from storage.engine import with_driver
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def open_read_only(url: str) -> ReadOnlyStorage:
     Raises:
         StorageInternalError, SQLAlchemyError: the tables are not there (yet).
     """
-    parsed = make_url(url)
+    parsed = make_url(with_driver(url))
     if parsed.get_backend_name() == "sqlite":
         # A pool would go on reading a file that was replaced.
         parsed = parsed.set(
@@ -158,7 +159,8 @@ def _wait_for(url: str) -> ReadOnlyStorage:
             return open_read_only(url)
         except (StorageInternalError, SQLAlchemyError) as error:
             if not waiting:
-                _log.info("waiting for Optuna's tables", extra={"reason": str(error)})
+                _log.info("waiting for the coordinator to make Optuna's tables")
+                _log.debug("they cannot be read yet", exc_info=error)
             waiting = True
             time.sleep(_POLL_SECONDS)
 

@@ -27,6 +27,9 @@ def faults(
     messages: dict[str, list[str]] = {}
     for error in errors:
         path, message = _fault(error, body=body, schema=schema)
+        if error["type"] == "too_short" and any(at.startswith(f"{path}.") for at in messages):
+            # Pydantic counts the items that are valid: the list is short of those named before.
+            continue
         said = messages.setdefault(path, [])
         if message not in said:
             said.append(message)

@@ -177,6 +177,16 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
+def with_driver(url: str) -> str:
+    """The same database with the driver that this package installs; for other users of a URL.
+
+    Raises:
+        StorageError: no such kind of database is supported, or it is no URL.
+    """
+    parsed = _parsed(url)
+    return parsed.set(drivername=_driver(parsed)).render_as_string(hide_password=False)
+
+
 def _driver(url: URL) -> str:
     driver = _DRIVERS.get(url.drivername)
     if driver is None:

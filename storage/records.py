@@ -219,6 +219,8 @@ class TrialCounts:
 
     by_state: Mapping[TrialState, int]
     dispatched: int
+    refused: int
+    """Infeasible ones that never were: they cost no budget."""
 
     @property
     def total(self) -> int:

@@ -112,6 +112,11 @@ class Trials:
         return TrialCounts(
             by_state={state: total for state, total, _ in rows},
             dispatched=sum(dispatched for _, _, dispatched in rows),
+            refused=sum(
+                total - dispatched
+                for state, total, dispatched in rows
+                if state is TrialState.INFEASIBLE
+            ),
         )
 
     def start(self, study_id: str, number: int, at: datetime) -> None:

@@ -215,3 +215,11 @@ def test_an_architecture_with_other_parametrizations_has_a_choice_of_its_own() -
     assert described["parametrization"] == ChoiceDimension(
         name="parametrization", options=("dense", "low_rank")
     )
+
+
+def test_candidates_of_equal_counts_are_no_fault() -> None:
+    """16 numbers each: two factors of 8, or four packed rotations of four angles."""
+    spec = study(architectures=["rnn"], parametrizations=["low_rank", "packed_rotations"])
+    pinned = spec.model_copy(update={"space": {"hidden_size": 8, "d": 1, "count": 4}})
+    found = SearchSpace(pinned).parameter_range
+    assert found.low == found.high

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from models import checkpoint
-from tests.service.running import Server
+from tests.search.mnist_files import write_mnist
+from tests.service.running import Server, wait_until
 
 SPEC = {
     "name": "two architectures, five parametrizations",
@@ -231,5 +232,34 @@ def test_one_slot_without_throughput_gives_the_same_study_twice(tmp_path: Path) 
                 ]
             )
         assert results[0] == results[1]
+    finally:
+        running.close()
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_study_of_mnist_files_runs_on_postgresql(tmp_path: Path, database_url: str) -> None:
+    """Our tables and Optuna's in one database; MNIST's files are made of the bundled digits."""
+    write_mnist(tmp_path / "files" / "mnist")
+    environment = {
+        "REFLECTORY_DATA": str(tmp_path / "files"),
+        "REFLECTORY_DATABASE_URL": database_url,
+        "REFLECTORY_OPTUNA_URL": database_url,
+    }
+    spec = {
+        **SPEC,
+        "task": {"kind": "mnist", "layout": "112x7"},
+        "parametrizations": ["dense", "low_rank"],
+        "budget": {"trials": 4, "epochs": 1},
+    }
+    running = Server(tmp_path / "data", environment=environment).start()
+    try:
+        study_id = running.submit(spec)
+        wait_until(lambda: running.workers_at_work(), what="a worker")
+        running.kill_everything()
+        ended = running.start().wait(study_id)
+        assert ended["state"] == "finished", ended
+        assert ended["progress"]["trials"]["complete"] == 4
+        assert running.get(f"/v1/studies/{study_id}/front")["points"]
+        assert running.http.get("/api/studies").status_code == 200
     finally:
         running.close()

@@ -154,7 +154,8 @@ def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
         assert trial["attempts"] == []
         assert str(trial["values"]["parameters"]) in trial["reason"]
         assert "3000" in trial["reason"]
-    assert ended["progress"]["trials"]["complete"] == 5
+    counted = ended["progress"]["trials"]
+    assert (counted["complete"], counted["refused"]) == (5, len(refused))
     assert all(t["values"]["parameters"] <= 3000 for t in trials if t["outcome"] == "complete")
     assert_told_once(server, ended["id"])
 
@@ -175,7 +176,11 @@ def test_a_study_in_which_nothing_is_feasible_says_so(server) -> None:
 
 @pytest.mark.parametrize(
     ("budget", "reason"),
-    [({"total_epochs": 25}, "total_epochs"), ({"wall_seconds": 4}, "wall_seconds")],
+    [
+        ({"total_epochs": 25}, "total_epochs"),
+        ({"wall_seconds": 4}, "wall_seconds"),
+        ({"device_hours": 4 / 3600}, "device_hours"),
+    ],
 )
 def test_a_used_up_budget_stops_trials_at_their_next_epoch(server, budget, reason) -> None:
     spec = {**SMALL, "budget": {"trials": 1000, "epochs": 5000, **budget}}
