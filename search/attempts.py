@@ -142,10 +142,7 @@ class AttemptDesk:
                 created_at=now,
             )
             Measurements(session).add(study.id, measurement)
-            trials = Trials(session)
-            for trial in trials.list(study.id):
-                if trial.shape_key == body.shape_key and trial.measurement_id is None:
-                    trials.set_throughput(study.id, trial.number, measurement)
+            Trials(session).share_throughput(study.id, measurement)
             payload = body.model_dump(exclude={"record"})
             Events(session).append(study.id, "measurement", payload, now)
 

@@ -19,7 +19,7 @@ from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.mirror import open_storage
 from search.studies import in_progress
 from search.study_run import StudyRun
-from search.wire import Job
+from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.records import AttemptKind, AttemptRecord, AttemptState
@@ -100,7 +100,6 @@ class Coordinator:
             self._notice(ended)
         self._folders.alive.touch()
         self._keep_claims()
-        self._expire()
         for study_id, run in list(self._runs.items()):
             if not run.step():
                 del self._runs[study_id]
@@ -166,7 +165,7 @@ class Coordinator:
             data=self._folders.data,
             cache=self._folders.cache,
             lane=self._folders.lanes / re.sub(r"[^A-Za-z0-9_-]", "-", slot.device),
-            threads=getattr(job, "threads", 1),
+            threads=job.threads if isinstance(job, MeasureJob) else 1,
         )
         self._on_slot[slot.name] = attempt_id
         try:
@@ -191,10 +190,10 @@ class Coordinator:
         if attempt.state == AttemptState.RUNNING and run is not None:
             run.lost(attempt, ended.detail)
 
-    def _expire(self) -> None:
+    def _expire(self, now: datetime) -> None:
         """Lose the attempts whose lease ran out, and end their processes."""
         with self.database.read() as session:
-            expired = Attempts(session).expired(datetime.now(UTC))
+            expired = Attempts(session).expired(now)
         for attempt in expired:
             run = self._runs.get(attempt.study_id)
             if run is not None:
@@ -207,6 +206,7 @@ class Coordinator:
         if self._claimed_at and (now - self._claimed_at).total_seconds() < _CLAIM_SECONDS:
             return
         self._claimed_at = now
+        self._expire(now)
         until = now + timedelta(seconds=_LEASES_PER_CLAIM * self._lease_seconds)
         with self.database.read() as session:
             studies = in_progress(session)

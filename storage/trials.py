@@ -149,13 +149,21 @@ class Trials:
         Raises:
             NotFound: if there is no such trial.
         """
-        values = {
-            "throughput": measurement.samples_per_second,
-            "throughput_ratio": measurement.ratio,
-            "measurement_id": measurement.id,
-        }
-        if self._change(study_id, number, values) is None:
+        if self._change(study_id, number, _throughput(measurement)) is None:
             raise _missing(study_id, number)
+
+    def share_throughput(self, study_id: str, measurement: MeasurementRecord) -> None:
+        """Give a measurement's throughput to every trial of its shape that has none yet."""
+        lock_study(self._session, study_id)
+        self._session.execute(
+            update(TrialRow)
+            .where(
+                TrialRow.study_id == study_id,
+                TrialRow.shape_key == measurement.shape_key,
+                TrialRow.measurement_id.is_(None),
+            )
+            .values(**_throughput(measurement))
+        )
 
     def end(
         self,
@@ -269,6 +277,14 @@ def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     if not storable_integer(number):
         return (false(),)
     return (TrialRow.study_id == study_id, TrialRow.number == number)
+
+
+def _throughput(measurement: MeasurementRecord) -> dict[str, Any]:
+    return {
+        "throughput": measurement.samples_per_second,
+        "throughput_ratio": measurement.ratio,
+        "measurement_id": measurement.id,
+    }
 
 
 def _missing(study_id: str, number: int) -> NotFound:

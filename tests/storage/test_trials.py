@@ -223,6 +223,21 @@ def test_throughput_comes_from_a_measurement(database: Database) -> None:
     assert record.measurement_id == taken.id
 
 
+def test_a_measurement_is_shared_by_the_unmeasured_trials_of_its_shape(database: Database) -> None:
+    shapes = ["a", "a", "b", "a"]
+    with database.write() as session:
+        add_study(session, id="s")
+        trials = Trials(session)
+        for number, shape in enumerate(shapes):
+            trials.add(trial("s", number, shape_key=shape))
+        first = measurement("s", id="first", shape_key="a", samples_per_second=100.0)
+        trials.set_throughput("s", 0, first)
+        second = measurement("s", id="second", shape_key="a", samples_per_second=200.0)
+        trials.share_throughput("s", second)
+        found = [(record.measurement_id, record.throughput) for record in trials.list("s")]
+    assert found == [("first", 100.0), ("second", 200.0), (None, None), ("second", 200.0)]
+
+
 def test_untold_trials_come_in_the_order_of_their_ends(database: Database) -> None:
     with database.write() as session:
         add_study(session, id="s")
