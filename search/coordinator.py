@@ -92,6 +92,8 @@ class Coordinator:
                 self.round()
         finally:
             self._executor.close()
+            for run in self._runs.values():
+                run.abandon()
             self._release()
 
     def round(self) -> None:

@@ -16,7 +16,7 @@ from storage.records import AttemptKind, AttemptRecord
 ATTEMPTS = 3
 """How often a job is tried before its trial (or its study) fails."""
 
-RESTARTED = "the coordinator was restarted"
+RESTARTED = "the server was stopped"
 """The reason of attempts that were lost with their coordinator; they count against no one."""
 
 DATA_AT_FAULT = "data: "

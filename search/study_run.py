@@ -59,9 +59,7 @@ class StudyRun:
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
         self._ticked = time.monotonic()
-        with floor.database.write() as session:
-            for attempt in Attempts(session).running(study.id):
-                self._lose(session, attempt, RESTARTED)
+        self.abandon()
         reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
 
     def step(self) -> bool:
@@ -89,6 +87,14 @@ class StudyRun:
         while self._suggestions.ask():
             self._dispatch()
         return not self._finish_if_done()
+
+    def abandon(self) -> None:
+        """Lose what runs with the coordinator that stops, or with the one that died before."""
+        now = datetime.now(UTC)
+        with self._study.database.write() as session:
+            for attempt in Attempts(session).running(self._study.id):
+                # One that died is not known to have held its slot for longer than its lease.
+                self._lose(session, attempt, RESTARTED, at=min(now, attempt.lease_until))
 
     def lost(self, attempt: AttemptRecord, reason: str) -> None:
         """An attempt's process ended, or its lease did, without a last word."""
@@ -298,9 +304,11 @@ class StudyRun:
             Studies(session).add_running_seconds(self._study.id, elapsed)
             enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
 
-    def _lose(self, session: Session, attempt: AttemptRecord, reason: str) -> None:
+    def _lose(
+        self, session: Session, attempt: AttemptRecord, reason: str, *, at: datetime | None = None
+    ) -> None:
         now = datetime.now(UTC)
-        Attempts(session).end(attempt.id, state=AttemptState.LOST, at=now, reason=reason)
+        Attempts(session).end(attempt.id, state=AttemptState.LOST, at=at or now, reason=reason)
         payload = {
             "attempt": attempt.number,
             "kind": attempt.kind,
