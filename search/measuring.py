@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Sequence
 
+from sqlalchemy.orm import Session
+
 from search.attempts import end_trial
 from search.study_context import StudyContext, gave_up
 from search.trial import TrialSpec
 from search.wire import MeasureJob, Shape
 from storage.attempts import Attempts
-from storage.records import AttemptKind, TrialRecord, TrialState
+from storage.records import AttemptKind, AttemptRecord, TrialRecord, TrialState
 from storage.trials import Trials
 
 _log = logging.getLogger(__name__)
@@ -57,8 +59,7 @@ class Measuring:
     def measure_front(self, front: Sequence[TrialRecord]) -> bool:
         """Have the final front measured; false when its first point was tried often enough."""
         with self._study.database.read() as session:
-            tried = Attempts(session).of_trial(self._study.id, front[0].number)
-        tried = [attempt for attempt in tried if attempt.kind == AttemptKind.MEASURE]
+            tried = _tried(session, front[0])
         if gave_up(tried):
             _log.error("a front stays unmeasured", extra={"study_id": self._study.id})
             return False
@@ -72,8 +73,7 @@ class Measuring:
             return
         first = trials[0]
         with self._study.database.write() as session:
-            tried = Attempts(session).of_trial(self._study.id, first.number)
-            tried = [attempt for attempt in tried if attempt.kind == AttemptKind.MEASURE]
+            tried = _tried(session, first)
             if gave_up(tried) and first.state == TrialState.QUEUED:
                 reason = f"throughput could not be measured: {tried[-1].reason}"
                 end_trial(
@@ -99,3 +99,8 @@ class Measuring:
         self._study.floor.start(
             self._study.id, AttemptKind.MEASURE, job, trial=first.number, slot=lane
         )
+
+
+def _tried(session: Session, trial: TrialRecord) -> list[AttemptRecord]:
+    """The measuring jobs that were begun with this trial."""
+    return Attempts(session).of_trial(trial.study_id, trial.number, AttemptKind.MEASURE)

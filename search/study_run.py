@@ -209,8 +209,7 @@ class StudyRun:
     def _may_try_again(self, trial: TrialRecord) -> bool:
         """Whether a trial that lost its attempt gets another; if not, it fails here."""
         with self._study.database.write() as session:
-            attempts = Attempts(session).of_trial(self._study.id, trial.number)
-            attempts = [attempt for attempt in attempts if attempt.kind == AttemptKind.TRAIN]
+            attempts = Attempts(session).of_trial(self._study.id, trial.number, AttemptKind.TRAIN)
             if not gave_up(attempts):
                 return True
             reason = attempts[-1].reason or "unknown"

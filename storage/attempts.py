@@ -139,9 +139,14 @@ class Attempts:
         """Running attempts whose lease has run out."""
         return self._where(_RUNNING, AttemptRow.lease_until <= now)
 
-    def of_trial(self, study_id: str, number: int) -> list[AttemptRecord]:
-        """All attempts on one trial, of every kind."""
-        return self._where(AttemptRow.study_id == study_id, AttemptRow.trial == number)
+    def of_trial(
+        self, study_id: str, number: int, kind: AttemptKind | None = None
+    ) -> list[AttemptRecord]:
+        """All attempts on one trial, of one kind or of every kind."""
+        conditions = [AttemptRow.study_id == study_id, AttemptRow.trial == number]
+        if kind is not None:
+            conditions.append(AttemptRow.kind == kind)
+        return self._where(*conditions)
 
     def of_study(self, study_id: str, kind: AttemptKind) -> list[AttemptRecord]:
         """All attempts of a kind in one study."""

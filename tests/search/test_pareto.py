@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
@@ -12,36 +10,9 @@ from hypothesis import strategies as st
 from search.pareto import front_of, hypervolume, objective_infos, reference_point
 from search.spec import OBJECTIVES, Objective, StudySpec
 from storage.records import TrialRecord, TrialState
+from tests.storage.records import trial
 
 SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
-BLANK = TrialRecord(
-    study_id="study",
-    number=0,
-    state=TrialState.COMPLETE,
-    reason=None,
-    architecture="rnn",
-    parametrization="dense",
-    hyperparameters={},
-    drawn={},
-    spec={},
-    parameters=1,
-    dense_parameters=1,
-    shape_key="",
-    violation=None,
-    quality=None,
-    test_quality=None,
-    best_epoch=None,
-    epochs_trained=0,
-    throughput=None,
-    throughput_ratio=None,
-    measurement_id=None,
-    dispatched=True,
-    created_at=datetime(2026, 1, 1, tzinfo=UTC),
-    started_at=None,
-    finished_at=None,
-    told_at=None,
-)
-
 # Few distinct values, so that ties and duplicates are the normal case.
 TRIALS = st.lists(
     st.tuples(
@@ -57,9 +28,7 @@ WANTED = st.lists(st.sampled_from(OBJECTIVES), min_size=1, unique=True)
 
 def trials_of(rows: list[tuple[float, int, float | None, TrialState]]) -> list[TrialRecord]:
     return [
-        replace(
-            BLANK, number=number, quality=quality, parameters=count, throughput=speed, state=state
-        )
+        trial("s", number, quality=quality, parameters=count, throughput=speed, state=state)
         for number, (quality, count, speed, state) in enumerate(rows)
     ]
 
