@@ -61,19 +61,18 @@ def submit(
     spec: StudySpec,
     *,
     idempotency_key: str | None = None,
-    body: bytes | None = None,
 ) -> StudyRecord:
     """Store a study, to be begun by a coordinator.
 
-    The same key with the same body gives the same study.
+    The same key with the same spec gives the same study.
 
     Raises:
         SpecRefused: the spec cannot be run; nothing is stored.
-        IdempotencyConflict: the key came with another body before.
+        IdempotencyConflict: the key came with another spec before.
     """
     SearchSpace(spec)
     document = spec.model_dump(mode="json")
-    digest = hashlib.sha256(body or json.dumps(document, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     with database.write() as session:
         studies = Studies(session)

@@ -134,7 +134,7 @@ class Client:
         return self._ask(Study, "GET", _path(study_id))
 
     def cancel(self, study_id: str) -> Study:
-        """End a study; what runs ends at its next epoch. Asking twice is harmless."""
+        """End a study at once; what is complete stays. Asking twice is harmless."""
         return self._ask(Study, "POST", f"{_path(study_id)}/cancel")
 
     def front(self, study_id: str) -> Front:

@@ -91,7 +91,7 @@ def cancel(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Cancel a study: nothing new begins, and what runs ends at its next epoch."""
+    """Cancel a study: what waits and what runs ends, what is complete stays."""
     with connected(server, data_dir, as_json=as_json) as client:
         study = client.cancel(study_id)
     if as_json:

@@ -98,7 +98,7 @@ def get_study(study_id: str, held: Held) -> StudyDocument:
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
 def cancel_study(study_id: str, held: Held) -> StudyDocument:
-    """End a study: nothing more is begun, and running trials stop at their next epoch.
+    """End a study at once: what waits and what runs is cancelled, what is complete stays.
 
     Asking twice is harmless.
     """
