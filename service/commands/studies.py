@@ -99,7 +99,7 @@ def cancel(
     elif study.ended:
         typer.echo(f"study {study.id} is {study.state}")
     else:
-        typer.echo(f"study {study.id} ends as soon as its running trials have finished their epoch")
+        typer.echo(f"study {study.id} is being cancelled")
 
 
 def read_spec(path: Path) -> dict[str, Any]:
