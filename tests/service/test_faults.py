@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import psutil
 import pytest
 
@@ -104,6 +105,42 @@ def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int)
         assert_told_once(server, study_id)
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("victim", ["api", "coordinator", "fork_server"])
+def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim: str) -> None:
+    """The supervisor, or the coordinator for its fork server, starts it again."""
+    server = Server(tmp_path / "data").start()
+    try:
+        study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 40}})
+        for _ in range(2):
+            seen = server.study(study_id)["progress"]["epochs_trained"]
+            wait_until(
+                lambda seen=seen: server.study(study_id)["progress"]["epochs_trained"] > seen + 20,
+                what="some epochs",
+            )
+            named = [process for process in server.processes() if victim in _words(process)]
+            # The fork server's children bear its name, and it comes before them.
+            named[0].send_signal(signal.SIGKILL)
+            wait_until(lambda: _answers(server), what="the server's answer")
+        ended = server.wait(study_id)
+        assert ended["state"] == "finished"
+        assert ended["progress"]["trials"]["complete"] == 6
+        assert_told_once(server, study_id)
+    finally:
+        server.close()
+
+
+def _words(process: psutil.Process) -> str:
+    with suppress(psutil.NoSuchProcess):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def _answers(server: Server) -> bool:
+    with suppress(httpx2.TransportError):
+        return server.http.get("/readyz").status_code == 200
+    return False
 
 
 def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
