@@ -147,7 +147,8 @@ class _Run:
         quality = self.position.best_quality
         if quality is None:
             raise ValueError(f"a budget of {self.job.epochs} epochs trains nothing")
-        stopped = verdict.verdict == "stop"
+        # A verdict after the last epoch of the budget stops nothing.
+        stopped = self.position.epoch <= self.job.epochs
         return TrainingResult(
             module=self.module,
             outcome="stopped" if stopped else "complete",

@@ -166,6 +166,12 @@ def test_a_stop_ends_training_after_the_epoch(splits: Splits) -> None:
     assert len(hooks.reports) == 2
 
 
+def test_a_stop_after_the_last_epoch_of_the_budget_stops_nothing(splits: Splits) -> None:
+    hooks = RecordingHooks(stop_after=2)
+    result = train(make_job(epochs=2), splits, task=TASK, hooks=hooks)
+    assert (result.outcome, result.reason, result.epochs_trained) == ("complete", None, 2)
+
+
 def test_the_test_split_chooses_nothing(splits: Splits) -> None:
     wrong = Splits(splits.train, splits.validation, Split(splits.test.x, (splits.test.y + 1) % 10))
     one = train(make_job(), splits, task=TASK, hooks=RecordingHooks())
