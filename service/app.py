@@ -14,7 +14,7 @@ from search.attempts import AttemptDesk
 from service.auth import LocalUserOnly
 from service.errors import add_error_handlers
 from service.events import EventPoller
-from service.middleware import BodyLimit, HeadAsGet, PlainHeaders
+from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
 from service.problems import Problem, documented
 from service.resources import Resources
 from service.routes import ROUTERS
@@ -82,6 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(LocalUserOnly, exempt=(ATTEMPTS,))
     app.add_middleware(HeadAsGet)
     app.add_middleware(PlainHeaders)
+    app.add_middleware(ListenersMayLeave)
     _describe_problems(app)
     return app
 

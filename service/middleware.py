@@ -1,12 +1,33 @@
 """What holds for every request, whichever route answers it."""
 
+import logging
 from collections.abc import Mapping
 
+from anyio import BrokenResourceError
 from fastapi import HTTPException
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.problems import problem_response
+
+_log = logging.getLogger(__name__)
+
+
+class ListenersMayLeave:
+    """Takes it for the end of a stream, and for no error, that its client has gone.
+
+    FastAPI (0.165) raises out of a stream of events when the client goes while an event is sent.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        try:
+            await self._app(scope, receive, send)
+        except* BrokenResourceError:
+            _log.debug("a listener left", extra={"path": scope.get("path")})
 
 
 class BodyLimit:

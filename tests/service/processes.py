@@ -32,6 +32,11 @@ run_dashboard(Settings.model_validate_json(sys.argv[1]))
 """
 
 
+def log_of(settings: Settings) -> Path:
+    """Where an API process with these settings writes what it has to say."""
+    return settings.data_dir / "api.log"
+
+
 class ApiProcess:
     """One API process on a free loopback port."""
 
@@ -39,16 +44,19 @@ class ApiProcess:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             descriptor = listener.fileno()
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _API, settings.model_dump_json(), str(descriptor)],
-                pass_fds=(descriptor,),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
+            self.log = log_of(settings)
+            # Not a pipe: one that nobody reads is full some day, and the process waits for ever.
+            with self.log.open("wb") as output:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", _API, settings.model_dump_json(), str(descriptor)],
+                    pass_fds=(descriptor,),
+                    stdout=output,
+                    stderr=output,
+                )
         wait_until(self._answers)
 
     def _answers(self) -> bool:
-        assert self.process.poll() is None, self.process.communicate()[0].decode()
+        assert self.process.poll() is None, self.log.read_text()
         try:
             return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
         except httpx2.TransportError:
@@ -100,5 +108,3 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.poll() is None:
         process.kill()
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()

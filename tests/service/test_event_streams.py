@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from service.events import EventPoller
 from storage.records import StudyState, TrialState
-from tests.service.processes import running_api
+from tests.service.processes import log_of, running_api
 from tests.service.site import Site
 
 Event = tuple[int, str, dict[str, Any]]
@@ -140,6 +140,8 @@ def test_streams_that_break_and_resume_lose_and_double_nothing(served: Served) -
         assert [number for number, _, _ in seen] == list(range(1, total + 4))
         told = [data["number"] for _, kind, data in seen if kind == "download"]
         assert told == list(range(total))
+    # Listeners come and go; that is worth no word in the log.
+    assert "Traceback" not in log_of(site.settings).read_text()
 
 
 def test_a_stream_waits_for_events_that_are_yet_to_come(served: Served) -> None:
