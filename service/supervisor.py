@@ -30,6 +30,8 @@ from storage.engine import Database
 _log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 0.1
+_DASHBOARD_SECONDS = 30.0
+"""How long the announcement waits for the dashboard, which no study needs."""
 _BACKLOG = 1024
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -63,6 +65,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         held.callback(ServerFile.remove, data_dir)
         socket_folder = Path(tempfile.mkdtemp(prefix="reflectory-"))
         held.callback(shutil.rmtree, socket_folder, ignore_errors=True)
+        dashboard_socket = socket_folder / "dashboard.sock"
         pipe, writing_end = os.pipe()
         held.callback(os.close, writing_end)
         held.callback(os.close, pipe)
@@ -70,7 +73,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
             update={
                 "data_dir": data_dir,
                 "url": settings.url or place.url,
-                "dashboard_socket": socket_folder / "dashboard.sock",
+                "dashboard_socket": dashboard_socket,
             }
         )
         children = _children(children_settings, listener=listener, pipe=pipe)
@@ -80,6 +83,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         threading.Thread(
             target=_announce_when_ready,
             args=(place, announce, stopping),
+            kwargs={"dashboard_socket": dashboard_socket},
             name="readiness",
             daemon=True,
         ).start()
@@ -194,17 +198,28 @@ def _url(host: str, port: int) -> str:
 
 
 def _announce_when_ready(
-    place: ServerFile, announce: Callable[[ServerFile], None], stopping: threading.Event
+    place: ServerFile,
+    announce: Callable[[ServerFile], None],
+    stopping: threading.Event,
+    *,
+    dashboard_socket: Path,
 ) -> None:
+    """Announce what answers: everything, or all but a dashboard that does not come up in time."""
+    deadline = time.monotonic() + _DASHBOARD_SECONDS
     while not stopping.is_set():
-        try:
-            ready = httpx2.get(f"{place.url}/readyz", timeout=5, trust_env=False).is_success
-        except httpx2.TransportError:
-            ready = False
-        if ready:
+        # Asked for before its socket is there, the dashboard would be reported missing in the log.
+        whole = dashboard_socket.exists() and _answers(f"{place.url}/dashboard")
+        if (whole or time.monotonic() > deadline) and _answers(f"{place.url}/readyz"):
             announce(place)
             return
         stopping.wait(_TICK_SECONDS)
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx2.get(url, timeout=5, trust_env=False).is_success
+    except httpx2.TransportError:
+        return False
 
 
 def environment_of(settings: Settings) -> dict[str, str]:

@@ -203,3 +203,22 @@ def test_settings_survive_the_way_through_the_environment(
     for name, value in environment_of(settings).items():
         monkeypatch.setenv(name, value)
     assert Settings() == settings
+
+
+def test_a_server_that_says_it_is_ready_has_its_dashboard(tmp_path: Path) -> None:
+    """What the announcement names can be opened at once."""
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--json"]
+    command += ["--data-dir", str(tmp_path / "data")]
+    with (
+        (tmp_path / "serve.log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as server,
+    ):
+        try:
+            assert server.stdout is not None
+            url = json.loads(server.stdout.readline())["url"]
+            for page in ("/readyz", "/", "/dashboard"):
+                assert httpx2.get(f"{url}{page}").status_code == 200, page
+        finally:
+            server.terminate()
+            assert server.wait(timeout=60) == 0
+    assert "the dashboard is away" not in (tmp_path / "serve.log").read_text()
