@@ -49,9 +49,10 @@ class Problem(Answer):
     errors: list[FieldError] = Field(default_factory=list[FieldError])
 
     def sentences(self) -> list[str]:
-        """What a person reads: the detail, then one line per fault."""
+        """What a person reads: the detail, then one line per fault that it does not say already."""
+        detail = self.detail or self.title
         faults = [f"{error.path}: {error.message}".removeprefix(": ") for error in self.errors]
-        return [self.detail or self.title, *faults]
+        return [detail, *(fault for fault in faults if fault not in detail)]
 
 
 class TrialCounts(Answer):
