@@ -24,25 +24,33 @@ class Measuring:
 
     def is_ready(self, trial: TrialRecord) -> bool:
         """Whether a trial may be dispatched as far as measuring goes."""
-        return trial.measurement_id is not None or not self._study.spec.needs_throughput
+        if not self._study.spec.needs_throughput:
+            return True
+        return trial.measurement_id is not None and not self._is_slow(trial)
+
+    def _is_slow(self, trial: TrialRecord) -> bool:
+        """Whether a trial was measured below the least throughput ratio."""
+        least, ratio = self._study.spec.limits.min_throughput_ratio, trial.throughput_ratio
+        return least is not None and ratio is not None and ratio < least
 
     def refuse_slow(self) -> None:
-        """Refuse waiting trials that were measured below the least throughput ratio."""
+        """End the waiting trials that were measured below the least throughput ratio."""
         least = self._study.spec.limits.min_throughput_ratio
         if least is None:
             return
-        with self._study.database.write() as session:
-            for trial in Trials(session).list(self._study.id, TrialState.QUEUED):
-                ratio = trial.throughput_ratio
-                if ratio is None or ratio >= least:
-                    continue
-                reason = f"throughput ratio {ratio:.3g} is under min_throughput_ratio {least:g}"
+        with self._study.database.read() as session:
+            waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
+        for trial in waiting:
+            ratio = trial.throughput_ratio
+            if ratio is None or not self._is_slow(trial):
+                continue
+            with self._study.database.write() as session:
                 end_trial(
                     session,
                     self._study.id,
                     trial.number,
                     state=TrialState.INFEASIBLE,
-                    reason=reason,
+                    reason=f"throughput ratio {ratio:.3g} is under min_throughput_ratio {least:g}",
                     violation=least / ratio - 1,
                 )
 

@@ -201,6 +201,23 @@ def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
     assert_told_once(server, ended["id"])
 
 
+def test_trials_under_the_least_throughput_ratio_are_refused_untrained(server) -> None:
+    """A dense model is its own twin: its ratio is 1, which is under the limit."""
+    spec = {
+        **SMALL,
+        "parametrizations": ["dense"],
+        "limits": {"min_throughput_ratio": 1.5},
+        "budget": {"trials": 1, "epochs": 1},
+    }
+    ended = server.wait(server.submit(spec))
+    assert (ended["state"], ended["state_reason"]) == ("finished", "nothing_feasible")
+    trials = server.trials(ended["id"])
+    assert {trial["outcome"] for trial in trials} == {"infeasible"}
+    assert all("min_throughput_ratio 1.5" in trial["reason"] for trial in trials)
+    assert ended["progress"]["epochs_trained"] == 0
+    assert_told_once(server, ended["id"])
+
+
 def test_a_study_in_which_nothing_is_feasible_says_so(server) -> None:
     """Only the very smallest of 993 sizes is allowed: 20 draws do not find it."""
     spec = {
