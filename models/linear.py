@@ -59,6 +59,10 @@ class StructuredLinear(nn.Module, ABC):
         """Singular values `[G, min(out, in)]`, unsorted, where the parametrization knows them."""
         return None
 
+    def penalty(self) -> Tensor | None:
+        """A scalar to add to the training loss, where the parametrization asks for one."""
+        return None
+
     def learning_rate_scales(self) -> Mapping[str, float]:
         """Factors on the learning rate of parameters, by name, where W would else barely move."""
         return {}

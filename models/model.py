@@ -5,11 +5,12 @@ import json
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
 from models.linear import Renormalisable, StructuredLinear
+from models.network import Network
 from models.ops.initialisation import generator_of
 from models.parametrizations import AnyParametrization, Dense
 from models.spec import Signature, Spec, kind_of
@@ -34,7 +35,7 @@ class ModelSpec(Spec):
             except SlotError as error:
                 raise SlotError(f"{self.architecture.kind}.{name}: {error}") from error
 
-    def build(self, *, seed: int | None = None) -> nn.Module:
+    def build(self, *, seed: int | None = None) -> Network:
         """A freshly initialised model on the CPU; shapes are those of the signature.
 
         One seed gives one set of numbers; without a seed they differ every time. torch's global
@@ -121,6 +122,16 @@ def after_step(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, Renormalisable):
             part.renormalise_()
+
+
+def penalty(module: nn.Module) -> Tensor | None:
+    """What the structured weights add to the training loss, a scalar; None where none asks."""
+    parts = [
+        part
+        for linear in module.modules()
+        if isinstance(linear, StructuredLinear) and (part := linear.penalty()) is not None
+    ]
+    return torch.stack(parts).sum() if parts else None
 
 
 @torch.no_grad()

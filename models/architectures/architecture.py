@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 import torch
-from torch import nn
 
 from models.draw import Draw
+from models.network import Network
 from models.parametrizations import Parametrization
 from models.spec import Signature, Spec
 
@@ -46,7 +46,7 @@ class Architecture(Spec, ABC):
         parametrization: Parametrization,
         *,
         generator: torch.Generator | None = None,
-    ) -> nn.Module:
+    ) -> Network:
         """A freshly initialised model; its shapes are those of the signature.
 
         Raises:

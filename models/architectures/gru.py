@@ -5,7 +5,6 @@ from typing import ClassVar, Literal, Self, get_args
 
 import torch
 from pydantic import Field
-from torch import nn
 
 from models.architectures.architecture import Architecture
 from models.architectures.recurrent import RecurrentNetwork, recurrent_count
@@ -97,7 +96,7 @@ class Gru(Architecture):
         parametrization: Parametrization,
         *,
         generator: torch.Generator | None = None,
-    ) -> nn.Module:
+    ) -> RecurrentNetwork:
         """U and readout Glorot-uniform, b_u at carry_bias, other biases and h_0 at 0."""
         generator = generator or generator_of(None)
         size = self.hidden_size

@@ -5,11 +5,12 @@ from torch import Tensor, nn
 
 from models.errors import InputError
 from models.linear import Affine, StructuredLinear
+from models.network import Network
 from models.ops.recurrence import Sequence
 from models.spec import Signature
 
 
-class RecurrentNetwork(nn.Module):
+class RecurrentNetwork(Network):
     """`o = Y h + c` on the states of a recurrence over `U x + b`, with G recurrent matrices.
 
     The inputs of all steps and gates are projected in one product, the factors of the recurrent
@@ -51,13 +52,15 @@ class RecurrentNetwork(nn.Module):
         """
         self._check_input(x)
         projections = self.input(x.transpose(0, 1))
-        state = self._start(x)
+        state = self.watch_first(self._start(x))
         states = self.sequence(self.recurrent.factors(), projections, state)
         if self.every_step:
-            return self.readout(torch.stack(tuple(states), dim=1))
+            every = list(states)
+            every[-1] = self.watch_last(every[-1])
+            return self.readout(torch.stack(every, dim=1))
         for following in states:
             state = following
-        return self.readout(state)
+        return self.readout(self.watch_last(state))
 
     def _start(self, x: Tensor) -> Tensor:
         shape = x.shape[0], self.recurrent.in_features

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.architectures.architecture import Architecture
 from models.architectures.recurrent import RecurrentNetwork, recurrent_count
@@ -77,7 +77,7 @@ class Rnn(Architecture):
         parametrization: Parametrization,
         *,
         generator: torch.Generator | None = None,
-    ) -> nn.Module:
+    ) -> RecurrentNetwork:
         """M and Y Glorot-uniform, b = c = 0, h_0 of U(±sqrt(3 / (2 n)))."""
         generator = generator or generator_of(None)
         size = self.hidden_size

@@ -1,0 +1,79 @@
+"""What every architecture builds: a network that can be watched while gradients pass through it."""
+
+import contextlib
+from collections.abc import Callable, Generator
+
+from torch import Tensor, nn
+
+
+class GradientProbe:
+    """Reads `|dL/dh|` where the gradient enters a network and where it has passed through it.
+
+    In a recurrent network these are the last layer's state after the last step and the first
+    layer's state before the first step, as the papers plot them; in a feed-forward network what
+    the readout reads and what the first hidden layer reads. A ratio far below 1 is a vanishing
+    gradient, far above 1 an exploding one.
+    """
+
+    def __init__(self) -> None:
+        self._norms: dict[str, Tensor] = {}
+
+    @property
+    def first(self) -> float | None:
+        """`|dL/dh|` before the first step or layer; None before a backward pass."""
+        return self._norm("first")
+
+    @property
+    def last(self) -> float | None:
+        """`|dL/dh|` after the last step or layer; None before a backward pass."""
+        return self._norm("last")
+
+    def watch_first(self, state: Tensor) -> Tensor:
+        """Watch a state `[B, n]`; whoever calls goes on with what is returned."""
+        return self._watch("first", state)
+
+    def watch_last(self, state: Tensor) -> Tensor:
+        """Watch a state `[B, n]`; whoever calls goes on with what is returned."""
+        return self._watch("last", state)
+
+    def _watch(self, end: str, state: Tensor) -> Tensor:
+        if not state.requires_grad:
+            state = state.detach().requires_grad_()
+        state.register_hook(self._reader(end))  # pyright: ignore[reportUnknownMemberType] -- untyped
+        return state
+
+    def _reader(self, end: str) -> Callable[[Tensor], None]:
+        def read(gradient: Tensor) -> None:
+            # A batch's loss is the mean of its samples' losses: what reaches one sample's state is
+            # 1 / B of that sample's own gradient.
+            self._norms[end] = gradient.detach().square().sum(-1).sqrt().sum()
+
+        return read
+
+    def _norm(self, end: str) -> float | None:
+        return float(self._norms[end]) if end in self._norms else None
+
+
+class Network(nn.Module):
+    """A model of any architecture."""
+
+    probe: GradientProbe | None = None
+
+    def watch_first(self, state: Tensor) -> Tensor:
+        """Show the state `[B, n]` before the first step or layer to the probe, if there is one."""
+        return state if self.probe is None else self.probe.watch_first(state)
+
+    def watch_last(self, state: Tensor) -> Tensor:
+        """Show the state `[B, n]` after the last step or layer to the probe, if there is one."""
+        return state if self.probe is None else self.probe.watch_last(state)
+
+
+@contextlib.contextmanager
+def observed(network: Network) -> Generator[GradientProbe]:
+    """Watch the gradients of the forward passes made within the context."""
+    probe = GradientProbe()
+    network.probe = probe
+    try:
+        yield probe
+    finally:
+        network.probe = None
