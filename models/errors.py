@@ -1,9 +1,11 @@
 """Errors of the models package.
 
 ModelError
-├── SlotError        a parametrization cannot hold a slot of this size: change the spec
-├── InputError       a tensor does not fit the model: change the input
-└── CheckpointError  a file is not a checkpoint of ours, or is damaged: use another file
+├── SpecError           a spec that cannot be built: change the spec
+│   ├── SlotError       a parametrization cannot hold a slot of this size or kind
+│   └── SignatureError  an architecture cannot answer what a task asks
+├── InputError          a tensor does not fit the model: change the input
+└── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 """
 
 
@@ -11,8 +13,16 @@ class ModelError(Exception):
     """Root of every error that `models` raises on purpose."""
 
 
-class SlotError(ModelError, ValueError):
-    """A parametrization cannot hold a slot of this size; the spec has to change."""
+class SpecError(ModelError, ValueError):
+    """A model cannot be built as it is named; the spec has to change."""
+
+
+class SlotError(SpecError):
+    """A parametrization cannot hold a slot of this size or kind."""
+
+
+class SignatureError(SpecError):
+    """An architecture cannot answer what a task asks of it."""
 
 
 class InputError(ModelError, ValueError):

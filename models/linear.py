@@ -1,6 +1,7 @@
 """The linear maps that models are made of: structured weights, and plain affine ends."""
 
 import contextlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from typing import Protocol, runtime_checkable
@@ -9,21 +10,25 @@ import torch
 from torch import Tensor, nn
 
 from models.ops.factors import Factors
-from models.ops.initialisation import glorot_uniform_
+from models.ops.initialisation import glorot_uniform_, normal_
+from models.ops.weight_norm import NormalisedRows
+from models.spec import Slot
 
 
 class StructuredLinear(nn.Module, ABC):
-    """`copies` (G) matrices W_g `[out, in]` of one shape, stored by their own numbers only.
+    """The G matrices W_g `[out, in]` of a slot, stored by their own numbers only.
 
-    The copies share nothing but their shape; gates of one cell are kept together so that they can
-    be applied together.
+    A complex matrix `A + iB` acts on vectors `(re | im)` of twice its size, as the real matrix
+    `[[A, -B], [B, A]]`.
     """
 
-    def __init__(self, in_features: int, out_features: int, *, copies: int = 1) -> None:
+    def __init__(self, slot: Slot) -> None:
         super().__init__()
-        self.in_features = in_features
-        self.out_features = out_features
-        self.copies = copies
+        parts = 2 if slot.field == "complex" else 1
+        self.slot = slot
+        self.in_features = parts * slot.in_features
+        self.out_features = parts * slot.out_features
+        self.copies = slot.copies
         self.held_factors: Factors | None = None
 
     @abstractmethod
@@ -38,6 +43,11 @@ class StructuredLinear(nn.Module, ABC):
     def degrees_of_freedom(self) -> int:
         """Dimension of the set of matrices that the parameters reach, all copies together."""
 
+    @property
+    def inner_size(self) -> int | None:
+        """Width d of the narrow middle, where every `W_g x = L_g (R_g x)` (+ a diagonal term)."""
+        return None
+
     def factors(self) -> Factors:
         """Made once per forward pass; inside `cached_factors`, once in all."""
         return self.make_factors() if self.held_factors is None else self.held_factors
@@ -50,13 +60,14 @@ class StructuredLinear(nn.Module, ABC):
 
     def dense_weight(self) -> Tensor:
         """The matrices `[G, out, in]`, derived from `apply_weight` so that they cannot drift."""
-        reference = next(self.parameters())
+        # A 1 x 1 orthogonal matrix is a sign: it has a buffer and no parameter.
+        reference = next(itertools.chain(self.parameters(), self.buffers()))
         identity = torch.eye(self.in_features, dtype=reference.dtype, device=reference.device)
         columns = self.apply_weight(identity)
         return columns.t().reshape(self.copies, self.out_features, self.in_features)
 
     def singular_values(self) -> Tensor | None:
-        """Singular values `[G, min(out, in)]`, unsorted, where the parametrization knows them."""
+        """Singular values `[G, min(out, in)]`, unsorted and signed, where they are known."""
         return None
 
     def penalty(self) -> Tensor | None:
@@ -73,11 +84,11 @@ class StructuredLinear(nn.Module, ABC):
 
 
 @runtime_checkable
-class Renormalisable(Protocol):
-    """A module whose parameters can be rescaled without changing what it computes."""
+class Settling(Protocol):
+    """A module whose parameters are brought back to where they belong after an optimizer step."""
 
-    def renormalise_(self) -> None:
-        """Bring the parameters back to scale, in place."""
+    def settle_(self) -> None:
+        """Bring the parameters back, in place."""
         ...
 
 
@@ -85,35 +96,76 @@ class Affine(nn.Module):
     """`x W^T + b` with a plain W, for the ends of a model: Glorot-uniform W per copy, b = 0.
 
     torch's own `nn.Linear` draws its start from the global generator; this one is given its
-    generator.
+    generator. With `weight_norm` the rows of W are `g v / |v|`.
     """
 
+    bias: nn.Parameter | None
+
     def __init__(
-        self, in_features: int, out_features: int, *, copies: int = 1, generator: torch.Generator
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        copies: int = 1,
+        bias: bool = True,
+        weight_norm: bool = False,
+        generator: torch.Generator,
     ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(copies * out_features, in_features))
-        self.bias = nn.Parameter(torch.zeros(copies * out_features))
-        with torch.no_grad():
-            glorot_uniform_(
-                self.weight.view(copies, out_features, in_features), generator=generator
-            )
+        self.in_features = in_features
+        weight = torch.empty(copies, out_features, in_features)
+        glorot_uniform_(weight, generator=generator)
+        weight = weight.flatten(0, 1)
+        self.weight = NormalisedRows(weight, gain=True) if weight_norm else nn.Parameter(weight)
+        self.register_parameter(
+            "bias", nn.Parameter(torch.zeros(copies * out_features)) if bias else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """`[..., in]` -> `[..., G*out]`."""
-        return nn.functional.linear(x, self.weight, self.bias)
+        return nn.functional.linear(x, self.plain_weight(), self.bias)
+
+    def draw_normal_(self, deviation: float, *, generator: torch.Generator) -> None:
+        """Start W anew from N(0, deviation^2), in place."""
+        weight = normal_(torch.empty_like(self.plain_weight()), deviation, generator=generator)
+        with torch.no_grad():
+            if isinstance(self.weight, NormalisedRows):
+                self.weight.start_from_(weight)
+            else:
+                self.weight.copy_(weight)
+
+    def plain_weight(self) -> Tensor:
+        """W `[G*out, in]`."""
+        return self.weight() if isinstance(self.weight, NormalisedRows) else self.weight
 
     def multiply_adds(self) -> int:
         """Multiply-adds per input vector."""
-        return self.weight.numel()
+        return self.plain_weight().numel()
 
     def degrees_of_freedom(self) -> int:
-        """Every number counts."""
-        return self.weight.numel() + self.bias.numel()
+        """One per entry of W and b."""
+        return self.multiply_adds() + (0 if self.bias is None else self.bias.numel())
 
     def extra_repr(self) -> str:
         """Sizes, for printing."""
-        return f"{self.weight.shape[1]}, {self.weight.shape[0]}"
+        return f"{self.in_features}, {self.multiply_adds() // self.in_features}"
+
+
+class StructuredAffine(nn.Module):
+    """`x W_g^T + b` with structured W_g, b = 0 at the start."""
+
+    bias: nn.Parameter | None
+
+    def __init__(self, linear: StructuredLinear, *, bias: bool = True) -> None:
+        super().__init__()
+        self.linear = linear
+        size = linear.copies * linear.out_features
+        self.register_parameter("bias", nn.Parameter(torch.zeros(size)) if bias else None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`[..., in]` -> `[..., G*out]`."""
+        result = self.linear.apply_weight(x)
+        return result if self.bias is None else result + self.bias
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
-from models.linear import Renormalisable, StructuredLinear
+from models.linear import Settling, StructuredLinear
 from models.network import Network
 from models.ops.initialisation import generator_of
 from models.parametrizations import AnyParametrization, Dense
@@ -27,13 +27,16 @@ class ModelSpec(Spec):
         """Refuse a combination that cannot be built.
 
         Raises:
+            SignatureError: the architecture cannot answer what the task asks.
             SlotError: names the slot, the value and what is allowed.
         """
-        for name, (out_features, in_features) in self.architecture.slots(self.signature).items():
+        self.architecture.check(self.signature)
+        for name, slot in self.architecture.slots(self.signature).items():
             try:
-                self.parametrization.check(in_features, out_features)
+                self.parametrization.fitted(slot).check(slot)
             except SlotError as error:
-                raise SlotError(f"{self.architecture.kind}.{name}: {error}") from error
+                where = f"{self.architecture.kind}.{name}: {kind_of(type(self.parametrization))}"
+                raise SlotError(f"{where}: {error}") from error
 
     def build(self, *, seed: int | None = None) -> Network:
         """A freshly initialised model on the CPU; shapes are those of the signature.
@@ -42,7 +45,7 @@ class ModelSpec(Spec):
         generator is neither read nor moved.
 
         Raises:
-            SlotError: see `check`.
+            SpecError: see `check`.
         """
         self.check()
         generator = generator_of(seed)
@@ -52,7 +55,7 @@ class ModelSpec(Spec):
         """The model on torch's meta device: names and shapes of everything, and memory for nothing.
 
         Raises:
-            SlotError: see `check`.
+            SpecError: see `check`.
         """
         with torch.device("meta"):
             return self.build(seed=0)
@@ -73,7 +76,7 @@ class ModelSpec(Spec):
         """Name and shape of every tensor that a checkpoint holds; no memory is taken for them.
 
         Raises:
-            SlotError: see `check`.
+            SpecError: see `check`.
         """
         tensors = self.lay_out().state_dict()
         return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
@@ -118,10 +121,10 @@ def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, 
 
 
 def after_step(module: nn.Module) -> None:
-    """Bring parameters whose scale means nothing back to scale, after an optimizer step."""
+    """Bring parameters back to where they belong, after an optimizer step."""
     for part in module.modules():
-        if isinstance(part, Renormalisable):
-            part.renormalise_()
+        if isinstance(part, Settling):
+            part.settle_()
 
 
 def penalty(module: nn.Module) -> Tensor | None:

@@ -32,33 +32,40 @@ class Signature(Spec):
     )
 
 
-@dataclass(frozen=True)
-class SlotSize:
-    """The size of one weight slot W [out_features, in_features], now and at most over a study.
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """A place for matrices `[out_features, in_features]` of one shape, stored together.
 
-    Search ranges are drawn from the largest sizes, which stay the same over a study, and what is
-    drawn is cut to what this slot holds.
+    A slot holds `layers * gates` matrices, the gates of the first layer first.
     """
 
-    in_features: int
     out_features: int
-    largest_in: int
-    largest_out: int
+    in_features: int
+    gates: int = 1
+    """Matrices that act on the same vector, such as the gates of a cell."""
+    layers: int = 1
+    """How often the gates are repeated, independently of each other."""
+    field: Literal["real", "complex"] = "real"
+    """Sizes of a complex slot count complex numbers."""
+    residual: bool = False
+    """Whether the matrix is in a branch that is added to its own input."""
+    auxiliary: bool = False
+    """Whether the slot is beside the main ones: counts and ranks are cut to what it holds."""
 
-    @classmethod
-    def fixed(cls, in_features: int, out_features: int) -> "SlotSize":
-        """A slot whose size does not vary over the study."""
-        return cls(in_features, out_features, in_features, out_features)
+    @property
+    def copies(self) -> int:
+        """How many matrices the slot holds."""
+        return self.layers * self.gates
 
     @property
     def smaller_side(self) -> int:
-        """The smaller of the two sides of this slot."""
+        """The smaller of the two sides."""
         return min(self.in_features, self.out_features)
 
-    @property
-    def largest_smaller_side(self) -> int:
-        """The smaller of the two sides of the largest slot of the study."""
-        return min(self.largest_in, self.largest_out)
+    def __str__(self) -> str:
+        """The size in words, for messages."""
+        numbers = "complex " if self.field == "complex" else ""
+        return f"{numbers}{self.out_features} x {self.in_features}"
 
 
 def kind_of(variant: type[BaseModel]) -> str:

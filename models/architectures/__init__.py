@@ -9,11 +9,13 @@ from pydantic import Field
 
 from models.architectures.architecture import Architecture
 from models.architectures.gru import Gru
+from models.architectures.lstm import Lstm
 from models.architectures.rnn import Rnn
+from models.architectures.urnn import Urnn
 
-_Variants: TypeAlias = Rnn | Gru
+_Variants: TypeAlias = Rnn | Lstm | Gru | Urnn
 
 AnyArchitecture: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
 ARCHITECTURES: tuple[type[_Variants], ...] = get_args(_Variants)
 
-__all__ = ["ARCHITECTURES", "AnyArchitecture", "Architecture", "Gru", "Rnn"]
+__all__ = ["ARCHITECTURES", "AnyArchitecture", "Architecture", "Gru", "Lstm", "Rnn", "Urnn"]

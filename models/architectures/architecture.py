@@ -9,7 +9,7 @@ import torch
 from models.draw import Draw
 from models.network import Network
 from models.parametrizations import Parametrization
-from models.spec import Signature, Spec
+from models.spec import Signature, Slot, Spec
 
 
 class Architecture(Spec, ABC):
@@ -21,15 +21,24 @@ class Architecture(Spec, ABC):
 
     title: ClassVar[str]
     paper: ClassVar[str]
+    any_length: ClassVar[bool] = True
+    """Whether a model runs at other sequence lengths than its signature's."""
 
     @classmethod
     @abstractmethod
     def suggest(cls, draw: Draw, signature: Signature) -> Self:
         """Draw the hyperparameters, from ranges that the signature alone decides."""
 
+    def check(self, signature: Signature) -> None:
+        """Refuse a task that the architecture cannot answer.
+
+        Raises:
+            SignatureError: names what the task asks for.
+        """
+
     @abstractmethod
-    def slots(self, signature: Signature) -> Mapping[str, tuple[int, int]]:
-        """The structured matrices by name, as (out_features, in_features)."""
+    def slots(self, signature: Signature) -> Mapping[str, Slot]:
+        """The structured matrices by name; the first slot is the main one."""
 
     @abstractmethod
     def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
@@ -45,7 +54,7 @@ class Architecture(Spec, ABC):
         signature: Signature,
         parametrization: Parametrization,
         *,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator,
     ) -> Network:
         """A freshly initialised model; its shapes are those of the signature.
 

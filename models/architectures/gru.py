@@ -1,29 +1,28 @@
 """The gated recurrent unit, in both of its published forms."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal, Self, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from models.architectures.architecture import Architecture
-from models.architectures.recurrent import RecurrentNetwork, recurrent_count
-from models.draw import Draw
-from models.ops.initialisation import generator_of
-from models.ops.recurrence import Sequence, gru_sequence_reset_after, gru_sequence_reset_before
+from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.ops.factors import Factors
+from models.ops.recurrence import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.parametrizations import Parametrization
 from models.spec import Signature
 
 Reset = Literal["before", "after"]
-GATES = ("update", "reset", "candidate")
+_Sequence = Callable[[Factors, Tensor, State], Iterator[State]]
 
-_SEQUENCES: Mapping[Reset, Sequence] = {
+_SEQUENCES: Mapping[Reset, _Sequence] = {
     "before": gru_sequence_reset_before,
     "after": gru_sequence_reset_after,
 }
 
 
-class Gru(Architecture):
+class Gru(Recurrent):
     """`h_t = u * h_{t-1} + (1 - u) * q` with update gate u, reset gate r and candidate q.
 
     `u = sigmoid(W_u h + U_u x + b_u)` carries the state, r likewise; the parametrization stores
@@ -38,9 +37,9 @@ class Gru(Architecture):
         "Machine Translation (EMNLP 2014, arXiv:1406.1078); with low-rank matrices Miceli Barone "
         "(2016, arXiv:1603.03116)"
     )
+    gates: ClassVar[int] = 3
 
     kind: Literal["gru"] = "gru"
-    hidden_size: int = Field(default=64, ge=1, le=65536, description="size n of the state")
     reset: Reset = Field(
         default="before", description="whether r acts before or after the candidate's matrix"
     )
@@ -51,62 +50,38 @@ class Gru(Architecture):
             "memory and addition tasks and 5 for permuted pixels, both with hundreds of steps"
         ),
     )
-    learned_initial_state: bool = Field(
-        default=True, description="whether h_0 is trained; else it is 0"
-    )
-
-    @classmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
-        """hidden_size log-uniform from 16 to 128, and where the reset acts."""
-        hidden_size = draw.integer("hidden_size", 16, 128, log=True)
-        reset = draw.choice("reset", get_args(Reset))
-        return cls.model_validate({"hidden_size": hidden_size, "reset": reset})
-
-    def slots(self, signature: Signature) -> Mapping[str, tuple[int, int]]:  # noqa: ARG002
-        """The three recurrent matrices."""
-        return dict.fromkeys(GATES, (self.hidden_size, self.hidden_size))
-
-    def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """`3 (c_W + n ni + n) + n no + no`, and n for a learned start."""
-        matrix = parametrization.parameter_count(self.hidden_size, self.hidden_size)
-        return recurrent_count(
-            signature,
-            self.hidden_size,
-            gates=len(GATES),
-            matrices=len(GATES) * matrix,
-            inputs=len(GATES),
-            start=self.learned_initial_state,
-        )
 
     def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """As the low-rank paper's tables count: one input matrix of the three, and no h_0."""
-        matrix = parametrization.paper_count(self.hidden_size, self.hidden_size)
-        return recurrent_count(
-            signature,
-            self.hidden_size,
-            gates=len(GATES),
-            matrices=len(GATES) * matrix,
-            inputs=1,
-            start=False,
-        )
+        """As the low-rank paper's tables count: one input matrix of the three, and no h_0.
 
-    def build(
-        self,
-        signature: Signature,
-        parametrization: Parametrization,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> RecurrentNetwork:
-        """U and readout Glorot-uniform, b_u at carry_bias, other biases and h_0 at 0."""
-        generator = generator or generator_of(None)
-        size = self.hidden_size
-        network = RecurrentNetwork(
-            signature,
-            parametrization.build(size, size, copies=len(GATES), generator=generator),
-            sequence=_SEQUENCES[self.reset],
-            learned_initial_state=self.learned_initial_state,
-            generator=generator,
+        The paper does not say so; its printed numbers come out exactly this way.
+        """
+        repeated = sum(
+            (self.gates - 1) * slot.out_features * slot.in_features
+            for slot in self.plain_inputs(signature)
         )
+        start = self.layers * self.hidden_size if self.learned_initial_state else 0
+        return super().paper_count(signature, parametrization) - repeated - start
+
+    def cell(self, *, generator: torch.Generator) -> "GruCell":  # noqa: ARG002 -- draws nothing
+        """The recurrence that `reset` names."""
+        return GruCell(_SEQUENCES[self.reset])
+
+    def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:  # noqa: ARG002
+        """b_u at carry_bias."""
         with torch.no_grad():
-            network.input.bias[:size].fill_(self.carry_bias)
-        return network
+            for layer in network.inputs:
+                bias = layer.get_parameter("bias")
+                bias[: self.hidden_size].fill_(self.carry_bias)
+
+
+class GruCell(Cell):
+    """Gates in the order update, reset, candidate."""
+
+    def __init__(self, sequence: _Sequence) -> None:
+        super().__init__()
+        self.sequence = sequence
+
+    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.ops.recurrence`."""
+        return self.sequence(factors, projections, initial)

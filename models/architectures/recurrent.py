@@ -1,46 +1,250 @@
-"""The network around a recurrence: input projection, learned start, steps, readout."""
+"""What recurrent architectures have in common: fields, slots, counts and the network."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from models.architectures.architecture import Architecture
+from models.architectures.inputs import StructuredInputs, input_layer, is_structured
+from models.draw import Draw
 from models.errors import InputError
 from models.linear import Affine, StructuredLinear
 from models.network import Network
-from models.ops.recurrence import Sequence
-from models.spec import Signature
+from models.ops.factors import Factors, MaskedFactors
+from models.ops.recurrence import State
+from models.parametrizations import Parametrization
+from models.spec import Signature, Slot
+
+DropoutMasks = Literal["tied", "per_gate"]
+
+
+class Cell(nn.Module):
+    """A recurrence with what it owns beside its matrices."""
+
+    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
+        """Projections `[T, B, G*n]` -> T states; see `models.ops.recurrence`."""
+        raise NotImplementedError
+
+
+class Recurrent(Architecture):
+    """Layers of one cell: `U x_t + b` is added to G recurrent matrices' products, `o = Y h + c`.
+
+    Each layer reads the states h of the one below; the last one is read out.
+    """
+
+    gates: ClassVar[int] = 1
+    """Recurrent matrices of a cell."""
+    state_parts: ClassVar[int] = 1
+    """Tensors of n numbers that make up a state."""
+
+    hidden_size: int = Field(default=64, ge=1, le=65536, description="size n of the state")
+    layers: int = Field(
+        default=1, ge=1, le=128, description="recurrent layers, each of which reads the one below"
+    )
+    structured_inputs: StructuredInputs = Field(
+        default="none",
+        description=(
+            "which input matrices the parametrization stores too: none, those that are square "
+            "(as in DizzyRNN), or all, with counts and ranks cut to what they hold"
+        ),
+    )
+    input_weight_norm: bool = Field(
+        default=False,
+        description=(
+            "whether rows of plain input matrices are kept as g v / |v| (Miceli Barone, A.2)"
+        ),
+    )
+    learned_initial_state: bool = Field(
+        default=True, description="whether the first state is trained; else it is 0"
+    )
+    input_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="share of a layer's input projections dropped, whole steps of a sample at once",
+    )
+    recurrent_dropout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "share of the state hidden from the recurrent matrices, the same for all steps of a "
+            "sequence (Gal and Ghahramani, arXiv:1512.05287)"
+        ),
+    )
+    dropout_masks: DropoutMasks = Field(
+        default="per_gate",
+        description="whether all gates share one recurrent mask, or each has its own",
+    )
+    readout_dropout: float = Field(
+        default=0.0, ge=0, lt=1, description="share of the state hidden from the readout"
+    )
+
+    @classmethod
+    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
+        """hidden_size log-uniform from 16 to 128."""
+        return cls(hidden_size=draw.integer("hidden_size", 16, 128, log=True))
+
+    def slots(self, signature: Signature) -> Mapping[str, Slot]:
+        """The recurrent matrices of all gates and layers, then structured input matrices."""
+        inputs = {
+            f"inputs.{layer}": slot
+            for layer, slot in enumerate(self._input_slots(signature))
+            if is_structured(slot, self.structured_inputs)
+        }
+        return {"recurrent": self.recurrent_slot(), **inputs}
+
+    def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
+        """Recurrent and input matrices, biases, first states and the readout."""
+        slots = self.slots(signature)
+        structured = [parametrization.fitted(slot).parameter_count(slot) for slot in slots.values()]
+        plain = [self._plain_input_count(slot) for slot in self.plain_inputs(signature)]
+        return sum((*structured, *plain)) + self._vector_count() + self._readout_count(signature)
+
+    def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
+        """The same, with structured matrices counted as their source counts them."""
+        slots = self.slots(signature)
+        surplus = [
+            (fitted := parametrization.fitted(slot)).paper_count(slot)
+            - fitted.parameter_count(slot)
+            for slot in slots.values()
+        ]
+        return self.parameter_count(signature, parametrization) + sum(surplus)
+
+    def build(
+        self,
+        signature: Signature,
+        parametrization: Parametrization,
+        *,
+        generator: torch.Generator,
+    ) -> "RecurrentNetwork":
+        """Plain matrices Glorot-uniform, biases and first states 0, or as the variant says."""
+        network = RecurrentNetwork(
+            input_size=signature.input_size,
+            recurrent=parametrization.build(self.recurrent_slot(), generator=generator),
+            inputs=[
+                input_layer(
+                    slot,
+                    parametrization,
+                    self.structured_inputs,
+                    bias=self.input_bias,
+                    weight_norm=self.input_weight_norm,
+                    generator=generator,
+                )
+                for slot in self._input_slots(signature)
+            ],
+            cells=[self.cell(generator=generator) for _ in range(self.layers)],
+            readout=Affine(self.state_size, signature.output_size, generator=generator),
+            initial_state=(
+                nn.Parameter(torch.zeros(self.layers, self.state_parts, self.state_size))
+                if self.learned_initial_state
+                else None
+            ),
+            state_parts=self.state_parts,
+            every_step=signature.output_steps == "every",
+            input_dropout=self.input_dropout,
+            recurrent_dropout=self.recurrent_dropout,
+            dropout_masks=self.dropout_masks,
+            readout_dropout=self.readout_dropout,
+        )
+        self.initialise(network, generator=generator)
+        return network
+
+    @abstractmethod
+    def cell(self, *, generator: torch.Generator) -> Cell:
+        """One layer's recurrence."""
+
+    def initialise(self, network: "RecurrentNetwork", *, generator: torch.Generator) -> None:
+        """Change the start of what the network owns, in place."""
+
+    @property
+    def state_size(self) -> int:
+        """Numbers of the vector h."""
+        return self.hidden_size
+
+    @property
+    def input_bias(self) -> bool:
+        """Whether input layers have a bias."""
+        return True
+
+    def recurrent_slot(self) -> Slot:
+        """All recurrent matrices."""
+        size = self.hidden_size
+        return Slot(out_features=size, in_features=size, gates=self.gates, layers=self.layers)
+
+    def plain_inputs(self, signature: Signature) -> list[Slot]:
+        """The input matrices that the parametrization does not store."""
+        return [
+            slot
+            for slot in self._input_slots(signature)
+            if not is_structured(slot, self.structured_inputs)
+        ]
+
+    def _input_slots(self, signature: Signature) -> list[Slot]:
+        state = self.state_size
+        sizes = [signature.input_size, *[state] * (self.layers - 1)]
+        return [
+            Slot(out_features=state, in_features=size, gates=self.gates, auxiliary=True)
+            for size in sizes
+        ]
+
+    def _plain_input_count(self, slot: Slot) -> int:
+        gains = slot.out_features if self.input_weight_norm else 0
+        return slot.copies * (slot.out_features * slot.in_features + gains)
+
+    def _vector_count(self) -> int:
+        """Biases of all gates, and learned first states."""
+        start = self.state_parts * self.state_size if self.learned_initial_state else 0
+        return self.layers * (self.gates * self.hidden_size + start)
+
+    def _readout_count(self, signature: Signature) -> int:
+        return (self.state_size + 1) * signature.output_size
 
 
 class RecurrentNetwork(Network):
-    """`o = Y h + c` on the states of a recurrence over `U x + b`, with G recurrent matrices.
+    """Layers of cells over projected inputs, and the readout.
 
-    The inputs of all steps and gates are projected in one product, the factors of the recurrent
-    matrices are made once per forward pass, and only then do the steps run.
+    The inputs of all steps and gates are projected in one product per layer, the factors of all
+    recurrent matrices are made once per forward pass, and only then do the steps run.
     """
 
     initial_state: nn.Parameter | None
 
     def __init__(
         self,
-        signature: Signature,
-        recurrent: StructuredLinear,
         *,
-        sequence: Sequence,
-        learned_initial_state: bool,
-        generator: torch.Generator,
+        input_size: int,
+        recurrent: StructuredLinear,
+        inputs: Sequence[nn.Module],
+        cells: Sequence[Cell],
+        readout: Affine,
+        initial_state: nn.Parameter | None,
+        state_parts: int,
+        every_step: bool,
+        input_dropout: float,
+        recurrent_dropout: float,
+        dropout_masks: DropoutMasks,
+        readout_dropout: float,
     ) -> None:
+        """`initial_state` is `[layers, parts, n]`; there are as many inputs and cells as layers."""
         super().__init__()
-        hidden_size = recurrent.out_features
-        self.every_step = signature.output_steps == "every"
-        self.sequence = sequence
+        self.input_size = input_size
         self.recurrent = recurrent
-        self.input = Affine(
-            signature.input_size, hidden_size, copies=recurrent.copies, generator=generator
-        )
-        self.readout = Affine(hidden_size, signature.output_size, generator=generator)
-        self.register_parameter(
-            "initial_state",
-            nn.Parameter(torch.zeros(hidden_size)) if learned_initial_state else None,
-        )
+        self.inputs = nn.ModuleList(inputs)
+        self.cells = nn.ModuleList(cells)
+        self.readout = readout
+        self.register_parameter("initial_state", initial_state)
+        self.state_parts = state_parts
+        self.every_step = every_step
+        self.input_dropout = input_dropout
+        self.recurrent_dropout = recurrent_dropout
+        self.dropout_masks: DropoutMasks = dropout_masks
+        self.readout_dropout = readout_dropout
 
     def forward(self, x: Tensor) -> Tensor:
         """`[B, T, input_size]` -> `[B, output_size]`, or `[B, T, output_size]` for every step.
@@ -51,42 +255,60 @@ class RecurrentNetwork(Network):
             InputError: x has another shape or type.
         """
         self._check_input(x)
-        projections = self.input(x.transpose(0, 1))
-        state = self.watch_first(self._start(x))
-        states = self.sequence(self.recurrent.factors(), projections, state)
-        if self.every_step:
-            every = list(states)
-            every[-1] = self.watch_last(every[-1])
-            return self.readout(torch.stack(every, dim=1))
-        for following in states:
-            state = following
-        return self.readout(self.watch_last(state))
+        factors = self.recurrent.factors()
+        below = x.transpose(0, 1)
+        states: list[Tensor] = []
+        for layer, (project, cell) in enumerate(zip(self.inputs, self.cells, strict=True)):
+            if layer:
+                below = torch.stack(states)
+            projections = self._drop_inputs(project(below))
+            start = self._start(x, layer)
+            steps = cell(self._layer_factors(factors, layer, x), projections, start)
+            # Whoever needs the last state alone keeps no other one.
+            wanted = self.every_step or layer + 1 < len(self.cells)
+            states = [h for h, *_ in steps] if wanted else [_last(steps)]
+        states[-1] = self.watch_last(states[-1])
+        outputs = torch.stack(states, dim=1) if self.every_step else states[-1]
+        return self.readout(F.dropout(outputs, self.readout_dropout, self.training))
 
-    def _start(self, x: Tensor) -> Tensor:
-        shape = x.shape[0], self.recurrent.in_features
+    def _start(self, x: Tensor, layer: int) -> State:
+        size = self.recurrent.in_features
         if self.initial_state is None:
-            return x.new_zeros(shape)
-        return self.initial_state.expand(shape)
+            parts = x.new_zeros(self.state_parts, x.shape[0], size)
+        else:
+            parts = self.initial_state[layer].unsqueeze(1).expand(-1, x.shape[0], size)
+        first, *others = parts.unbind(0)
+        return (self.watch_first(first) if layer == 0 else first, *others)
+
+    def _layer_factors(self, factors: Factors, layer: int, x: Tensor) -> Factors:
+        gates = self.recurrent.slot.gates
+        own = factors.select(layer * gates, (layer + 1) * gates)
+        if not (self.training and self.recurrent_dropout):
+            return own
+        masks = 1 if self.dropout_masks == "tied" else gates
+        ones = x.new_ones(masks, x.shape[0], self.recurrent.in_features)
+        return MaskedFactors(own, F.dropout(ones, self.recurrent_dropout))
+
+    def _drop_inputs(self, projections: Tensor) -> Tensor:
+        if not (self.training and self.input_dropout):
+            return projections
+        ones = projections.new_ones(*projections.shape[:2], 1)
+        return projections * F.dropout(ones, self.input_dropout)
 
     def _check_input(self, x: Tensor) -> None:
-        weight = self.input.weight
-        if x.dim() != 3 or x.shape[2] != weight.shape[1] or x.shape[1] == 0:
+        features, dtype = self.input_size, self.readout.plain_weight().dtype
+        if x.dim() != 3 or x.shape[2] != features or x.shape[1] == 0:
             raise InputError(
                 f"input of shape {list(x.shape)} does not fit; "
-                f"allowed is [batch, steps >= 1, {weight.shape[1]}]"
+                f"allowed is [batch, steps >= 1, {features}]"
             )
-        if x.dtype != weight.dtype:
-            raise InputError(f"input of type {x.dtype} does not fit; the model has {weight.dtype}")
+        if x.dtype != dtype:
+            raise InputError(f"input of type {x.dtype} does not fit; the model has {dtype}")
 
 
-def recurrent_count(
-    signature: Signature, hidden_size: int, *, gates: int, matrices: int, inputs: int, start: bool
-) -> int:
-    """Numbers of a recurrent network: `matrices + inputs n ni + gates n + n no + no + n [h0]`.
-
-    `matrices` is the count of all recurrent matrices; `inputs` is how many input matrices are
-    counted.
-    """
-    ends = hidden_size * signature.output_size + signature.output_size
-    projections = hidden_size * (inputs * signature.input_size + gates)
-    return matrices + projections + ends + (hidden_size if start else 0)
+def _last(steps: Iterator[State]) -> Tensor:
+    """The last h, keeping no other."""
+    last = next(steps)
+    for state in steps:
+        last = state
+    return last[0]

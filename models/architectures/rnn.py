@@ -1,102 +1,81 @@
 """The single-matrix recurrent network."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from models.architectures.architecture import Architecture
-from models.architectures.recurrent import RecurrentNetwork, recurrent_count
-from models.draw import Draw
-from models.ops.initialisation import generator_of, uniform_
-from models.ops.recurrence import rnn_sequence
-from models.parametrizations import Parametrization
-from models.spec import Signature
+from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.linear import Affine
+from models.ops.factors import Factors
+from models.ops.initialisation import uniform_
+from models.ops.recurrence import State, rnn_sequence
 
-Activation = Literal["leaky_relu", "abs", "relu", "tanh"]
+Activation = Literal["leaky_relu", "abs", "relu", "tanh", "identity"]
 
 
-class Rnn(Architecture):
+class Rnn(Recurrent):
     """`h_t = phi(W h_{t-1} + M x_t + b)`, `o_t = Y h_t + c`; the parametrization stores W.
 
-    With householder_svd this is Spectral-RNN, with packed_rotations and abs DizzyRNN.
+    With a dense W this is the RNN, with relu and an identity or orthogonal start the IRNN, with
+    householder the oRNN, with householder_svd Spectral-RNN (svdRNN), with factorized_svd the
+    factorized RNN, and with packed_rotations or rotation_svd and abs DizzyRNN.
     """
 
     title: ClassVar[str] = "RNN"
     paper: ClassVar[str] = "Elman: Finding structure in time (Cognitive Science 14, 1990)"
 
     kind: Literal["rnn"] = "rnn"
-    hidden_size: int = Field(default=64, ge=1, le=65536, description="size n of the state")
     activation: Activation = Field(
         default="leaky_relu", description="phi; leaky_relu and abs keep norms best"
     )
     leak: float = Field(
         default=0.1, ge=0, le=1, description="slope of leaky_relu below 0; 1 makes the model linear"
     )
-    learned_initial_state: bool = Field(
-        default=True, description="whether h_0 is trained; else it is 0"
+    input_initialisation: Literal["glorot_uniform", "gaussian"] = Field(
+        default="glorot_uniform",
+        description="start of plain input matrices: Glorot-uniform, or N(0, 1 / n) as in DizzyRNN",
     )
 
-    @classmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
-        """hidden_size log-uniform from 16 to 128."""
-        return cls(hidden_size=draw.integer("hidden_size", 16, 128, log=True))
+    def cell(self, *, generator: torch.Generator) -> "RnnCell":  # noqa: ARG002 -- draws nothing
+        """The recurrence with its activation."""
+        return RnnCell(_activation(self.activation, self.leak))
 
-    def slots(self, signature: Signature) -> Mapping[str, tuple[int, int]]:  # noqa: ARG002
-        """The recurrent matrix."""
-        return {"recurrent": (self.hidden_size, self.hidden_size)}
-
-    def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """`c_W + n ni + n + no n + no`, and n for a learned start."""
-        matrix = parametrization.parameter_count(self.hidden_size, self.hidden_size)
-        return self._count(signature, matrix)
-
-    def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """As the Spectral-RNN paper's UCR table counts: the same, 1 x 1 reflectors included."""
-        matrix = parametrization.paper_count(self.hidden_size, self.hidden_size)
-        return self._count(signature, matrix)
-
-    def _count(self, signature: Signature, matrix: int) -> int:
-        return recurrent_count(
-            signature,
-            self.hidden_size,
-            gates=1,
-            matrices=matrix,
-            inputs=1,
-            start=self.learned_initial_state,
-        )
-
-    def build(
-        self,
-        signature: Signature,
-        parametrization: Parametrization,
-        *,
-        generator: torch.Generator | None = None,
-    ) -> RecurrentNetwork:
-        """M and Y Glorot-uniform, b = c = 0, h_0 of U(±sqrt(3 / (2 n)))."""
-        generator = generator or generator_of(None)
-        size = self.hidden_size
-        network = RecurrentNetwork(
-            signature,
-            parametrization.build(size, size, generator=generator),
-            sequence=partial(rnn_sequence, activation=_activation(self.activation, self.leak)),
-            learned_initial_state=self.learned_initial_state,
-            generator=generator,
-        )
+    def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:
+        """h_0 of U(±sqrt(3 / (2 n))); M as `input_initialisation` says."""
         if network.initial_state is not None:
-            limit = math.sqrt(3 / (2 * size))
+            limit = math.sqrt(3 / (2 * self.hidden_size))
             uniform_(network.initial_state, -limit, limit, generator=generator)
-        return network
+        if self.input_initialisation == "gaussian":
+            for layer in network.inputs:
+                if isinstance(layer, Affine):
+                    layer.draw_normal_(self.hidden_size**-0.5, generator=generator)
+
+
+class RnnCell(Cell):
+    """An activation over one recurrent matrix."""
+
+    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.ops.recurrence.rnn_sequence`."""
+        return rnn_sequence(factors, projections, initial, activation=self.activation)
 
 
 def modulus(x: Tensor) -> Tensor:
     """|x| with slope 1 at 0, where `torch.abs` has slope 0 and loses the gradient's norm."""
     return torch.where(x < 0, -x, x)
+
+
+def _identity(x: Tensor) -> Tensor:
+    return x
 
 
 def _activation(name: Activation, leak: float) -> Callable[[Tensor], Tensor]:
@@ -105,5 +84,6 @@ def _activation(name: Activation, leak: float) -> Callable[[Tensor], Tensor]:
         "abs": modulus,
         "relu": torch.relu,
         "tanh": torch.tanh,
+        "identity": _identity,
     }
     return functions[name]

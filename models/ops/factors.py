@@ -40,6 +40,17 @@ class Factors(Protocol):
         """`state W_g^T + addend_g` for each g, as G tensors `[B, out]`; `state` is `[B, in]`."""
         ...
 
+    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """`states_g W_g^T + addends_g` for each g; `states` is `[G, B, in]`, `addends` alike."""
+        ...
+
+
+def arrange_each(projections: Tensor, copies: int) -> tuple[Tensor, ...]:
+    """Cut input projections `[T, B, G*out]` into T addends `[G, B, out]`."""
+    steps, batch, width = projections.shape
+    by_copy = projections.view(steps, batch, copies, width // copies)
+    return by_copy.transpose(1, 2).unbind(0)
+
 
 @dataclass(frozen=True, eq=False)
 class DenseFactors:
@@ -54,6 +65,8 @@ class DenseFactors:
 
     def select(self, start: int, stop: int) -> "DenseFactors":
         """The matrices start..stop-1 of the stack."""
+        if stop - start == self.weight.shape[0]:
+            return self
         return DenseFactors(self.weight[start:stop])
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
@@ -72,17 +85,29 @@ class DenseFactors:
         copies = self.weight.shape[0]
         return (result,) if copies == 1 else result.chunk(copies, dim=-1)
 
+    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """`states_g W_g^T + addends_g`, as one batched product."""
+        return torch.baddbmm(addends, states, self.weight.mT).unbind(0)
+
 
 @dataclass(frozen=True, eq=False)
 class LowRankFactors:
-    """`W_g = L_g R_g + diag(D_g)`, applied through its factors; W is never formed."""
+    """`W_g = L_g R_g + diag(D_g)`, applied through its factors; W is never formed.
+
+    Consecutive matrices may share one R, which is then applied once for all of them.
+    """
 
     left: Tensor
     """L [G, out, d]"""
     right: Tensor
-    """R [G, d, in]"""
+    """R [G / s, d, in]; each R serves s consecutive matrices"""
     diagonal: Tensor | None = None
     """D [G, out], for square matrices"""
+
+    @property
+    def shared_by(self) -> int:
+        """How many matrices read through one R."""
+        return self.left.shape[0] // self.right.shape[0]
 
     @cached_property
     def _right_transposed(self) -> Tensor:
@@ -90,40 +115,100 @@ class LowRankFactors:
 
     @cached_property
     def _left_transposed(self) -> Tensor:
-        return self.left.mT
+        """The matrices behind one R side by side: `[G / s, d, s*out]`."""
+        readers, rank, _ = self.right.shape
+        return self.left.reshape(readers, -1, rank).mT
 
     def select(self, start: int, stop: int) -> "LowRankFactors":
-        """The matrices start..stop-1 of the stack."""
+        """The matrices start..stop-1 of the stack, some behind one R or all behind several."""
+        if stop - start == self.left.shape[0]:
+            return self
         diagonal = None if self.diagonal is None else self.diagonal[start:stop]
-        return LowRankFactors(self.left[start:stop], self.right[start:stop], diagonal)
+        first, last = start // self.shared_by, (stop - 1) // self.shared_by
+        return LowRankFactors(self.left[start:stop], self.right[first : last + 1], diagonal)
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
-        """Addends `[B, out]` for a single matrix, `[G, B, out]` for several; one per step."""
-        copies, out_features, _ = self.left.shape
-        if copies == 1:
-            return projections.unbind(0)
-        by_copy = projections.view(*projections.shape[:2], copies, out_features)
-        return by_copy.transpose(1, 2).unbind(0)
+        """Addends `[B, G*out]` for a single R, `[G / s, B, s*out]` for several; one per step."""
+        readers = self.right.shape[0]
+        return projections.unbind(0) if readers == 1 else arrange_each(projections, readers)
 
     def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`state W_g^T + addend_g` for each g; `addend` as `arrange` gives it."""
+        readers, rank, _ = self.right.shape
         inner = state @ self._right_transposed
-        if self.left.shape[0] == 1:
-            return (self._single(state, inner, addend),)
-        copies, _, rank = self.left.shape
-        inner = inner.view(-1, copies, rank).transpose(0, 1)
-        result = (
-            torch.bmm(inner, self._left_transposed)
-            if addend is None
-            else torch.baddbmm(addend, inner, self._left_transposed)
+        if readers == 1:
+            left = self._left_transposed[0]
+            result = inner @ left if addend is None else torch.addmm(addend, inner, left)
+            parts = (result,) if self.shared_by == 1 else result.chunk(self.shared_by, dim=-1)
+        else:
+            inner = inner.view(-1, readers, rank).transpose(0, 1)
+            result = (
+                torch.bmm(inner, self._left_transposed)
+                if addend is None
+                else torch.baddbmm(addend, inner, self._left_transposed)
+            )
+            parts = _split(result, self.shared_by)
+        if self.diagonal is None:
+            return parts
+        return tuple(
+            torch.addcmul(part, state, diagonal)
+            for part, diagonal in zip(parts, self.diagonal.unbind(0), strict=True)
         )
+
+    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """`states_g W_g^T + addends_g`, as two batched products."""
+        right = (
+            self.right.repeat_interleave(self.shared_by, 0) if self.shared_by > 1 else self.right
+        )
+        result = torch.baddbmm(addends, torch.bmm(states, right.mT), self.left.mT)
         if self.diagonal is not None:
-            result = torch.addcmul(result, state, self.diagonal.unsqueeze(1))
+            result = torch.addcmul(result, states, self.diagonal.unsqueeze(1))
         return result.unbind(0)
 
-    def _single(self, state: Tensor, inner: Tensor, addend: Tensor | None) -> Tensor:
-        left = self._left_transposed[0]
-        result = inner @ left if addend is None else torch.addmm(addend, inner, left)
-        if self.diagonal is not None:
-            result = torch.addcmul(result, state, self.diagonal)
-        return result
+
+def _split(result: Tensor, shared_by: int) -> tuple[Tensor, ...]:
+    """`[R, B, s*out]` as R * s tensors `[B, out]`."""
+    if shared_by == 1:
+        return result.unbind(0)
+    return tuple(part for reader in result.unbind(0) for part in reader.chunk(shared_by, dim=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedFactors:
+    """Matrices that see only what a dropout mask leaves of the state: `(mask * state) W_g^T`.
+
+    One mask for a whole sequence, shared by all matrices or one for each (Gal and Ghahramani,
+    arXiv:1512.05287).
+    """
+
+    inner: Factors
+    mask: Tensor
+    """[1, B, in] for one mask, [G, B, in] for one per matrix"""
+
+    @property
+    def _tied(self) -> bool:
+        return self.mask.shape[0] == 1
+
+    def select(self, start: int, stop: int) -> "MaskedFactors":
+        """The matrices start..stop-1 of the stack, with their masks."""
+        mask = self.mask if self._tied else self.mask[start:stop]
+        return MaskedFactors(self.inner.select(start, stop), mask)
+
+    def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
+        """As the matrices take them; `[G, B, out]` where each has its own mask."""
+        if self._tied:
+            return self.inner.arrange(projections)
+        return arrange_each(projections, self.mask.shape[0])
+
+    def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
+        """`(mask_g * state) W_g^T + addend_g` for each g; `addend` as `arrange` gives it."""
+        if self._tied:
+            return self.inner.advance(self.mask[0] * state, addend)
+        states = self.mask * state
+        if addend is None:
+            addend = states.new_zeros(())
+        return self.inner.advance_each(states, addend)
+
+    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """`(mask_g * states_g) W_g^T + addends_g` for each g."""
+        return self.inner.advance_each(self.mask * states, addends)

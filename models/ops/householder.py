@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from models.ops.linalg import solve_unit_triangle
+
 
 def staircase_entries(size: int, count: int) -> int:
     """`R(n, m) = m n - m (m - 1) / 2`, the numbers of m staircase reflectors of R^n (eq. 1)."""
@@ -97,12 +99,7 @@ def apply_inverse_triangle(scaled: Tensor, right: Tensor, *, transposed: bool) -
     The Gram matrix is symmetric, so its upper half is S and its lower half S^T; the solver reads
     the half that it is told to, and takes the diagonal for ones.
     """
-    gram = scaled @ scaled.mT
-    solve = cast(
-        Callable[..., Tensor],
-        torch.linalg.solve_triangular,  # pyright: ignore[reportUnknownMemberType] -- untyped
-    )
-    return solve(gram, right, upper=not transposed, unitriangular=True)
+    return solve_unit_triangle(scaled @ scaled.mT, right, upper=not transposed)
 
 
 def svd_weight(u_rows: Tensor, v_rows: Tensor, sigma: Tensor) -> Tensor:

@@ -3,62 +3,81 @@
 from typing import ClassVar, Literal, Self
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from models.draw import Draw
+from models.errors import SlotError
 from models.linear import StructuredLinear
+from models.ops.complex_matrices import real_form
 from models.ops.factors import DenseFactors
-from models.ops.initialisation import generator_of, glorot_uniform_
+from models.ops.initialisation import glorot_uniform_, identity_, orthogonal_
 from models.parametrizations.parametrization import Parametrization
-from models.spec import SlotSize
+from models.spec import Slot
+
+Start = Literal["glorot_uniform", "orthogonal", "identity"]
+
+_STARTS = {
+    "glorot_uniform": glorot_uniform_,
+    "orthogonal": orthogonal_,
+    "identity": identity_,
+}
 
 
 class Dense(Parametrization):
-    """All `out * in` numbers of W."""
+    """All `out * in` numbers of W; in a complex slot, real and imaginary parts of all of them."""
 
     title: ClassVar[str] = "Dense"
     paper: ClassVar[str] = (
         "Glorot, Bengio: Understanding the difficulty of training deep feedforward neural networks "
-        "(AISTATS 2010), for the initialisation"
+        "(AISTATS 2010), for the initialisation; Le, Jaitly, Hinton: A Simple Way to Initialize "
+        "Recurrent Networks of Rectified Linear Units (2015, arXiv:1504.00941), for the identity"
     )
 
     kind: Literal["dense"] = "dense"
+    initialisation: Start = Field(
+        default="glorot_uniform",
+        description="start of W: Glorot-uniform, a random orthogonal matrix, or the identity "
+        "(IRNN; ones on the diagonal of a rectangle); complex matrices have the first alone",
+    )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:  # noqa: ARG003 -- nothing to draw
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
         """Nothing to draw."""
         return cls()
 
-    def check(self, in_features: int, out_features: int) -> None:
-        """Every slot is fine."""
+    @classmethod
+    def check_slot(cls, slot: Slot) -> None:
+        """Every slot is fine, complex ones too."""
 
-    def parameter_count(self, in_features: int, out_features: int) -> int:
-        """`out * in`."""
-        return out_features * in_features
+    def check(self, slot: Slot) -> None:
+        """A complex matrix starts Glorot-uniform."""
+        if slot.field == "complex" and self.initialisation != "glorot_uniform":
+            raise SlotError(
+                f"initialisation = {self.initialisation!r} is for real matrices, not for a {slot} "
+                "one; allowed is 'glorot_uniform'"
+            )
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
-        """Glorot-uniform matrices."""
-        return DenseLinear(
-            in_features, out_features, copies=copies, generator=generator or generator_of(None)
-        )
+    def parameter_count(self, slot: Slot) -> int:
+        """`out * in` per matrix, twice that for a complex one."""
+        parts = 2 if slot.field == "complex" else 1
+        return parts * slot.copies * slot.out_features * slot.in_features
+
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
+        """Matrices drawn as `initialisation` says."""
+        self.check(slot)
+        if slot.field == "complex":
+            return ComplexDenseLinear(slot, generator=generator)
+        return DenseLinear(slot, initialisation=self.initialisation, generator=generator)
 
 
 class DenseLinear(StructuredLinear):
     """Stores W `[G, out, in]`."""
 
-    def __init__(
-        self, in_features: int, out_features: int, *, copies: int, generator: torch.Generator
-    ) -> None:
-        super().__init__(in_features, out_features, copies=copies)
-        self.weight = nn.Parameter(torch.empty(copies, out_features, in_features))
-        glorot_uniform_(self.weight, generator=generator)
+    def __init__(self, slot: Slot, *, initialisation: Start, generator: torch.Generator) -> None:
+        super().__init__(slot)
+        weight = torch.empty(self.copies, self.out_features, self.in_features)
+        self.weight = nn.Parameter(_STARTS[initialisation](weight, generator=generator))
 
     def make_factors(self) -> DenseFactors:
         """W itself."""
@@ -70,4 +89,28 @@ class DenseLinear(StructuredLinear):
 
     def degrees_of_freedom(self) -> int:
         """One per entry of W."""
+        return self.weight.numel()
+
+
+class ComplexDenseLinear(StructuredLinear):
+    """Stores the real and imaginary parts of W, `[G, 2, out, in]`."""
+
+    def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
+        super().__init__(slot)
+        weight = torch.empty(self.copies, 2, slot.out_features, slot.in_features)
+        glorot_uniform_(weight, generator=generator)
+        # Two parts of half the variance each make a complex entry of the variance of a real one.
+        self.weight = nn.Parameter(weight / 2**0.5)
+
+    def make_factors(self) -> DenseFactors:
+        """The real matrix that acts on `(re | im)`."""
+        real, imaginary = self.weight.unbind(1)
+        return DenseFactors(real_form(real, imaginary))
+
+    def multiply_adds(self) -> int:
+        """Four real ones per complex entry."""
+        return 2 * self.weight.numel()
+
+    def degrees_of_freedom(self) -> int:
+        """Two per complex entry."""
         return self.weight.numel()

@@ -11,10 +11,9 @@ from models.draw import Draw
 from models.linear import StructuredLinear
 from models.ops.factors import DenseFactors, LowRankFactors, factored_form_pays
 from models.ops.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
-from models.ops.initialisation import generator_of
 from models.parametrizations.parametrization import Parametrization, refuse_outside
 from models.parametrizations.staircase import Staircase, trainable_entries
-from models.spec import SlotSize
+from models.spec import Slot
 
 
 class HouseholderSvd(Parametrization):
@@ -42,57 +41,55 @@ class HouseholderSvd(Parametrization):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:
-        """m1, m2 log-uniform from 1 to the matrix's shorter side, r log-uniform in [1e-3, 0.5]."""
-        largest = slot.largest_smaller_side
-        m1 = draw.integer("m1", 1, largest, log=True)
-        m2 = draw.integer("m2", 1, largest, log=True)
-        r = draw.real("r", 1e-3, 0.5, log=True)
-        return cls(m1=min(m1, slot.smaller_side), m2=min(m2, slot.smaller_side), r=r)
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+        """m1, m2 log-uniform from 1 to the shorter side, r log-uniform in [1e-3, 0.5].
 
-    def check(self, in_features: int, out_features: int) -> None:
+        In a residual branch the singular values lie around 0, else around 1.
+        """
+        return cls(
+            m1=draw.integer("m1", 1, largest, log=True),
+            m2=draw.integer("m2", 1, largest, log=True),
+            r=draw.real("r", 1e-3, 0.5, log=True),
+            sigma_star=0.0 if slot.residual else 1.0,
+        ).cut(slot)
+
+    def check(self, slot: Slot) -> None:
         """Both counts are at most the shorter side."""
-        most = min(in_features, out_features)
+        self.check_slot(slot)
         for name, count in (("m1", self.m1), ("m2", self.m2)):
-            refuse_outside(
-                name, count, most=most, in_features=in_features, out_features=out_features
-            )
+            refuse_outside(name, count, slot, most=slot.smaller_side)
 
-    def parameter_count(self, in_features: int, out_features: int) -> int:
-        """`R(out, m1) + R(in, m2) + min(in, out)`, less 1 for each 1 x 1 reflector."""
-        return (
-            trainable_entries(out_features, self.m1)
-            + trainable_entries(in_features, self.m2)
-            + min(in_features, out_features)
+    def cut(self, slot: Slot) -> Self:
+        """Both counts at most the shorter side."""
+        most = slot.smaller_side
+        return self.model_copy(update={"m1": min(self.m1, most), "m2": min(self.m2, most)})
+
+    def parameter_count(self, slot: Slot) -> int:
+        """`R(out, m1) + R(in, m2) + min(in, out)` per matrix, less 1 for each 1 x 1 reflector."""
+        return slot.copies * (
+            trainable_entries(slot.out_features, self.m1)
+            + trainable_entries(slot.in_features, self.m2)
+            + slot.smaller_side
         )
 
-    def paper_count(self, in_features: int, out_features: int) -> int:
+    def paper_count(self, slot: Slot) -> int:
         """The same with 1 x 1 reflectors counted."""
-        return (
-            staircase_entries(out_features, self.m1)
-            + staircase_entries(in_features, self.m2)
-            + min(in_features, out_features)
+        return slot.copies * (
+            staircase_entries(slot.out_features, self.m1)
+            + staircase_entries(slot.in_features, self.m2)
+            + slot.smaller_side
         )
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent Glorot-uniform reflectors on both sides; singular values at sigma_star."""
-        self.check(in_features, out_features)
+        self.check(slot)
         return HouseholderSvdLinear(
-            in_features,
-            out_features,
+            slot,
             m1=self.m1,
             m2=self.m2,
             r=self.r,
             sigma_star=self.sigma_star,
-            copies=copies,
-            generator=generator or generator_of(None),
+            generator=generator,
         )
 
 
@@ -101,22 +98,20 @@ class HouseholderSvdLinear(StructuredLinear):
 
     def __init__(
         self,
-        in_features: int,
-        out_features: int,
+        slot: Slot,
         *,
         m1: int,
         m2: int,
         r: float,
         sigma_star: float,
-        copies: int,
         generator: torch.Generator,
     ) -> None:
-        super().__init__(in_features, out_features, copies=copies)
+        super().__init__(slot)
         self.r = r
         self.sigma_star = sigma_star
-        self.u = Staircase(out_features, m1, copies=copies, generator=generator)
-        self.v = Staircase(in_features, m2, copies=copies, generator=generator)
-        self.p = nn.Parameter(torch.zeros(copies, min(in_features, out_features)))
+        self.u = Staircase(slot.out_features, m1, copies=slot.copies, generator=generator)
+        self.v = Staircase(slot.in_features, m2, copies=slot.copies, generator=generator)
+        self.p = nn.Parameter(torch.zeros(slot.copies, slot.smaller_side))
 
     @property
     def _rank(self) -> int:

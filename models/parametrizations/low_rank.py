@@ -9,9 +9,9 @@ from torch import nn
 from models.draw import Draw
 from models.linear import StructuredLinear
 from models.ops.factors import LowRankFactors
-from models.ops.initialisation import generator_of, glorot_uniform_
+from models.ops.initialisation import glorot_uniform_
 from models.parametrizations.parametrization import Parametrization, refuse_outside
-from models.spec import SlotSize
+from models.spec import Slot
 
 
 def largest_saving_rank(smaller_side: int) -> int:
@@ -31,60 +31,37 @@ class LowRank(Parametrization):
     d: int = Field(ge=1, description="inner dimension, at most the shorter side")
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
         """Rank d log-uniform from 1 to just below half the size: there the factors are the less."""
-        d = draw.integer("d", 1, largest_saving_rank(slot.largest_smaller_side), log=True)
-        return cls(d=min(d, largest_saving_rank(slot.smaller_side)))
+        return cls(d=draw.integer("d", 1, largest_saving_rank(largest), log=True)).cut(slot)
 
-    def check(self, in_features: int, out_features: int) -> None:
+    def check(self, slot: Slot) -> None:
         """Rank d is at most the shorter side."""
-        refuse_outside(
-            "d",
-            self.d,
-            most=min(in_features, out_features),
-            in_features=in_features,
-            out_features=out_features,
-        )
+        self.check_slot(slot)
+        refuse_outside("d", self.d, slot, most=slot.smaller_side)
 
-    def parameter_count(self, in_features: int, out_features: int) -> int:
-        """`(out + in) d`."""
-        return (out_features + in_features) * self.d
+    def cut(self, slot: Slot) -> Self:
+        """Rank d below half the shorter side."""
+        return self.model_copy(update={"d": min(self.d, largest_saving_rank(slot.smaller_side))})
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
+    def parameter_count(self, slot: Slot) -> int:
+        """`(out + in) d` per matrix."""
+        return slot.copies * (slot.out_features + slot.in_features) * self.d
+
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Glorot-uniform factors."""
-        self.check(in_features, out_features)
-        return LowRankLinear(
-            in_features,
-            out_features,
-            d=self.d,
-            copies=copies,
-            generator=generator or generator_of(None),
-        )
+        self.check(slot)
+        return LowRankLinear(slot, d=self.d, generator=generator)
 
 
 class LowRankLinear(StructuredLinear):
     """Stores L `[G, out, d]` and R `[G, d, in]`."""
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        d: int,
-        copies: int,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(in_features, out_features, copies=copies)
+    def __init__(self, slot: Slot, *, d: int, generator: torch.Generator) -> None:
+        super().__init__(slot)
         self.rank = d
-        self.left = nn.Parameter(torch.empty(copies, out_features, d))
-        self.right = nn.Parameter(torch.empty(copies, d, in_features))
+        self.left = nn.Parameter(torch.empty(slot.copies, slot.out_features, d))
+        self.right = nn.Parameter(torch.empty(slot.copies, d, slot.in_features))
         glorot_uniform_(self.left, generator=generator)
         glorot_uniform_(self.right, generator=generator)
 

@@ -9,14 +9,14 @@ from torch import nn
 from models.draw import Draw
 from models.linear import StructuredLinear
 from models.ops.factors import LowRankFactors
-from models.ops.initialisation import generator_of, uniform_
+from models.ops.initialisation import uniform_
 from models.parametrizations.low_rank import LowRankLinear, largest_saving_rank
 from models.parametrizations.parametrization import (
     Parametrization,
     refuse_outside,
     refuse_rectangle,
 )
-from models.spec import SlotSize
+from models.spec import Slot
 
 
 class LowRankDiagonal(Parametrization):
@@ -31,55 +31,41 @@ class LowRankDiagonal(Parametrization):
     d: int = Field(ge=1, description="inner dimension of the low-rank part, at most the size")
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
         """Rank d log-uniform from 1 to just below half the size: there the factors are the less."""
-        d = draw.integer("d", 1, largest_saving_rank(slot.largest_smaller_side), log=True)
-        return cls(d=min(d, largest_saving_rank(slot.smaller_side)))
+        return cls(d=draw.integer("d", 1, largest_saving_rank(largest), log=True)).cut(slot)
 
-    def check(self, in_features: int, out_features: int) -> None:
+    @classmethod
+    def check_slot(cls, slot: Slot) -> None:
+        """The matrix is square."""
+        super().check_slot(slot)
+        refuse_rectangle(slot)
+
+    def check(self, slot: Slot) -> None:
         """The matrix is square and d at most its size."""
-        refuse_rectangle(self.kind, in_features=in_features, out_features=out_features)
-        refuse_outside(
-            "d", self.d, most=in_features, in_features=in_features, out_features=out_features
-        )
+        self.check_slot(slot)
+        refuse_outside("d", self.d, slot, most=slot.smaller_side)
 
-    def parameter_count(self, in_features: int, out_features: int) -> int:
-        """`2 n d + n`."""
-        return (out_features + in_features) * self.d + out_features
+    def cut(self, slot: Slot) -> Self:
+        """Rank d below half the shorter side."""
+        return self.model_copy(update={"d": min(self.d, largest_saving_rank(slot.smaller_side))})
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
+    def parameter_count(self, slot: Slot) -> int:
+        """`2 n d + n` per matrix."""
+        return slot.copies * slot.out_features * (2 * self.d + 1)
+
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Glorot-uniform factors and a diagonal of U(-0.01, 0.01)."""
-        self.check(in_features, out_features)
-        return LowRankDiagonalLinear(
-            in_features,
-            out_features,
-            d=self.d,
-            copies=copies,
-            generator=generator or generator_of(None),
-        )
+        self.check(slot)
+        return LowRankDiagonalLinear(slot, d=self.d, generator=generator)
 
 
 class LowRankDiagonalLinear(LowRankLinear):
     """Stores L, R and D `[G, n]`."""
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        d: int,
-        copies: int,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(in_features, out_features, d=d, copies=copies, generator=generator)
-        self.diagonal = nn.Parameter(torch.empty(copies, out_features))
+    def __init__(self, slot: Slot, *, d: int, generator: torch.Generator) -> None:
+        super().__init__(slot, d=d, generator=generator)
+        self.diagonal = nn.Parameter(torch.empty(slot.copies, slot.out_features))
         uniform_(self.diagonal, -0.01, 0.01, generator=generator)
 
     def make_factors(self) -> LowRankFactors:

@@ -10,14 +10,14 @@ from models.draw import Draw
 from models.errors import SlotError
 from models.linear import StructuredLinear
 from models.ops.factors import DenseFactors
-from models.ops.initialisation import generator_of, uniform_
+from models.ops.initialisation import uniform_
 from models.ops.rotations import circle_schedule, rotation_product, stage_count
 from models.parametrizations.parametrization import (
     Parametrization,
     refuse_outside,
     refuse_rectangle,
 )
-from models.spec import SlotSize
+from models.spec import Slot
 
 
 class PackedRotations(Parametrization):
@@ -37,42 +37,37 @@ class PackedRotations(Parametrization):
     count: int = Field(ge=1, description="packed rotations, at most n - 1 (n for odd n)")
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
         """Count log-uniform from 1 to all stages of the schedule."""
-        most = max(1, stage_count(slot.largest_smaller_side))
-        count = draw.integer("count", 1, most, log=True)
-        return cls(count=min(count, max(1, stage_count(slot.smaller_side))))
+        most = max(1, stage_count(largest))
+        return cls(count=draw.integer("count", 1, most, log=True)).cut(slot)
 
-    def check(self, in_features: int, out_features: int) -> None:
-        """The matrix is square, at least 2 x 2, and its schedule has that many stages."""
-        refuse_rectangle(self.kind, in_features=in_features, out_features=out_features)
-        if in_features < 2:
-            raise SlotError("packed_rotations needs two coordinates to turn; the matrix is 1 x 1")
-        refuse_outside(
-            "count",
-            self.count,
-            most=stage_count(in_features),
-            in_features=in_features,
-            out_features=out_features,
-        )
+    @classmethod
+    def check_slot(cls, slot: Slot) -> None:
+        """The matrix is square and at least 2 x 2."""
+        super().check_slot(slot)
+        refuse_rectangle(slot)
+        if slot.in_features < 2:
+            raise SlotError("needs two coordinates to turn; the matrix is 1 x 1")
 
-    def parameter_count(self, in_features: int, out_features: int) -> int:  # noqa: ARG002 -- square
-        """`count * floor(n / 2)`."""
-        return self.count * (in_features // 2)
+    def check(self, slot: Slot) -> None:
+        """The schedule has that many stages."""
+        self.check_slot(slot)
+        refuse_outside("count", self.count, slot, most=stage_count(slot.in_features))
 
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
+    def cut(self, slot: Slot) -> Self:
+        """At most all stages of the schedule."""
+        most = max(1, stage_count(slot.smaller_side))
+        return self.model_copy(update={"count": min(self.count, most)})
+
+    def parameter_count(self, slot: Slot) -> int:
+        """`count * floor(n / 2)` per matrix."""
+        return slot.copies * self.count * (slot.in_features // 2)
+
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Angles of U(0, 2 pi)."""
-        self.check(in_features, out_features)
-        return PackedRotationsLinear(
-            in_features, count=self.count, copies=copies, generator=generator or generator_of(None)
-        )
+        self.check(slot)
+        return PackedRotationsLinear(slot, count=self.count, generator=generator)
 
 
 class PackedRotationsLinear(StructuredLinear):
@@ -82,10 +77,11 @@ class PackedRotationsLinear(StructuredLinear):
     _pairs: Tensor
     _signs: Tensor
 
-    def __init__(self, size: int, *, count: int, copies: int, generator: torch.Generator) -> None:
-        super().__init__(size, size, copies=copies)
+    def __init__(self, slot: Slot, *, count: int, generator: torch.Generator) -> None:
+        super().__init__(slot)
+        size = slot.in_features
         stages = circle_schedule(size)[:count]
-        self.theta = nn.Parameter(torch.empty(copies, count, size // 2))
+        self.theta = nn.Parameter(torch.empty(slot.copies, count, size // 2))
         uniform_(self.theta, 0, 2 * torch.pi, generator=generator)
         partners, pairs, signs = _by_coordinate(stages, size)
         self.register_buffer("_partners", torch.tensor(partners), persistent=False)

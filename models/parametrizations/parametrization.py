@@ -1,4 +1,4 @@
-"""What every parametrization of a weight matrix offers."""
+"""What every parametrization of weight matrices offers."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Self
@@ -8,11 +8,11 @@ import torch
 from models.draw import Draw
 from models.errors import SlotError
 from models.linear import StructuredLinear
-from models.spec import SlotSize, Spec
+from models.spec import Slot, Spec
 
 
 class Parametrization(Spec, ABC):
-    """How one weight matrix W `[out_features, in_features]` is stored.
+    """How the weight matrices of a slot are stored.
 
     A variant is one file with its fields, search space, counts and module, and one name in the
     union of this package. Its `kind` tells it apart.
@@ -23,66 +23,74 @@ class Parametrization(Spec, ABC):
 
     @classmethod
     @abstractmethod
-    def suggest(cls, draw: Draw, slot: SlotSize) -> Self:
-        """Draw the fields from ranges that `slot.largest_*` fix, cut to what the slot holds."""
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+        """Draw the fields, from ranges that `largest` fixes, and cut them to what the slot holds.
 
-    @abstractmethod
-    def check(self, in_features: int, out_features: int) -> None:
-        """Refuse a slot that this cannot hold.
-
-        Raises:
-            SlotError: not defined for these sizes, or a hyperparameter is out of their range.
+        Args:
+            draw: who answers.
+            slot: the slot of the model underway.
+            largest: the smaller side of the largest slot of the study, the same for every model
+                of it.
         """
 
-    @abstractmethod
-    def parameter_count(self, in_features: int, out_features: int) -> int:
-        """Trainable numbers of one matrix, by a formula that never falls when a field grows."""
+    @classmethod
+    def check_slot(cls, slot: Slot) -> None:
+        """Refuse a slot for which no member of this variant is defined.
+
+        Raises:
+            SlotError: names what the slot lacks.
+        """
+        if slot.field != "real":
+            raise SlotError(f"defined for real matrices only, not for a {slot} one")
 
     @abstractmethod
-    def build(
-        self,
-        in_features: int,
-        out_features: int,
-        *,
-        copies: int = 1,
-        generator: torch.Generator | None = None,
-    ) -> StructuredLinear:
-        """A freshly initialised module of `copies` matrices.
+    def check(self, slot: Slot) -> None:
+        """Refuse a slot that this member cannot hold.
 
-        The start is drawn from the generator, or from the system's entropy without one; never from
-        torch's global state.
+        Raises:
+            SlotError: not defined for the slot, or a hyperparameter is out of its range.
+        """
+
+    def cut(self, slot: Slot) -> Self:  # noqa: ARG002 -- nothing to cut where nothing is counted
+        """The same with counts and ranks cut to what the slot holds."""
+        return self
+
+    def fitted(self, slot: Slot) -> Self:
+        """What is stored in a slot: this, cut where the slot is an auxiliary one."""
+        return self.cut(slot) if slot.auxiliary else self
+
+    @abstractmethod
+    def parameter_count(self, slot: Slot) -> int:
+        """Trainable numbers of a slot, by a formula that never falls when a field grows."""
+
+    def paper_count(self, slot: Slot) -> int:
+        """The count by the source's convention, where that differs from the trainable numbers."""
+        return self.parameter_count(slot)
+
+    @abstractmethod
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
+        """A freshly initialised module of the slot's matrices, drawn from the generator alone.
 
         Raises:
             SlotError: see `check`.
         """
 
-    def paper_count(self, in_features: int, out_features: int) -> int:
-        """The count by the source's convention, where that differs from the trainable numbers."""
-        return self.parameter_count(in_features, out_features)
 
-
-def refuse_outside(
-    name: str, value: int, *, most: int, in_features: int, out_features: int
-) -> None:
+def refuse_outside(name: str, value: int, slot: Slot, *, most: int) -> None:
     """Refuse a count or rank above what the slot holds.
 
     Raises:
         SlotError: names the value and what is allowed.
     """
     if value > most:
-        raise SlotError(
-            f"{name} = {value} does not fit a {out_features} x {in_features} matrix; "
-            f"allowed is 1 to {most}"
-        )
+        raise SlotError(f"{name} = {value} does not fit a {slot} matrix; allowed is 1 to {most}")
 
 
-def refuse_rectangle(kind: str, *, in_features: int, out_features: int) -> None:
+def refuse_rectangle(slot: Slot) -> None:
     """Refuse a slot that is not square.
 
     Raises:
         SlotError: names the sizes.
     """
-    if in_features != out_features:
-        raise SlotError(
-            f"{kind} is defined for square matrices only, not for {out_features} x {in_features}"
-        )
+    if slot.in_features != slot.out_features:
+        raise SlotError(f"defined for square matrices only, not for {slot}")

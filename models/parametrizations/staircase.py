@@ -52,14 +52,14 @@ class Staircase(nn.Module):
         limit = glorot_limit(size, count)
         uniform_(self.entries, -limit, limit, generator=generator)
         if not self.entries.is_meta:  # there shapes are all that is asked for
-            self.renormalise_()
+            self.settle_()
 
     def rows(self) -> Tensor:
         """The reflectors `[G, count, size]`, the longest first; the 1 x 1 one is not among them."""
         return staircase_rows(self.entries, self._positions, size=self.size, count=self.count)
 
     @torch.no_grad()
-    def renormalise_(self) -> None:
+    def settle_(self) -> None:
         """Bring every reflector to length 1 in place, which changes no product."""
         lengths = row_lengths(self.rows()).squeeze(-1)
         self.entries.div_(lengths[:, self._row_of_entry])

@@ -1,0 +1,31 @@
+"""torch.linalg with types: torch 2.13 ships these functions without any."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+_linalg = cast(Any, torch.linalg)
+
+qr: Callable[[Tensor], tuple[Tensor, Tensor]] = _linalg.qr
+"""Q and R of `[..., m, n]`, reduced."""
+
+solve: Callable[[Tensor, Tensor], Tensor] = _linalg.solve
+"""`A^{-1} B` for `A` `[..., n, n]` and `B` `[..., n, k]`."""
+
+matrix_exp: Callable[[Tensor], Tensor] = _linalg.matrix_exp
+"""`e^A` for `[..., n, n]`."""
+
+singular_values: Callable[[Tensor], Tensor] = _linalg.svdvals
+"""Singular values `[..., min(m, n)]` of `[..., m, n]`, falling."""
+
+
+def solve_unit_triangle(matrix: Tensor, right: Tensor, *, upper: bool) -> Tensor:
+    """`T^{-1} right`, where T is one half of `matrix` with ones on the diagonal."""
+    return _linalg.solve_triangular(matrix, right, upper=upper, unitriangular=True)
+
+
+def row_norms(rows: Tensor) -> Tensor:
+    """Euclidean lengths `[..., m, 1]` of `[..., m, n]`."""
+    return _linalg.vector_norm(rows, dim=-1, keepdim=True)
