@@ -111,6 +111,9 @@ class AttemptDesk:
                 train_loss=body.train_loss,
                 validation=body.validation,
                 spectral_margin=body.spectral_margin,
+                gradient_first=body.gradient_first,
+                gradient_last=body.gradient_last,
+                recovered_batches=body.recovered_batches,
                 seconds=body.seconds,
                 attempt=attempt.number,
             )

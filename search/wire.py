@@ -89,9 +89,24 @@ class EpochReport(Spec):
     """One epoch of the learning curve. Sending an epoch again overwrites it."""
 
     epoch: int = Field(ge=1)
-    train_loss: float
+    train_loss: float = Field(
+        description="the task's loss alone, without the weights' own penalties: the mean over the "
+        "samples of batches where it is finite"
+    )
     validation: float = Field(description="the task's metric on the validation split")
     spectral_margin: float | None = None
+    gradient_first: float | None = Field(
+        default=None,
+        description="|dL/dh| of the state before the first step or layer in the epoch's last "
+        "batch, the mean over its samples: far below `gradient_last` the gradient vanishes on its "
+        "way back, far above it explodes; null where it is not finite",
+    )
+    gradient_last: float | None = Field(
+        default=None, description="the same of the state after the last step or layer"
+    )
+    recovered_batches: int = Field(
+        default=0, ge=0, description="batches that `nan_recovery` stepped in for"
+    )
     seconds: float = Field(ge=0, description="training time of the epoch, without standing still")
     stood_still_seconds: float = Field(default=0.0, ge=0, description="in all, by this attempt")
 

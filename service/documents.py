@@ -145,6 +145,13 @@ class EpochDocument(Spec):
     train_loss: float
     validation: float
     spectral_margin: float | None
+    gradient_first: float | None = Field(
+        description="|dL/dh| before the first step or layer, in the epoch's last batch"
+    )
+    gradient_last: float | None = Field(description="|dL/dh| after the last one")
+    recovered_batches: int = Field(
+        description="batches that `training.nan_recovery` stepped in for"
+    )
     seconds: float
 
 

@@ -53,6 +53,9 @@ def _record(row: MetricRow) -> MetricRecord:
         train_loss=row.train_loss,
         validation=row.validation,
         spectral_margin=row.spectral_margin,
+        gradient_first=row.gradient_first,
+        gradient_last=row.gradient_last,
+        recovered_batches=row.recovered_batches,
         seconds=row.seconds,
         attempt=row.attempt,
     )

@@ -160,6 +160,12 @@ class MetricRecord:
     train_loss: float
     validation: float
     spectral_margin: float | None
+    gradient_first: float | None
+    """`|dL/dh|` before the first step or layer, of one batch at the epoch's end."""
+    gradient_last: float | None
+    """`|dL/dh|` after the last one."""
+    recovered_batches: int
+    """Batches whose loss or gradient was NaN or Inf, and that training went on from."""
     seconds: float
     attempt: int
 

@@ -186,6 +186,9 @@ class MetricRow(Table):
     train_loss: Mapped[float]
     validation: Mapped[float]
     spectral_margin: Mapped[float | None]
+    gradient_first: Mapped[float | None]
+    gradient_last: Mapped[float | None]
+    recovered_batches: Mapped[int] = mapped_column(server_default=text("0"))
     seconds: Mapped[float]
     attempt: Mapped[int]
 

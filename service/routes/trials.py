@@ -77,6 +77,9 @@ def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument
             train_loss=row.train_loss,
             validation=row.validation,
             spectral_margin=row.spectral_margin,
+            gradient_first=row.gradient_first,
+            gradient_last=row.gradient_last,
+            recovered_batches=row.recovered_batches,
             seconds=row.seconds,
         )
         for row in curve

@@ -194,6 +194,9 @@ class Site:
             train_loss=1 / epoch,
             validation=0.5,
             spectral_margin=None,
+            gradient_first=0.125,
+            gradient_last=2.5,
+            recovered_batches=2,
             seconds=0.1,
             attempt=1,
         )

@@ -98,6 +98,9 @@ def metric(epoch: int, **given: Any) -> MetricRecord:
         train_loss=1.0 / epoch,
         validation=0.5,
         spectral_margin=None,
+        gradient_first=None,
+        gradient_last=None,
+        recovered_batches=0,
         seconds=0.25,
         attempt=1,
     )

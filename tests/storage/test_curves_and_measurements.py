@@ -33,19 +33,32 @@ def test_an_epoch_that_is_sent_again_replaces_the_first(database: Database, stud
         assert Metrics(session).epochs_trained("none") == 0
 
 
+def test_gradients_of_an_epoch_are_kept_where_there_are_any(database: Database, study: str) -> None:
+    curve = [
+        metric(1, gradient_first=1e-300, gradient_last=0.0),
+        metric(2, gradient_first=None, gradient_last=2.5, recovered_batches=7),
+    ]
+    with database.write() as session:
+        for record in curve:
+            Metrics(session).put(study, 0, record)
+    with database.read() as session:
+        assert Metrics(session).curve(study, 0) == curve
+
+
 def test_an_epoch_of_no_trial_is_refused(database: Database, study: str) -> None:
     with pytest.raises(NotFound, match="no trial 9"), database.write() as session:
         Metrics(session).put(study, 9, metric(1))
 
 
-@pytest.mark.parametrize("loss", [float("nan"), float("inf"), float("-inf")])
-def test_a_loss_that_is_no_number_is_refused_and_leaves_no_row(
-    database: Database, study: str, loss: float
+@pytest.mark.parametrize("field", ["train_loss", "gradient_first", "gradient_last"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_is_refused_and_leaves_no_row(
+    database: Database, study: str, field: str, value: float
 ) -> None:
     def put() -> None:
         with database.write() as session:
             Metrics(session).put(study, 0, metric(1))
-            Metrics(session).put(study, 0, metric(2, train_loss=loss))
+            Metrics(session).put(study, 0, metric(2, **{field: value}))
 
     with pytest.raises(UnstorableValue, match="not a finite number"):
         put()

@@ -14,8 +14,10 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, tex
 
 from storage.engine import Database
 from storage.errors import SchemaMismatch
+from storage.metrics import Metrics
 from storage.schema import VERSION_TABLE, migration_config
 from storage.tables import Table
+from tests.storage.records import add_study, add_trial, metric
 
 
 @pytest.fixture
@@ -74,6 +76,27 @@ def test_downgrade_to_the_base_leaves_nothing_but_the_version_table(
     assert inspect(plain_engine).get_table_names() == [VERSION_TABLE]
     database.migrate()
     assert set(inspect(plain_engine).get_table_names()) >= set(Table.metadata.tables)
+
+
+def test_curves_outlive_the_way_to_the_first_version_and_back(
+    database: Database, plain_engine: Engine
+) -> None:
+    with database.write() as session:
+        study = add_study(session).id
+        add_trial(session, study)
+        told = metric(1, gradient_first=0.5, gradient_last=2.0, recovered_batches=3)
+        Metrics(session).put(study, 0, told)
+    with _connected(plain_engine) as connection:
+        command.downgrade(migration_config(connection), "0001")
+    names = {column["name"] for column in inspect(plain_engine).get_columns("metric")}
+    assert "spectral_margin" in names
+    assert names.isdisjoint({"gradient_first", "gradient_last", "recovered_batches"})
+    with pytest.raises(SchemaMismatch, match=r"0001.*migrate"):
+        database.check()
+    database.migrate()
+    database.check()
+    with database.read() as session:
+        assert Metrics(session).curve(study, 0) == [metric(1)]
 
 
 def test_migrating_twice_is_harmless(database: Database) -> None:
