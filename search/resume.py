@@ -1,6 +1,7 @@
 """The file from which a trial that was cut off goes on, number for number."""
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,7 @@ from models.errors import CheckpointError
 from models.spec import Spec
 from search.wire import TrainJob
 
-_FORMAT: Final = "reflectory-resume-1"
+_FORMAT: Final = "reflectory-resume-2"
 
 Tensors = dict[str, Tensor]
 
@@ -24,7 +25,13 @@ class Position(Spec):
 
     epoch: int = Field(default=1, ge=1, description="the epoch underway")
     batch: int = Field(default=0, ge=0, description="batches of it that are done")
-    loss_sum: float = Field(default=0.0, description="their losses, each times its samples")
+    loss_sum: float = Field(default=0.0, description="their finite losses, each times its samples")
+    loss_samples: int = Field(default=0, ge=0, description="samples in `loss_sum`")
+    recovered_batches: int = Field(default=0, ge=0, description="those that needed recovery")
+    gradient_first: float | None = Field(
+        default=None, description="see `EpochReport`; null until the epoch's last batch is done"
+    )
+    gradient_last: float | None = Field(default=None, description="likewise")
     seconds: float = Field(default=0.0, ge=0, description="what they took")
     best_epoch: int = Field(default=0, ge=0, description="0: no epoch is over")
     best_quality: float | None = None
@@ -33,6 +40,28 @@ class Position(Spec):
     def epochs_trained(self) -> int:
         """Epochs that are over."""
         return self.epoch - 1
+
+    def after_batch(
+        self,
+        *,
+        loss: float,
+        samples: int,
+        recovered: bool,
+        gradient_first: float | None,
+        gradient_last: float | None,
+    ) -> "Position":
+        """The position once one more batch is done; numbers that are not finite are left out."""
+        counted = samples if math.isfinite(loss) else 0
+        return self.model_copy(
+            update={
+                "batch": self.batch + 1,
+                "loss_sum": self.loss_sum + (loss * samples if counted else 0.0),
+                "loss_samples": self.loss_samples + counted,
+                "recovered_batches": self.recovered_batches + recovered,
+                "gradient_first": _finite_or_none(gradient_first),
+                "gradient_last": _finite_or_none(gradient_last),
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -129,3 +158,7 @@ def _metadata(content: bytes) -> dict[str, str]:
     """
     end = 8 + int.from_bytes(content[:8], "little")
     return json.loads(content[8:end]).get("__metadata__", {})
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,8 +1,8 @@
-"""Training one trial: epochs of Adam, the best epoch by validation, resumable at any batch."""
+"""Training one trial: epochs, the best of them by validation, resumable at any batch."""
 
 import math
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -15,8 +15,11 @@ from torch import Tensor, nn
 
 from models.errors import CheckpointError
 from models.linear import cached_factors
-from models.model import after_step, parameter_groups, spectral_margin
+from models.model import after_step, penalty, spectral_margin
+from models.network import GradientProbe, observed
 from search.errors import TrainingDiverged
+from search.gradients import clip_gradients, shrink_instead
+from search.optimizers import decay_weights, make_optimizer, restore_state, state_of
 from search.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.tasks import Split, Splits, Task
 from search.wire import EpochReport, TrainJob, Verdict
@@ -72,11 +75,11 @@ def train(
 ) -> TrainingResult:
     """Train a trial to its budget of epochs, or until the verdict says stop.
 
-    Adam with decoupled weight decay; the learning rate is `learning_rate * decay^(epoch - 1)`, and
-    gradients are scaled down to `clip_norm`. The trial's seed fixes the initialisation and the
-    order of the data, a fresh permutation in each epoch whose last, short batch is kept. The best
-    epoch is the first of those with the best validation metric. On one CPU thread a run that was
-    cut off and resumed gives the same numbers as an unbroken one, bit for bit.
+    What is differentiated is the task's loss and the weights' own penalties; the learning rate is
+    `learning_rate * decay^(epoch - 1)`. The trial's seed fixes the initialisation and the order of
+    the data, a fresh permutation in each epoch whose last, short batch is kept. The best epoch is
+    the first of those with the best validation metric. On one CPU thread a run that was cut off
+    and resumed gives the same numbers as an unbroken one, bit for bit.
 
     Args:
         job: the trial, its budget of epochs and the time between two resume files.
@@ -87,7 +90,8 @@ def train(
         device: where to train.
 
     Raises:
-        TrainingDiverged: A loss, a gradient's norm or a validation output is NaN or Inf.
+        TrainingDiverged: A validation output is NaN or Inf; or a loss or a gradient's norm, without
+            `nan_recovery`, or in every batch of an epoch in spite of it.
         CheckpointError: `resume` is damaged or belongs to another trial.
     """
     run = _Run(job, splits, task=task, hooks=hooks, device=torch.device(device))
@@ -120,14 +124,9 @@ class _Run:
         self.job, self.task, self.hooks, self.device = job, task, hooks, device
         self.splits = splits.to(device)
         self.position = Position()
-        training, seed = job.trial.training, job.trial.seed
+        self.training, seed = job.trial.training, job.trial.seed
         self.module = job.trial.model.build(seed=seed).to(device)
-        # Without weight decay this is plain Adam. The fused form has a summation order of its own.
-        self.optimizer = torch.optim.AdamW(
-            [{**group} for group in parameter_groups(self.module, training.learning_rate)],
-            weight_decay=training.weight_decay,
-            fused=False,
-        )
+        self.optimizer = make_optimizer(self.module, self.training)
         self.first_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.order = torch.Generator().manual_seed(seed)
         self.order_at_epoch_start = self.order.get_state()
@@ -161,14 +160,9 @@ class _Run:
 
     def restore(self, state: ResumeState) -> None:
         """Go back to where a resume file was written."""
-        named = dict(self.module.named_parameters())
         try:
             self.module.load_state_dict(state.model)
-            for key, tensor in state.optimizer.items():
-                name, quantity = key.rsplit("/", 1)
-                # Adam keeps its step count on the CPU, wherever the parameters are.
-                home = torch.device("cpu") if quantity == "step" else self.device
-                self.optimizer.state[named[name]][quantity] = tensor.to(home, copy=True)
+            restore_state(self.optimizer, self.module, state.optimizer)
             self.order.set_state(state.generators["order"])
             torch.set_rng_state(state.generators["torch"])
             if "cuda" in state.generators and self.device.type == "cuda":
@@ -181,46 +175,56 @@ class _Run:
 
     def _train_epoch(self) -> None:
         self._set_learning_rates()
-        batch_size = self.job.trial.training.batch_size
         self.order_at_epoch_start = self.order.get_state()
         order = torch.randperm(len(self.splits.train), generator=self.order).to(self.device)
-        batches = torch.split(order, batch_size)
+        batches = torch.split(order, self.training.batch_size)
         self.module.train()
         clock = _Stopwatch(self.hooks)
         before = self.position.seconds
-        for number in range(self.position.batch, len(batches)):
-            loss = self._step(batches[number], number=number + 1)
-            self.position = self.position.model_copy(
-                update={
-                    "batch": number + 1,
-                    "loss_sum": self.position.loss_sum + loss * len(batches[number]),
-                    "seconds": before + clock.seconds(),
-                }
-            )
+        for rows in batches[self.position.batch :]:
+            after = self._step(rows, last=self.position.batch + 1 == len(batches))
+            self.position = after.model_copy(update={"seconds": before + clock.seconds()})
             self._save_if_due()
 
-    def _step(self, rows: Tensor, *, number: int) -> float:
+    def _step(self, rows: Tensor, *, last: bool) -> Position:
         with self.hooks.batch():
             x = self.splits.train.x.index_select(0, rows)
             y = self.splits.train.y.index_select(0, rows)
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.task.loss(self.module(x), y)
-            value = self._finite(loss.item(), what="the loss", number=number)
-            loss.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
-            norm = nn.utils.clip_grad_norm_(
-                self.module.parameters(), self.job.trial.training.clip_norm
-            )
-            self._finite(norm.item(), what="the gradient's norm", number=number)
+            # One batch of an epoch is enough to see by, and costs the others nothing.
+            with observed(self.module) if last else nullcontext(GradientProbe()) as probe:
+                loss = self.task.loss(self.module(x), y)
+                own = penalty(self.module)
+                total = loss if own is None else loss + own
+                finite = self._is_finite(total.item(), what="the loss")
+                if finite:
+                    total.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
+                    norm = clip_gradients(self.module, self.training)
+                    finite = self._is_finite(norm, what="the gradient's norm")
+            if not finite and self.training.nan_recovery is not None:
+                shrink_instead(self.module, self.training.nan_recovery)
+            decay_weights(self.optimizer, self.training.weight_decay)
             self.optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
             after_step(self.module)
             _settle(self.device)
-        return value
+            return self.position.after_batch(
+                loss=loss.item(),
+                samples=len(rows),
+                recovered=not finite,
+                gradient_first=probe.first,
+                gradient_last=probe.last,
+            )
 
     def _end_epoch(self) -> Verdict:
         """Validate, report, and move the position to the next epoch's beginning."""
+        position = self.position
+        if position.recovered_batches == position.batch:
+            raise TrainingDiverged(
+                f"epoch {position.epoch}: the loss or the gradient's norm of all {position.batch} "
+                f"batches is NaN or Inf, with nan_recovery {self.training.nan_recovery}"
+            )
         clock = _Stopwatch(self.hooks)
         quality = self._evaluate(self.splits.validation)
-        position = self.position
         best = position.best_quality
         if best is None or self.task.metric.is_better(quality, best):
             self.best = _copy(self.module.state_dict())
@@ -230,9 +234,12 @@ class _Run:
         verdict = self.hooks.epoch_done(
             EpochReport(
                 epoch=position.epoch,
-                train_loss=position.loss_sum / len(self.splits.train),
+                train_loss=position.loss_sum / position.loss_samples,
                 validation=quality,
                 spectral_margin=spectral_margin(self.module),
+                gradient_first=position.gradient_first,
+                gradient_last=position.gradient_last,
+                recovered_batches=position.recovered_batches,
                 seconds=position.seconds + clock.seconds(),
                 stood_still_seconds=self.hooks.stood_still_seconds,
             )
@@ -265,15 +272,18 @@ class _Run:
             )
         return quality
 
-    def _finite(self, value: float, *, what: str, number: int) -> float:
-        if not math.isfinite(value):
+    def _is_finite(self, value: float, *, what: str) -> bool:
+        """Whether it is; where it is not and training knows no way on, this is the end."""
+        if math.isfinite(value):
+            return True
+        if self.training.nan_recovery is None:
             raise TrainingDiverged(
-                f"epoch {self.position.epoch}, batch {number}: {what} is {value}"
+                f"epoch {self.position.epoch}, batch {self.position.batch + 1}: {what} is {value}"
             )
-        return value
+        return False
 
     def _set_learning_rates(self) -> None:
-        factor = self.job.trial.training.decay ** (self.position.epoch - 1)
+        factor = self.training.decay ** (self.position.epoch - 1)
         for group, first in zip(self.optimizer.param_groups, self.first_rates, strict=True):
             group["lr"] = first * factor
 
@@ -284,9 +294,6 @@ class _Run:
             self.hooks.save(to_bytes(self._state(), job=self.job))
 
     def _state(self) -> ResumeState:
-        names: dict[Tensor, str] = {
-            parameter: name for name, parameter in self.module.named_parameters()
-        }
         generators = {"order": self.order_at_epoch_start, "torch": torch.get_rng_state()}
         if self.device.type == "cuda":
             generators["cuda"] = torch.cuda.get_rng_state(self.device)
@@ -294,11 +301,7 @@ class _Run:
             self.position,
             model=self.module.state_dict(),
             best=self.best,
-            optimizer={
-                f"{names[parameter]}/{quantity}": tensor
-                for parameter, quantities in self.optimizer.state.items()
-                for quantity, tensor in quantities.items()
-            },
+            optimizer=state_of(self.optimizer, self.module),
             generators=generators,
         )
 

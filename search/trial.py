@@ -1,29 +1,60 @@
 """One configuration in full: what a trial can be trained from again, number for number."""
 
+from typing import Literal, TypeAlias
+
 from pydantic import Field
 
 from models.draw import Draw
 from models.model import ModelSpec
 from models.spec import Spec
 
+OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
+
 
 class TrainingSpec(Spec):
     """How a model is trained.
 
-    Adam, a learning rate that decays per epoch, gradients clipped by norm.
+    A learning rate that decays per epoch; gradients clipped by value, then by norm.
     """
 
+    optimizer: OptimizerName = Field(
+        default="adam",
+        description="rmsprop averages squared gradients with 0.9 / 0.1, as the uRNN's code does; "
+        "sgd has no momentum",
+    )
     learning_rate: float = Field(
-        default=3e-3, gt=0, le=1, description="Adam's step size in the first epoch"
+        default=3e-3, gt=0, le=1, description="the optimizer's step size in the first epoch"
     )
     batch_size: int = Field(default=64, ge=1, le=65536, description="samples per step")
     decay: float = Field(
         default=1.0, gt=0, le=1, description="factor on the learning rate after each epoch"
     )
-    clip_norm: float = Field(
-        default=1.0, gt=0, description="gradients are scaled down to this norm"
+    clip_norm: float | None = Field(
+        default=1.0,
+        gt=0,
+        description="gradients are scaled down to this norm, all together; null: they are not",
     )
-    weight_decay: float = Field(default=0.0, ge=0, le=1, description="decoupled weight decay")
+    clip_value: float | None = Field(
+        default=None,
+        gt=0,
+        description="each component of a gradient is cut to ± this, an infinite one too, before "
+        "the norm is taken; null: none is",
+    )
+    nan_recovery: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="a batch whose loss or gradient's norm is NaN or Inf has this times the "
+        "parameters for its gradient, so that they shrink (Miceli Barone: 0.1 for the memory "
+        "task, 0.01 for language models); null: such a batch ends the trial as diverged",
+    )
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="each step takes the learning rate times this off every weight, apart from "
+        "the gradient, with any optimizer",
+    )
 
     @classmethod
     def suggest(cls, draw: Draw) -> "TrainingSpec":
