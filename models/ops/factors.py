@@ -5,8 +5,7 @@ per forward pass, are differentiable, and hold what every step of a sequence nee
 is a few matrix products whatever the parametrization.
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -58,10 +57,11 @@ class DenseFactors:
 
     weight: Tensor
     """[G, out, in]"""
+    _transposed: Tensor = field(init=False)
 
-    @cached_property
-    def _transposed(self) -> Tensor:
-        return self.weight.flatten(0, 1).t()
+    def __post_init__(self) -> None:
+        # Not a cached property: the lock of Python 3.11's own keeps torch.compile from tracing it.
+        object.__setattr__(self, "_transposed", self.weight.flatten(0, 1).t())
 
     def select(self, start: int, stop: int) -> "DenseFactors":
         """The matrices start..stop-1 of the stack."""
@@ -103,21 +103,19 @@ class LowRankFactors:
     """R [G / s, d, in]; each R serves s consecutive matrices"""
     diagonal: Tensor | None = None
     """D [G, out], for square matrices"""
+    _right_transposed: Tensor = field(init=False)
+    _left_transposed: Tensor = field(init=False)
+    """The matrices behind one R side by side: `[G / s, d, s*out]`."""
+
+    def __post_init__(self) -> None:
+        readers, rank, _ = self.right.shape
+        object.__setattr__(self, "_right_transposed", self.right.flatten(0, 1).t())
+        object.__setattr__(self, "_left_transposed", self.left.reshape(readers, -1, rank).mT)
 
     @property
     def shared_by(self) -> int:
         """How many matrices read through one R."""
         return self.left.shape[0] // self.right.shape[0]
-
-    @cached_property
-    def _right_transposed(self) -> Tensor:
-        return self.right.flatten(0, 1).t()
-
-    @cached_property
-    def _left_transposed(self) -> Tensor:
-        """The matrices behind one R side by side: `[G / s, d, s*out]`."""
-        readers, rank, _ = self.right.shape
-        return self.left.reshape(readers, -1, rank).mT
 
     def select(self, start: int, stop: int) -> "LowRankFactors":
         """The matrices start..stop-1 of the stack, some behind one R or all behind several."""
