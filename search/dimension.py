@@ -117,7 +117,7 @@ def _tag(value: Any) -> str:
 
 
 Override = Annotated[
-    Annotated[Scalar, Tag("pin")]
+    Annotated[Scalar | None, Tag("pin")]
     | Annotated[Range, Tag("range")]
     | Annotated[Options, Tag("options")],
     Discriminator(_tag),

@@ -110,16 +110,19 @@ class SpaceDraw:
         self._source = source
         self.asked: set[str] = set()
 
-    def override(self, field: str) -> Override | None:
-        """What the user put in the place of this field; the fuller name goes first."""
-        full = self._overrides.get(f"{self._kind}.{field}")
-        return full if full is not None else self._overrides.get(field)
+    def is_overridden(self, field: str) -> bool:
+        """Whether the user put anything in the place of this field; null is something."""
+        return self._full(field) in self._overrides or field in self._overrides
+
+    def override(self, field: str) -> Override:
+        """What the user put in the place of this field, or None; the fuller name goes first."""
+        return self._overrides.get(self._full(field), self._overrides.get(field))
 
     def integer(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
         """Draw an integer, or what the user wants in its place."""
         dimension = IntegerDimension(name=self._full(name), low=low, high=high, log=log, step=step)
         value = self._resolve(name, dimension)
-        if isinstance(value, str) or value != int(value):
+        if not isinstance(value, int | float) or value != int(value):
             raise UnfitOverride(name, f"{dimension.name} is an integer, not {value!r}")
         return int(value)
 
@@ -127,7 +130,7 @@ class SpaceDraw:
         """Draw a real number, or what the user wants in its place."""
         dimension = RealDimension(name=self._full(name), low=low, high=high, log=log)
         value = self._resolve(name, dimension)
-        if isinstance(value, str):
+        if not isinstance(value, int | float):
             raise UnfitOverride(name, f"{dimension.name} is a number, not {value!r}")
         return float(value)
 
@@ -146,22 +149,23 @@ class SpaceDraw:
         Raises:
             ValueError: an override does not suit its field (pydantic's ValidationError is one).
         """
-        values: dict[str, Scalar] = {}
+        values: dict[str, Scalar | None] = {}
         for field in type(spec).model_fields:
-            override = None if field in self.asked or field == "kind" else self.override(field)
-            if override is None:
+            if field in self.asked or field == "kind" or not self.is_overridden(field):
                 continue
             self.asked.add(field)
-            values[field] = self._answer_override(field, override, default=getattr(spec, field))
+            values[field] = self._answer_override(
+                field, self.override(field), default=getattr(spec, field)
+            )
         return type(spec).model_validate({**spec.model_dump(), **values}) if values else spec
 
     def _full(self, field: str) -> str:
         return f"{self._kind}.{field}"
 
-    def _resolve(self, name: str, dimension: Dimension) -> Scalar:
+    def _resolve(self, name: str, dimension: Dimension) -> Scalar | None:
         self.asked.add(name)
-        override = self.override(name)
-        if override is not None:
+        if self.is_overridden(name):
+            override = self.override(name)
             integral = isinstance(dimension, IntegerDimension)
             if isinstance(dimension, ChoiceDimension) and isinstance(override, Range):
                 allowed = ", ".join(map(str, dimension.options))
@@ -169,7 +173,9 @@ class SpaceDraw:
             return self._answer_override(name, override, default=0 if integral else 0.0)
         return answer(self._source, dimension)
 
-    def _answer_override(self, field: str, override: Override, *, default: Scalar) -> Scalar:
+    def _answer_override(
+        self, field: str, override: Override, *, default: Scalar | None
+    ) -> Scalar | None:
         """The override's own value; `default` tells whether the field is an integer."""
         name = self._full(field)
         match override:
