@@ -8,15 +8,23 @@ from typing import Any
 import pytest
 import torch
 
+from models.architectures import Rnn
 from models.checkpoint import save_bytes
 from models.errors import CheckpointError
 from models.model import ModelSpec
 from search.resume import Position, ResumeState, from_bytes, to_bytes
+from search.tasks import DataSources
 from search.training import train
-from search.trial import TrainingSpec
+from search.trial import OptimizerName, TrainingSpec
 from search.wire import TrainJob
 from tests.search.forked import in_new_process
-from tests.search.training_cases import TASK, RecordingHooks, load_splits, make_job
+from tests.search.training_cases import (
+    TASK,
+    RecordingHooks,
+    load_splits,
+    make_job,
+    make_overflowing_job,
+)
 
 EPOCHS = 3
 BATCHES = 4  # 200 samples, 64 at a time
@@ -42,13 +50,14 @@ def run(job: TrainJob, cache: Path, file: Path, kill_after: int | None) -> dict[
     """Train from the file where there is one; give every number that came out."""
     hooks = KilledHooks(file, kill_after)
     resume = file.read_bytes() if file.exists() else None
-    result = train(job, load_splits(cache), task=TASK, hooks=hooks, resume=resume)
+    splits = job.task.load(DataSources(cache=cache))
+    result = train(job, splits, task=job.task, hooks=hooks, resume=resume)
     return {
         "outcome": result.outcome,
         "checkpoint": save_bytes(result.module, job.trial.model),
         "best": (result.quality, result.test_quality, result.best_epoch, result.epochs_trained),
         "curve": {
-            report.epoch: (report.train_loss, report.validation, report.spectral_margin)
+            report.epoch: report.model_dump(exclude={"seconds", "stood_still_seconds"})
             for report in hooks.reports
         },
     }
@@ -85,6 +94,52 @@ def test_killed_and_resumed_in_a_new_process_equals_unbroken_bit_for_bit(
         assert min(resumed["curve"], default=EPOCHS + 1) == (kill_after // (BATCHES + 1)) + 1
 
 
+def rnn_with(optimizer: OptimizerName) -> TrainJob:
+    training = TrainingSpec(
+        optimizer=optimizer, learning_rate=0.01, decay=0.7, weight_decay=0.01, clip_value=0.05
+    )
+    return make_job(epochs=2, checkpoint_seconds=0, training=training)
+
+
+def rnn_with_dropout() -> TrainJob:
+    """What it hides is drawn from torch's own generator, batch by batch."""
+    job = make_job(epochs=2, checkpoint_seconds=0)
+    architecture = Rnn(hidden_size=16, recurrent_dropout=0.3, readout_dropout=0.3)
+    model = job.trial.model.model_copy(update={"architecture": architecture})
+    return job.model_copy(update={"trial": job.trial.model_copy(update={"model": model})})
+
+
+@pytest.mark.parametrize(
+    ("job", "batches"),
+    [
+        *((rnn_with(name), BATCHES) for name in ("rmsprop", "adagrad", "sgd")),
+        (rnn_with_dropout(), BATCHES),
+        (make_overflowing_job(nan_recovery=0.1, checkpoint_seconds=0), 10),
+    ],
+    ids=["rmsprop", "adagrad", "sgd", "dropout", "recovering"],
+)
+def test_every_optimizer_and_every_diagnostic_goes_on_as_if_unbroken(
+    job: TrainJob, batches: int, cache: Path, tmp_path: Path
+) -> None:
+    unbroken, code = in_new_process(run, job, cache, tmp_path / "unbroken", None)
+    assert code == 0
+    assert all(epoch["gradient_last"] > 0 for epoch in unbroken["curve"].values())
+    recovered = [epoch["recovered_batches"] for epoch in unbroken["curve"].values()]
+    assert any(recovered) == (job.trial.training.nan_recovery is not None)
+    # In an epoch, at its last batch whose gradients are watched, at its end, and in the second.
+    for kill_after in (2, batches, batches + 1, batches + 3):
+        file = tmp_path / f"resume-{kill_after}"
+        lost, code = in_new_process(run, job, cache, file, kill_after)
+        assert (lost, code) == (None, -signal.SIGKILL)
+        resumed, code = in_new_process(run, job, cache, file, None)
+        assert code == 0
+        assert resumed["checkpoint"] == unbroken["checkpoint"]
+        assert resumed["best"] == unbroken["best"]
+        assert job.epochs in resumed["curve"]
+        for epoch, numbers in resumed["curve"].items():
+            assert numbers == unbroken["curve"][epoch]
+
+
 def test_killed_twice_equals_unbroken(cache: Path, tmp_path: Path) -> None:
     job = make_job(epochs=EPOCHS, checkpoint_seconds=0)
     unbroken, _ = in_new_process(run, job, cache, tmp_path / "unbroken", None)
@@ -118,12 +173,24 @@ def test_a_state_survives_its_file_exactly(saved: bytes) -> None:
 @pytest.mark.parametrize("value", [1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 0.1 + 0.2])
 def test_a_position_survives_its_file_to_the_last_bit(value: float) -> None:
     job = make_job()
-    position = Position(epoch=2, batch=1, loss_sum=value, best_epoch=1, best_quality=value)
+    position = Position(
+        epoch=2,
+        batch=1,
+        loss_sum=value,
+        loss_samples=64,
+        recovered_batches=1,
+        gradient_first=value,
+        gradient_last=value,
+        best_epoch=1,
+        best_quality=value,
+    )
     state = ResumeState(position, model={}, best={}, optimizer={}, generators={})
     read = from_bytes(to_bytes(state, job=job), job=job).position
+    assert read == position
     assert read.loss_sum.hex() == value.hex()
-    assert read.best_quality is not None
-    assert read.best_quality.hex() == value.hex()
+    for number in (read.best_quality, read.gradient_first, read.gradient_last):
+        assert number is not None
+        assert number.hex() == value.hex()
 
 
 def test_more_epochs_than_the_killed_run_was_given_are_allowed(saved: bytes) -> None:

@@ -16,7 +16,7 @@ from models.model import after_step
 from search.errors import TrainingDiverged
 from search.tasks import Metric, Split, Splits
 from search.training import is_out_of_memory, train
-from search.trial import TrainingSpec
+from search.trial import OptimizerName, TrainingSpec
 from search.wire import TrainJob
 from tests.search.training_cases import MODELS, TASK, RecordingHooks, load_splits, make_job
 
@@ -82,6 +82,7 @@ def plain_loop(job: TrainJob, splits: Splits) -> tuple[nn.Module, list[float], l
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(module(splits.train.x[batch]), splits.train.y[batch])
             loss.backward()
+            assert training.clip_norm is not None
             nn.utils.clip_grad_norm_(module.parameters(), training.clip_norm)
             optimizer.step()
             after_step(module)
@@ -320,3 +321,21 @@ def test_a_gpu_learns_what_the_cpu_learns_and_resumes(model: str, splits: Splits
     assert resumed.best_epoch == whole.best_epoch
     for name, value in whole.module.named_parameters():
         torch.testing.assert_close(resumed.module.get_parameter(name), value)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad", "sgd"])
+def test_every_optimizer_is_the_same_on_a_gpu(optimizer: OptimizerName, splits: Splits) -> None:
+    training = TrainingSpec(
+        optimizer=optimizer, learning_rate=0.01, weight_decay=0.1, clip_value=0.05
+    )
+    job = make_job(checkpoint_seconds=0, training=training)
+    on_cpu, on_gpu, resumed = RecordingHooks(), RecordingHooks(), RecordingHooks()
+    train(job, splits, task=TASK, hooks=on_cpu)
+    train(job, splits, task=TASK, hooks=on_gpu, device="cuda")
+    train(job, splits, task=TASK, hooks=resumed, resume=on_gpu.saved[3], device="cuda")
+    for reports in (on_gpu.reports, resumed.reports):
+        for cpu, gpu in zip(on_cpu.reports, reports, strict=True):
+            for name in ("train_loss", "gradient_first", "gradient_last"):
+                assert getattr(gpu, name) == pytest.approx(getattr(cpu, name), rel=1e-3)

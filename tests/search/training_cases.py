@@ -12,6 +12,7 @@ from search.trial import TrainingSpec, TrialSpec
 from search.wire import EpochReport, TrainJob, Verdict
 
 TASK = Digits(train_samples=200)
+PIXELS = Digits(train_samples=200, layout="pixels")
 SIGNATURE = TASK.signature()
 
 MODELS = {
@@ -48,6 +49,29 @@ def make_job(
         ),
         number=0,
         epochs=epochs,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def make_overflowing_job(
+    *, nan_recovery: float | None, checkpoint_seconds: float = 1e9
+) -> TrainJob:
+    """A linear recurrence over 64 steps, with steps so long that W^64 soon overflows."""
+    return TrainJob(
+        task=PIXELS,
+        trial=TrialSpec(
+            model=ModelSpec(
+                architecture=Rnn(hidden_size=16, activation="leaky_relu", leak=1),
+                parametrization=Dense(),
+                signature=PIXELS.signature(),
+            ),
+            training=TrainingSpec(
+                optimizer="adagrad", learning_rate=0.5, batch_size=20, nan_recovery=nan_recovery
+            ),
+            seed=1,
+        ),
+        number=0,
+        epochs=3,
         checkpoint_seconds=checkpoint_seconds,
     )
 
