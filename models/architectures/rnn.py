@@ -2,21 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import ClassVar, Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from models.architectures.activations import Activation, activation_of
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.linear import Affine
 from models.ops.factors import Factors
 from models.ops.initialisation import uniform_
 from models.ops.recurrence import State, rnn_sequence
-
-Activation = Literal["leaky_relu", "abs", "relu", "tanh", "identity"]
 
 
 class Rnn(Recurrent):
@@ -44,7 +41,7 @@ class Rnn(Recurrent):
 
     def cell(self, *, generator: torch.Generator) -> "RnnCell":  # noqa: ARG002 -- draws nothing
         """The recurrence with its activation."""
-        return RnnCell(_activation(self.activation, self.leak))
+        return RnnCell(activation_of(self.activation, leak=self.leak))
 
     def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:
         """h_0 of U(±sqrt(3 / (2 n))); M as `input_initialisation` says."""
@@ -67,23 +64,3 @@ class RnnCell(Cell):
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """See `models.ops.recurrence.rnn_sequence`."""
         return rnn_sequence(factors, projections, initial, activation=self.activation)
-
-
-def modulus(x: Tensor) -> Tensor:
-    """|x| with slope 1 at 0, where `torch.abs` has slope 0 and loses the gradient's norm."""
-    return torch.where(x < 0, -x, x)
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
-
-
-def _activation(name: Activation, leak: float) -> Callable[[Tensor], Tensor]:
-    functions: dict[Activation, Callable[[Tensor], Tensor]] = {
-        "leaky_relu": partial(F.leaky_relu, negative_slope=leak),
-        "abs": modulus,
-        "relu": torch.relu,
-        "tanh": torch.tanh,
-        "identity": _identity,
-    }
-    return functions[name]

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 import torch
 
-from models.architectures.rnn import modulus
+from models.architectures.activations import modulus
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
 from models.ops.recurrence import (
     Sequence,
