@@ -5,6 +5,7 @@ per forward pass, are differentiable, and hold what every step of a sequence nee
 is a few matrix products whatever the parametrization.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +30,14 @@ class Factors(Protocol):
 
     def select(self, start: int, stop: int) -> "Factors":
         """The matrices start..stop-1 of the stack."""
+        ...
+
+    def split(self, size: int) -> "Sequence[Factors]":
+        """The whole stack in parts of `size` matrices, the first ones first.
+
+        Unlike `select` in a loop, whose backward pass is quadratic in the number of parts: each
+        pads its gradient to the whole stack.
+        """
         ...
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
@@ -68,6 +77,10 @@ class DenseFactors:
         if stop - start == self.weight.shape[0]:
             return self
         return DenseFactors(self.weight[start:stop])
+
+    def split(self, size: int) -> "list[DenseFactors]":
+        """The whole stack in parts of `size` matrices."""
+        return [DenseFactors(part) for part in self.weight.split(size)]
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, G*out]`, one per step."""
@@ -125,6 +138,17 @@ class LowRankFactors:
         first, last = start // self.shared_by, (stop - 1) // self.shared_by
         return LowRankFactors(self.left[start:stop], self.right[first : last + 1], diagonal)
 
+    def split(self, size: int) -> "list[LowRankFactors]":
+        """The whole stack in parts of `size` matrices, some behind one R or all behind several."""
+        lefts = self.left.split(size)
+        readers = max(size // self.shared_by, 1)
+        rights = self.right.split(readers)
+        diagonals = [None] * len(lefts) if self.diagonal is None else self.diagonal.split(size)
+        return [
+            LowRankFactors(left, rights[part * size // self.shared_by // readers], diagonal)
+            for part, (left, diagonal) in enumerate(zip(lefts, diagonals, strict=True))
+        ]
+
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, G*out]` for a single R, `[G / s, B, s*out]` for several; one per step."""
         readers = self.right.shape[0]
@@ -132,8 +156,17 @@ class LowRankFactors:
 
     def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`state W_g^T + addend_g` for each g; `addend` as `arrange` gives it."""
+        return self.expand(self.project(state), state, addend)
+
+    def project(self, state: Tensor) -> Tensor:
+        """`state R^T` for each R, side by side: `[B, in]` -> `[B, (G/s)*d]`."""
+        return state @ self._right_transposed
+
+    def expand(
+        self, inner: Tensor, state: Tensor, addend: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """`inner L_g^T + state * D_g + addend_g` for each g; `inner` as `project` gives it."""
         readers, rank, _ = self.right.shape
-        inner = state @ self._right_transposed
         if readers == 1:
             left = self._left_transposed[0]
             result = inner @ left if addend is None else torch.addmm(addend, inner, left)
@@ -191,6 +224,12 @@ class MaskedFactors:
         """The matrices start..stop-1 of the stack, with their masks."""
         mask = self.mask if self._tied else self.mask[start:stop]
         return MaskedFactors(self.inner.select(start, stop), mask)
+
+    def split(self, size: int) -> "list[MaskedFactors]":
+        """The whole stack in parts of `size` matrices, with their masks."""
+        parts = self.inner.split(size)
+        masks = [self.mask] * len(parts) if self._tied else self.mask.split(size)
+        return [MaskedFactors(part, mask) for part, mask in zip(parts, masks, strict=True)]
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
         """As the matrices take them; `[G, B, out]` where each has its own mask."""
