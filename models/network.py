@@ -46,7 +46,7 @@ class GradientProbe:
         def read(gradient: Tensor) -> None:
             # A batch's loss is the mean of its samples' losses: what reaches one sample's state is
             # 1 / B of that sample's own gradient.
-            self._norms[end] = gradient.detach().square().sum(-1).sqrt().sum()
+            self._norms[end] = gradient.detach().double().square().sum(-1).sqrt().sum()
 
         return read
 
