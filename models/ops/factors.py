@@ -80,7 +80,7 @@ class DenseFactors:
 
     def split(self, size: int) -> "list[DenseFactors]":
         """The whole stack in parts of `size` matrices."""
-        return [DenseFactors(part) for part in self.weight.split(size)]
+        return [DenseFactors(part) for part in torch.split(self.weight, size)]
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, G*out]`, one per step."""
@@ -140,10 +140,12 @@ class LowRankFactors:
 
     def split(self, size: int) -> "list[LowRankFactors]":
         """The whole stack in parts of `size` matrices, some behind one R or all behind several."""
-        lefts = self.left.split(size)
+        lefts = torch.split(self.left, size)
         readers = max(size // self.shared_by, 1)
-        rights = self.right.split(readers)
-        diagonals = [None] * len(lefts) if self.diagonal is None else self.diagonal.split(size)
+        rights = torch.split(self.right, readers)
+        diagonals = (
+            [None] * len(lefts) if self.diagonal is None else torch.split(self.diagonal, size)
+        )
         return [
             LowRankFactors(left, rights[part * size // self.shared_by // readers], diagonal)
             for part, (left, diagonal) in enumerate(zip(lefts, diagonals, strict=True))
@@ -228,7 +230,7 @@ class MaskedFactors:
     def split(self, size: int) -> "list[MaskedFactors]":
         """The whole stack in parts of `size` matrices, with their masks."""
         parts = self.inner.split(size)
-        masks = [self.mask] * len(parts) if self._tied else self.mask.split(size)
+        masks = [self.mask] * len(parts) if self._tied else torch.split(self.mask, size)
         return [MaskedFactors(part, mask) for part, mask in zip(parts, masks, strict=True)]
 
     def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:

@@ -65,6 +65,11 @@ class LowRankLinear(StructuredLinear):
         glorot_uniform_(self.left, generator=generator)
         glorot_uniform_(self.right, generator=generator)
 
+    @property
+    def inner_size(self) -> int:
+        """Rank d."""
+        return self.rank
+
     def make_factors(self) -> LowRankFactors:
         """L and R themselves."""
         return LowRankFactors(self.left, self.right)
