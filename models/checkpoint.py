@@ -15,7 +15,7 @@ import safetensors.torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from models.errors import CheckpointError, SlotError
+from models.errors import CheckpointError, SpecError
 from models.model import ModelSpec
 
 FORMAT = "reflectory.checkpoint.1"
@@ -111,7 +111,7 @@ def _parse_spec(name: str, document: str) -> ModelSpec:
         fault = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in fault["loc"]) or "document"
         raise CheckpointError(f"{name}: its spec is not valid: {place}: {fault['msg']}") from error
-    except SlotError as error:
+    except SpecError as error:
         raise CheckpointError(f"{name}: its spec is not valid: {error}") from error
     return spec
 

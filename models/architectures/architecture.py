@@ -44,9 +44,18 @@ class Architecture(Spec, ABC):
     def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
         """Trainable numbers of the model, by a formula that never falls when a number grows."""
 
-    @abstractmethod
     def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """The count by the convention of the paper that introduced the structured form."""
+        """The count by the convention of the paper that introduced the structured form.
+
+        Unless a variant knows better, structured matrices as their source counts them and all else
+        as it is.
+        """
+        surplus = [
+            (fitted := parametrization.fitted(slot)).paper_count(slot)
+            - fitted.parameter_count(slot)
+            for slot in self.slots(signature).values()
+        ]
+        return self.parameter_count(signature, parametrization) + sum(surplus)
 
     @abstractmethod
     def build(

@@ -106,16 +106,6 @@ class Recurrent(Architecture):
         plain = [self._plain_input_count(slot) for slot in self.plain_inputs(signature)]
         return sum((*structured, *plain)) + self._vector_count() + self._readout_count(signature)
 
-    def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """The same, with structured matrices counted as their source counts them."""
-        slots = self.slots(signature)
-        surplus = [
-            (fitted := parametrization.fitted(slot)).paper_count(slot)
-            - fitted.parameter_count(slot)
-            for slot in slots.values()
-        ]
-        return self.parameter_count(signature, parametrization) + sum(surplus)
-
     def build(
         self,
         signature: Signature,

@@ -1,0 +1,69 @@
+"""The residual network of fully connected layers."""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from models.architectures.feed_forward import Perceptron, Stack, affine_layers
+from models.draw import Draw
+from models.linear import StructuredLinear
+from models.ops.factors import Factors
+from models.spec import Signature, Slot
+
+
+class Resnet(Perceptron):
+    """`x <- f(x + W_b f(W_a x + b_a) + b_b)` for each block, after `x_0 = f(W_in x + b)`.
+
+    The parametrization stores the two matrices of all blocks; with householder_svd, whose singular
+    values then lie around 0, this is the svdResNet. The papers leave open where the last f stands;
+    here, as in the first one, after the sum.
+    """
+
+    title: ClassVar[str] = "ResNet"
+    paper: ClassVar[str] = (
+        "He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (CVPR 2016, "
+        "arXiv:1512.03385); with bounded singular values Zhang, Lei, Dhillon (2018, "
+        "arXiv:1803.09327)"
+    )
+
+    kind: Literal["resnet"] = "resnet"
+    blocks: int = Field(default=2, ge=1, le=512, description="blocks of two layers each")
+
+    @classmethod
+    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
+        """hidden_size log-uniform from 16 to 128, blocks from 1 to 4."""
+        return cls(
+            hidden_size=draw.integer("hidden_size", 16, 128, log=True),
+            blocks=draw.integer("blocks", 1, 4),
+        )
+
+    def hidden_slot(self) -> Slot:
+        """W_a and W_b of the first block, then of the next."""
+        size = self.hidden_size
+        return Slot(out_features=size, in_features=size, layers=2 * self.blocks, residual=True)
+
+    def hidden_stack(self, hidden: StructuredLinear) -> "ResnetStack":  # noqa: ARG002 -- any will do
+        """The blocks in a row."""
+        return ResnetStack(self.entry(), self.dropout)
+
+
+class ResnetStack(Stack):
+    """`x <- f(x + W_b f(W_a x + b_a) + b_b)`; dropout leaves the passthrough whole."""
+
+    def __init__(self, activation: Callable[[Tensor], Tensor], dropout: float) -> None:
+        super().__init__()
+        self.activation = activation
+        self.dropout = dropout
+
+    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+        """`[B, n]` -> `[B, n]`; `bias` is `[2 * blocks, n]`."""
+        layers = affine_layers(factors, bias, gates=1)
+        for (first, b_a), (second, b_b) in zip(layers[::2], layers[1::2], strict=True):
+            (raw,) = first.advance(F.dropout(x, self.dropout, self.training), b_a)
+            inner = F.dropout(self.activation(raw), self.dropout, self.training)
+            (update,) = second.advance(inner, b_b)
+            x = self.activation(x + update)
+        return x
