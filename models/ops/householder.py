@@ -102,6 +102,23 @@ def apply_inverse_triangle(scaled: Tensor, right: Tensor, *, transposed: bool) -
     return solve_unit_triangle(scaled @ scaled.mT, right, upper=not transposed)
 
 
+def reflector_weight(rows: Tensor, signs: Tensor) -> Tensor:
+    """`W = Q diag(d)` `[G, n, n]` (eq. 9), with `signs` d `[G, n]`."""
+    scaled = rows_of_length_root_two(rows)
+    inner = apply_inverse_triangle(scaled, scaled * signs.unsqueeze(-2), transposed=False)
+    return torch.baddbmm(torch.diag_embed(signs), scaled.mT, inner, alpha=-1)
+
+
+def reflector_diagonal_low_rank(rows: Tensor, signs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same W as `diag(D) + L R` of rank m, without forming it (eq. 9).
+
+    Gives D `[G, n]`, L `[G, n, m]` and R `[G, m, n]`.
+    """
+    scaled = rows_of_length_root_two(rows)
+    inner = apply_inverse_triangle(scaled, scaled * signs.unsqueeze(-2), transposed=False)
+    return signs, scaled.mT.neg(), inner
+
+
 def svd_weight(u_rows: Tensor, v_rows: Tensor, sigma: Tensor) -> Tensor:
     """`W = Q_U S Q_V^T` `[G, out, in]` (eq. 5); S has `sigma` `[G, min(out, in)]` on its diagonal.
 

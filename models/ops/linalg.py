@@ -11,14 +11,19 @@ _linalg = cast(Any, torch.linalg)
 qr: Callable[[Tensor], tuple[Tensor, Tensor]] = _linalg.qr
 """Q and R of `[..., m, n]`, reduced."""
 
-solve: Callable[[Tensor, Tensor], Tensor] = _linalg.solve
-"""`A^{-1} B` for `A` `[..., n, n]` and `B` `[..., n, k]`."""
-
 matrix_exp: Callable[[Tensor], Tensor] = _linalg.matrix_exp
 """`e^A` for `[..., n, n]`."""
 
 singular_values: Callable[[Tensor], Tensor] = _linalg.svdvals
 """Singular values `[..., min(m, n)]` of `[..., m, n]`, falling."""
+
+
+def solve(matrix: Tensor, right: Tensor) -> Tensor:
+    """`A^{-1} B` for `[..., n, n]` and `[..., n, k]`, where A is known to be invertible.
+
+    Nothing is checked, and so no GPU is waited for.
+    """
+    return _linalg.solve_ex(matrix, right, check_errors=False)[0]
 
 
 def solve_unit_triangle(matrix: Tensor, right: Tensor, *, upper: bool) -> Tensor:

@@ -8,13 +8,29 @@ from typing import Annotated, TypeAlias, get_args
 from pydantic import Field
 
 from models.parametrizations.dense import Dense
+from models.parametrizations.factorized_svd import FactorizedSvd
+from models.parametrizations.householder import Householder
 from models.parametrizations.householder_svd import HouseholderSvd
 from models.parametrizations.low_rank import LowRank
 from models.parametrizations.low_rank_diagonal import LowRankDiagonal
 from models.parametrizations.packed_rotations import PackedRotations
 from models.parametrizations.parametrization import Parametrization
+from models.parametrizations.rotation_svd import RotationSvd
+from models.parametrizations.unitary_fft import UnitaryFft
+from models.parametrizations.unitary_full import UnitaryFull
 
-_Variants: TypeAlias = Dense | HouseholderSvd | LowRank | LowRankDiagonal | PackedRotations
+_Variants: TypeAlias = (
+    Dense
+    | FactorizedSvd
+    | Householder
+    | HouseholderSvd
+    | LowRank
+    | LowRankDiagonal
+    | PackedRotations
+    | RotationSvd
+    | UnitaryFft
+    | UnitaryFull
+)
 
 AnyParametrization: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
 PARAMETRIZATIONS: tuple[type[_Variants], ...] = get_args(_Variants)
@@ -23,9 +39,14 @@ __all__ = [
     "PARAMETRIZATIONS",
     "AnyParametrization",
     "Dense",
+    "FactorizedSvd",
+    "Householder",
     "HouseholderSvd",
     "LowRank",
     "LowRankDiagonal",
     "PackedRotations",
     "Parametrization",
+    "RotationSvd",
+    "UnitaryFft",
+    "UnitaryFull",
 ]

@@ -1,6 +1,7 @@
 """A matrix kept as its singular value decomposition, with singular values in an interval."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -11,9 +12,21 @@ from models.draw import Draw
 from models.linear import StructuredLinear
 from models.ops.factors import DenseFactors, LowRankFactors, factored_form_pays
 from models.ops.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
+from models.ops.initialisation import glorot_limit, normal_, uniform_
+from models.ops.precision import raised
+from models.ops.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
 from models.parametrizations.parametrization import Parametrization, refuse_outside
 from models.parametrizations.staircase import Staircase, trainable_entries
 from models.spec import Slot
+
+Bound = Literal["sigmoid", "clip", "free"]
+SigmaLearningRate = Literal["matched", "plain"]
+
+_SPECTRA: Mapping[Bound, Callable[[float, float], Spectrum]] = {
+    "sigmoid": SigmoidSpectrum,
+    "clip": ClippedSpectrum,
+    "free": FreeSpectrum,
+}
 
 
 class HouseholderSvd(Parametrization):
@@ -21,7 +34,19 @@ class HouseholderSvd(Parametrization):
 
     `s = sigma_star + 2 r (sigmoid(p) - 1/2)` starts at sigma_star. With m1 = m2 = min(in, out) and
     an r that is wide enough every matrix is reached; with r small the norm of what passes through
-    is all but kept.
+    is all but kept. The paper's other ways are to train s itself, clipped to the interval after
+    each step or free, and held near sigma_star by a penalty.
+
+    Where sigma_star is 0, as in residual branches, s starts at random within the interval: from
+    s = 0 in two layers in a row no gradient reaches any parameter (the paper's svdResNet, as its
+    released code starts it, does not train).
+
+    Where the paper errs, the corrected form is implemented; see "Errata" in `models/ops/README.md`.
+    Gradients are those of the product itself: of the paper's eq. 14 the last line, not the middle
+    one; of Algorithm 1 with the reflector's input h_{k-1} handed to Hgrad, not its output. m1 and
+    m2 may reach min(in, out) whatever the shape, as Theorem 4 needs and Lemma 1 allows only with
+    its bound read as n - max(k1, k2) + 1. With s = 1 and u = 0 allowed, U V^T reaches every
+    orthogonal matrix once m1 + m2 >= n (Theorem 3 says > n).
     """
 
     title: ClassVar[str] = "Householder SVD (Spectral-RNN)"
@@ -38,6 +63,25 @@ class HouseholderSvd(Parametrization):
     )
     sigma_star: float = Field(
         default=1.0, ge=0, description="centre of the singular values' interval"
+    )
+    bound: Bound = Field(
+        default="sigmoid",
+        description=(
+            "what keeps the singular values in their interval: a sigmoid, clipping after each "
+            "step, or nothing"
+        ),
+    )
+    penalty: float = Field(
+        default=0.0,
+        ge=0,
+        description="lambda of 0.5 lambda sum |s - sigma_star|^2, which is added to the loss",
+    )
+    sigma_learning_rate: SigmaLearningRate = Field(
+        default="matched",
+        description=(
+            "matched: 1 / (2 r) times the learning rate behind a sigmoid, whose slope is r / 2 at "
+            "most; plain: the learning rate itself"
+        ),
     )
 
     @classmethod
@@ -81,20 +125,24 @@ class HouseholderSvd(Parametrization):
         )
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
-        """Independent Glorot-uniform reflectors on both sides; singular values at sigma_star."""
+        """Independent Glorot-uniform reflectors on both sides; singular values at sigma_star.
+
+        Around sigma_star = 0 they are those of p drawn from N(0, 1).
+        """
         self.check(slot)
         return HouseholderSvdLinear(
             slot,
             m1=self.m1,
             m2=self.m2,
-            r=self.r,
-            sigma_star=self.sigma_star,
+            spectrum=_SPECTRA[self.bound](self.sigma_star, self.r),
+            penalty_weight=self.penalty,
+            match_learning_rate=self.sigma_learning_rate == "matched",
             generator=generator,
         )
 
 
 class HouseholderSvdLinear(StructuredLinear):
-    """Stores the reflectors' nonzero entries and p `[G, min(out, in)]`."""
+    """Stores the reflectors' nonzero entries and p `[G, min(out, in)]`, of which s is made."""
 
     def __init__(
         self,
@@ -102,16 +150,22 @@ class HouseholderSvdLinear(StructuredLinear):
         *,
         m1: int,
         m2: int,
-        r: float,
-        sigma_star: float,
+        spectrum: Spectrum,
+        penalty_weight: float,
+        match_learning_rate: bool,
         generator: torch.Generator,
     ) -> None:
         super().__init__(slot)
-        self.r = r
-        self.sigma_star = sigma_star
-        self.u = Staircase(slot.out_features, m1, copies=slot.copies, generator=generator)
-        self.v = Staircase(slot.in_features, m2, copies=slot.copies, generator=generator)
-        self.p = nn.Parameter(torch.zeros(slot.copies, slot.smaller_side))
+        self.spectrum = spectrum
+        self.penalty_weight = penalty_weight
+        self.match_learning_rate = match_learning_rate
+        self.u = _reflectors(slot.out_features, m1, slot.copies, generator=generator)
+        self.v = _reflectors(slot.in_features, m2, slot.copies, generator=generator)
+        start = torch.zeros(slot.copies, slot.smaller_side)
+        if spectrum.centre == 0:
+            normal_(start, 1.0, generator=generator)
+        inside = SigmoidSpectrum(spectrum.centre, spectrum.radius).values(start)
+        self.p = nn.Parameter(spectrum.parameters(inside))
 
     @property
     def _rank(self) -> int:
@@ -124,25 +178,19 @@ class HouseholderSvdLinear(StructuredLinear):
         )
 
     def singular_values(self) -> Tensor:
-        """S `[G, min(out, in)]`, within r of sigma_star."""
-        # 2 (sigmoid(p) - 1/2) = tanh(p / 2), without the cancellation near p = 0.
-        return self.sigma_star + self.r * torch.tanh(self.p / 2)
-
-    def _signed_singular_values(self) -> Tensor:
-        """Singular values with the signs of the 1 x 1 reflectors, which act on the last one."""
-        sigma = self.singular_values()
-        for sign in (self.u.sign, self.v.sign):
-            if sign is not None:
-                sigma = torch.cat((sigma[:, :-1], sigma[:, -1:] * sign.unsqueeze(-1)), dim=-1)
-        return sigma
+        """S `[G, min(out, in)]`, in at least single precision."""
+        return self.spectrum.values(raised(self.p))
 
     def make_factors(self) -> DenseFactors | LowRankFactors:
         """Diagonal plus low rank where that is the cheaper product, else W."""
-        sides = self.u.rows(), self.v.rows(), self._signed_singular_values()
+        # The 1 x 1 reflectors are signs, and act on the last singular value.
+        signed = self.v.signed(self.u.signed(self.singular_values()))
+        sides = self.u.rows(), self.v.rows(), signed
+        dtype = self.p.dtype
         if self._factored:
             diagonal, left, right = svd_diagonal_low_rank(*sides)
-            return LowRankFactors(left, right, diagonal)
-        return DenseFactors(svd_weight(*sides))
+            return LowRankFactors(left.to(dtype), right.to(dtype), diagonal.to(dtype))
+        return DenseFactors(svd_weight(*sides).to(dtype))
 
     def multiply_adds(self) -> int:
         """Two thin products and the diagonal in the factored form, else one per entry of W."""
@@ -155,6 +203,25 @@ class HouseholderSvdLinear(StructuredLinear):
         free = self.u.degrees_of_freedom() + self.v.degrees_of_freedom() + self.p.numel()
         return min(free, self.copies * self.in_features * self.out_features)
 
+    def penalty(self) -> Tensor | None:
+        """`0.5 lambda sum |s - sigma_star|^2` over all copies (the papers' sum, not a mean)."""
+        if self.penalty_weight == 0:
+            return None
+        distances = self.singular_values() - self.spectrum.centre
+        return 0.5 * self.penalty_weight * distances.square().sum()
+
     def learning_rate_scales(self) -> Mapping[str, float]:
-        """`ds/dp <= r / 2`: p steps 1 / (2 r) times as far, and s moves alike for every r."""
-        return {"p": 1 / (2 * self.r)}
+        """`ds/dp <= r / 2` behind a sigmoid: matched, p steps 1 / (2 r) times as far."""
+        return {"p": self.spectrum.learning_rate_scale} if self.match_learning_rate else {}
+
+    @torch.no_grad()
+    def settle_(self) -> None:
+        """Bring the singular values back into their interval, in place."""
+        self.spectrum.settle_(self.p)
+
+
+def _reflectors(size: int, count: int, copies: int, *, generator: torch.Generator) -> Staircase:
+    """Glorot-uniform on the full `count x size` array, as released with the paper."""
+    limit = glorot_limit(size, count)
+    start = partial(uniform_, low=-limit, high=limit, generator=generator)
+    return Staircase(size, count, copies=copies, start=start)

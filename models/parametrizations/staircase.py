@@ -1,5 +1,8 @@
 """Trainable staircase reflectors: Householder vectors stored without their leading zeros."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import torch
 from torch import Tensor, nn
 
@@ -9,7 +12,10 @@ from models.ops.householder import (
     staircase_positions,
     staircase_rows,
 )
-from models.ops.initialisation import glorot_limit, uniform_
+from models.ops.precision import raised
+
+Start: TypeAlias = Callable[[Tensor], object]
+"""Fills the reflectors' entries `[G, R(n, m)]` in place; their lengths are then made 1."""
 
 
 def trainable_reflectors(size: int, count: int) -> int:
@@ -28,16 +34,16 @@ def trainable_entries(size: int, count: int) -> int:
 class Staircase(nn.Module):
     """G products of `count` reflectors of R^size, each stored from its first nonzero on.
 
-    The start is Glorot-uniform on the full `count x size` array. Lengths carry no meaning: vectors
-    are kept at length 1, because the gradient, orthogonal to the vector, would only ever make it
-    longer and its steps shorter.
+    Lengths carry no meaning: vectors are kept at length 1, because the gradient, orthogonal to the
+    vector, would only ever make it longer and its steps shorter. A zero vector is the identity; it
+    stays one, for its gradient is 0.
     """
 
     sign: Tensor | None
     _positions: Tensor
     _row_of_entry: Tensor
 
-    def __init__(self, size: int, count: int, *, copies: int, generator: torch.Generator) -> None:
+    def __init__(self, size: int, count: int, *, copies: int, start: Start) -> None:
         super().__init__()
         self.size = size
         self.count = trainable_reflectors(size, count)
@@ -49,20 +55,33 @@ class Staircase(nn.Module):
         sign = torch.full((copies,), -1.0) if count == size else None
         self.register_buffer("sign", sign)
         self.entries = nn.Parameter(torch.empty(copies, staircase_entries(size, self.count)))
-        limit = glorot_limit(size, count)
-        uniform_(self.entries, -limit, limit, generator=generator)
+        start(self.entries)
         if not self.entries.is_meta:  # there shapes are all that is asked for
             self.settle_()
 
     def rows(self) -> Tensor:
-        """The reflectors `[G, count, size]`, the longest first; the 1 x 1 one is not among them."""
-        return staircase_rows(self.entries, self._positions, size=self.size, count=self.count)
+        """The reflectors `[G, count, size]`, the longest first; the 1 x 1 one is not among them.
+
+        They are in at least single precision.
+        """
+        packed = raised(self.entries)
+        return staircase_rows(packed, self._positions, size=self.size, count=self.count)
+
+    def signed(self, diagonal: Tensor) -> Tensor:
+        """A diagonal `[G, k]` with the sign of the 1 x 1 reflector, which acts on the last entry.
+
+        It is the last of the product to its right, next to the diagonal.
+        """
+        if self.sign is None:
+            return diagonal
+        last = diagonal[:, -1:] * self.sign.to(diagonal.dtype).unsqueeze(-1)
+        return torch.cat((diagonal[:, :-1], last), dim=-1)
 
     @torch.no_grad()
     def settle_(self) -> None:
         """Bring every reflector to length 1 in place, which changes no product."""
         lengths = row_lengths(self.rows()).squeeze(-1)
-        self.entries.div_(lengths[:, self._row_of_entry])
+        self.entries.copy_(raised(self.entries) / lengths[:, self._row_of_entry])
 
     def degrees_of_freedom(self) -> int:
         """A reflector of k entries is a direction: k - 1 degrees of freedom."""

@@ -45,3 +45,48 @@ def rotation_product(size: int, stages: list[list[tuple[int, int]]], angles: Ten
         for place, (a, b) in enumerate(pairs):
             product = rotation(size, a, b, angles[stage, place]) @ product
     return product
+
+
+def reflected(rows: Tensor, h: Tensor) -> list[Tensor]:
+    """What h is before each reflector and after all of them; the first row reflects first."""
+    states = [h]
+    for u in rows:
+        states.append(states[-1] - 2 * (u @ states[-1]) / (u @ u) * u)
+    return states
+
+
+def reflection_gradients(rows: Tensor, states: list[Tensor], g: Tensor) -> tuple[Tensor, Tensor]:
+    """dL/drows and dL/dh of `reflected` from g = dL/d(its end), by the papers' closed form.
+
+    With a = 2 u^T h / |u|^2 and b = 2 u^T g / |u|^2, where h is what the reflector was given:
+    dL/dh = g - b u and dL/du = -a g - b h + a b u.
+    """
+    by_row: list[Tensor] = []
+    for u, h in zip(reversed(rows), reversed(states[:-1]), strict=True):
+        a, b = 2 * (u @ h) / (u @ u), 2 * (u @ g) / (u @ u)
+        by_row.append(-a * g - b * h + a * b * u)
+        g = g - b * u
+    return torch.stack(by_row[::-1]), g
+
+
+def skew(packed: Tensor, size: int) -> Tensor:
+    """A skew matrix from its entries above the diagonal, row after row."""
+    matrix = torch.zeros(size, size, dtype=packed.dtype)
+    numbers = iter(packed.tolist())
+    for row in range(size):
+        for column in range(row + 1, size):
+            number = next(numbers)
+            matrix[row, column], matrix[column, row] = number, -number
+    return matrix
+
+
+def skew_hermitian(packed: Tensor) -> Tensor:
+    """A skew-Hermitian matrix: real parts below the diagonal, imaginary ones on it and above."""
+    size = packed.shape[-1]
+    matrix = torch.zeros(size, size, dtype=torch.complex128)
+    for row in range(size):
+        matrix[row, row] = 1j * packed[row, row]
+        for column in range(row):
+            entry = torch.complex(packed[row, column], packed[column, row])
+            matrix[row, column], matrix[column, row] = entry, -entry.conj()
+    return matrix
