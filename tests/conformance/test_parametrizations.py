@@ -169,7 +169,7 @@ def test_an_auxiliary_slot_gets_what_it_holds(parametrization: Variant) -> None:
     fitted = large.fitted(beside)
     fitted.check(beside)
     assert type(fitted) is type(large)
-    uncounted = {name: 1 for name in counts_of(large)}
+    uncounted = dict.fromkeys(counts_of(large), 1)
     assert fitted.model_copy(update=uncounted) == large.model_copy(update=uncounted)
 
 

@@ -1,9 +1,12 @@
 """The members of every variant that the conformance suites try, taken from the unions alone."""
 
+import contextlib
+import itertools
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import torch
+from pydantic import ValidationError
 
 from models.errors import SlotError
 from models.linear import StructuredLinear
@@ -61,12 +64,27 @@ def name_of(slot: Slot) -> str:
 
 
 def alternatives(member: V) -> Iterator[V]:
-    """The member with every other value of every field that has a few values, one at a time."""
+    """The member with other values of its fields, one field at a time.
+
+    Every value of fields that have a few, the lowest one of those that have a range, and 0.3 of
+    those that are a share. What a field needs another one for is left out.
+    """
     for name, field in type(member).model_json_schema()["properties"].items():
-        options = field.get("enum", [True, False] if field.get("type") == "boolean" else [])
-        for option in options:
-            if option != getattr(member, name):
-                yield type(member).model_validate({**member.model_dump(), name: option})
+        schemas = field.get("anyOf", [field])
+        values = itertools.chain.from_iterable(map(_values, schemas))
+        for value in (value for value in values if value != getattr(member, name)):
+            with contextlib.suppress(ValidationError):
+                yield type(member).model_validate({**member.model_dump(), name: value})
+
+
+def _values(schema: dict[str, Any]) -> list[Any]:
+    if "enum" in schema:
+        return schema["enum"]
+    if schema.get("type") == "boolean":
+        return [True, False]
+    if schema.get("exclusiveMaximum") == 1:
+        return [0.3]
+    return [schema["minimum"]] if schema.get("type") == "number" and "minimum" in schema else []
 
 
 def drawn(variant: type[Parametrization], slot: Slot, share: float) -> Parametrization:
