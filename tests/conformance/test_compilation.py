@@ -10,7 +10,7 @@ from models.architectures import ARCHITECTURES, Architecture
 from models.model import ModelSpec
 from models.parametrizations import Dense, Parametrization
 from models.spec import Signature
-from tests.conformance.model_specs import admitted, pair_name, pairs, small, spec_of
+from tests.conformance.model_specs import admitted, fitting, pair_name, pairs, small, spec_of
 from tests.conformance.variants import alternatives
 
 # Dynamo itself makes an instance of every autograd.Function that it traces.
@@ -18,12 +18,28 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:Dep
 
 SIGNATURE = Signature(input_size=3, sequence_length=3, output_size=4)
 
+Pair = tuple[type[Architecture], type[Parametrization]]
+
 
 @pytest.fixture(autouse=True)
 def _nothing_compiled_before() -> Iterator[None]:
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+def traced_always() -> list[Pair]:
+    """Every architecture with the first two parametrizations that fit it, and the others once.
+
+    Tracing takes about a second a pair.
+    """
+    always = [(a, p) for a in ARCHITECTURES for p in fitting(a)[:2]]
+    seen = {parametrization for _, parametrization in always}
+    firsts = {parametrization: pair for pair in reversed(pairs()) for parametrization in pair[1:]}
+    return [
+        *always,
+        *(pair for parametrization, pair in firsts.items() if parametrization not in seen),
+    ]
 
 
 def assert_compiles(spec: ModelSpec, backend: str, *, tolerance: float) -> None:
@@ -42,11 +58,21 @@ def assert_compiles(spec: ModelSpec, backend: str, *, tolerance: float) -> None:
         torch.testing.assert_close(parameter.grad, gradient, atol=tolerance, rtol=10 * tolerance)
 
 
-@pytest.mark.parametrize("pair", pairs(), ids=pair_name)
-def test_a_model_is_traced_whole(pair: tuple[type[Architecture], type[Parametrization]]) -> None:
+def assert_traces(pair: Pair) -> None:
     architecture, parametrization = pair
     spec = spec_of(small(architecture, hidden_size=4), parametrization, SIGNATURE)
     assert_compiles(spec, "aot_eager", tolerance=1e-5)
+
+
+@pytest.mark.parametrize("pair", traced_always(), ids=pair_name)
+def test_a_model_is_traced_whole(pair: Pair) -> None:
+    assert_traces(pair)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", [p for p in pairs() if p not in traced_always()], ids=pair_name)
+def test_every_other_pair_is_traced_whole(pair: Pair) -> None:
+    assert_traces(pair)
 
 
 def sequence_forms() -> list[ModelSpec]:
