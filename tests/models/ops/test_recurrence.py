@@ -1,19 +1,26 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 from models.architectures.activations import modulus
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
 from models.ops.recurrence import (
-    Sequence,
+    State,
     gru_sequence_reset_after,
     gru_sequence_reset_before,
+    lstm_sequence,
     rnn_sequence,
+    urnn_sequence,
 )
 
 STEPS, BATCH, SIZE = 5, 3, 6
+
+FORMS = ["dense", "low_rank", "low_rank_diagonal", "shared"]
+
+Sequence = Callable[[Factors, torch.Tensor, State], Iterator[State]]
 
 
 def random(*shape: int, seed: int) -> torch.Tensor:
@@ -21,15 +28,21 @@ def random(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def factors_of(kind: str, copies: int) -> tuple[Factors, torch.Tensor]:
-    """Factors and the matrices that they stand for."""
-    left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
-    diagonal = random(copies, SIZE, seed=3)
-    if kind == "dense":
+def factors_of(form: str, *tensors: torch.Tensor) -> tuple[Factors, torch.Tensor]:
+    """Factors of L, R and D, and the matrices that they stand for."""
+    left, right, diagonal = tensors
+    if form == "dense":
         return DenseFactors(left @ right), left @ right
-    if kind == "low_rank":
+    if form == "low_rank":
         return LowRankFactors(left, right), left @ right
+    if form == "shared":
+        right = right[:1]
     return LowRankFactors(left, right, diagonal), left @ right + torch.diag_embed(diagonal)
+
+
+def made(form: str, copies: int) -> tuple[Factors, torch.Tensor]:
+    left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
+    return factors_of(form, left, right, random(copies, SIZE, seed=3))
 
 
 def gru_step(
@@ -43,28 +56,82 @@ def gru_step(
     return u * h + (1 - u) * torch.tanh(inner + x_q)
 
 
-@pytest.mark.parametrize("kind", ["dense", "low_rank", "low_rank_diagonal"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("before", [True, False])
-def test_gru_follows_its_equations_at_every_step(kind: str, before: bool) -> None:
-    factors, weight = factors_of(kind, copies=3)
+def test_gru_follows_its_equations_at_every_step(form: str, before: bool) -> None:
+    factors, weight = made(form, copies=3)
     projections, h = random(STEPS, BATCH, 3 * SIZE, seed=4), random(BATCH, SIZE, seed=5)
     sequence: Sequence = gru_sequence_reset_before if before else gru_sequence_reset_after
-    for x, state in zip(projections, sequence(factors, projections, h), strict=True):
+    for x, (state,) in zip(projections, sequence(factors, projections, (h,)), strict=True):
         h = gru_step(weight, x, h, before=before)
         torch.testing.assert_close(state, h, atol=1e-13, rtol=0)
 
 
-@pytest.mark.parametrize("kind", ["dense", "low_rank", "low_rank_diagonal"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("activation", [torch.tanh, modulus])
 def test_rnn_follows_its_equation_at_every_step(
-    kind: str, activation: Callable[[torch.Tensor], torch.Tensor]
+    form: str, activation: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    factors, weight = factors_of(kind, copies=1)
+    factors, weight = made(form, copies=1)
     projections, h = random(STEPS, BATCH, SIZE, seed=4), random(BATCH, SIZE, seed=5)
-    states = rnn_sequence(factors, projections, h, activation=activation)
-    for x, state in zip(projections, states, strict=True):
+    states = rnn_sequence(factors, projections, (h,), activation=activation)
+    for x, (state,) in zip(projections, states, strict=True):
         h = activation(h @ weight[0].T + x)
         torch.testing.assert_close(state, h, atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("with_peephole", [True, False])
+def test_lstm_follows_its_equations_at_every_step(form: str, with_peephole: bool) -> None:
+    factors, weight = made(form, copies=4)
+    projections = random(STEPS, BATCH, 4 * SIZE, seed=4)
+    h, c, peephole = (random(*s, seed=5) for s in ((BATCH, SIZE), (BATCH, SIZE), (SIZE, SIZE)))
+    see = partial(torch.nn.functional.linear, weight=peephole) if with_peephole else None
+    states = lstm_sequence(factors, projections, (h, c), peephole=see)
+    for x, (state, cell) in zip(projections, states, strict=True):
+        x_i, x_f, x_z, x_o = x.chunk(4, dim=-1)
+        i = torch.sigmoid(h @ weight[0].T + x_i)
+        f = torch.sigmoid(h @ weight[1].T + x_f)
+        z = torch.tanh(h @ weight[2].T + x_z)
+        c = f * c + i * z
+        seen = c @ peephole.T if with_peephole else 0
+        h = torch.sigmoid(h @ weight[3].T + x_o + seen) * torch.tanh(c)
+        torch.testing.assert_close(state, h, atol=1e-13, rtol=0)
+        torch.testing.assert_close(cell, c, atol=1e-13, rtol=0)
+
+
+def test_urnn_follows_its_equation_in_complex_numbers() -> None:
+    """`z_t = rescale(W z_{t-1} + V x_t)`, with z as one complex array and W as one matrix."""
+    half = SIZE // 2
+    a, b = (random(half, half, seed=seed).numpy() for seed in (1, 2))
+    w = a + 1j * b
+    factors = DenseFactors(torch.from_numpy(np.block([[a, -b], [b, a]]))[None])
+    projections, start = random(STEPS, BATCH, SIZE, seed=4), random(BATCH, SIZE, seed=5)
+    bias = torch.tensor([-0.9, 0.2, -50.0], dtype=torch.float64)
+    z = start[:, :half].numpy() + 1j * start[:, half:].numpy()
+    states = urnn_sequence(factors, projections, (start,), bias=bias)
+    for x, (state,) in zip(projections.numpy(), states, strict=True):
+        z = z @ w.T + x[:, :half] + 1j * x[:, half:]
+        modulus_of_z = np.abs(z)
+        z = z * np.maximum(modulus_of_z + bias.numpy(), 0) / (modulus_of_z + 1e-5)
+        expected = torch.from_numpy(np.concatenate((z.real, z.imag), axis=1))
+        torch.testing.assert_close(state, expected, atol=1e-12, rtol=0)
+    # The last bias is below every modulus.
+    assert not state[:, [half - 1, SIZE - 1]].any()
+
+
+def test_a_complex_state_of_zero_has_a_gradient() -> None:
+    """The modulus has none at 0; the state's is that of the projection it would be without W."""
+    weight = torch.eye(SIZE, dtype=torch.float64)[None].requires_grad_()
+    projections = torch.zeros(2, BATCH, SIZE, dtype=torch.float64, requires_grad=True)
+    bias = torch.full((SIZE // 2,), 0.1, dtype=torch.float64, requires_grad=True)
+    start = torch.zeros(BATCH, SIZE, dtype=torch.float64)
+    *_, (last,) = urnn_sequence(DenseFactors(weight), projections, (start,), bias=bias)
+    assert not last.any()
+    last.sum().backward()
+    for tensor in (weight, projections, bias):
+        assert tensor.grad is not None
+        assert torch.isfinite(tensor.grad).all()
 
 
 def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
@@ -72,7 +139,7 @@ def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
     weight = random(3, SIZE, SIZE, seed=6)
 
     def last(sequence: Sequence, weight: torch.Tensor) -> torch.Tensor:
-        return list(sequence(DenseFactors(weight), projections, start))[-1]
+        return list(sequence(DenseFactors(weight), projections, (start,)))[-1][0]
 
     before, after = gru_sequence_reset_before, gru_sequence_reset_after
     assert (last(before, weight) - last(after, weight)).abs().max() > 1e-3
@@ -80,39 +147,34 @@ def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
     torch.testing.assert_close(last(before, weight), last(after, weight))
 
 
-@pytest.mark.parametrize("kind", ["dense", "low_rank", "low_rank_diagonal"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("sequence", "copies"),
+    ("sequence", "copies", "parts"),
     [
-        (partial(rnn_sequence, activation=torch.tanh), 1),
-        (gru_sequence_reset_before, 3),
-        (gru_sequence_reset_after, 3),
+        (partial(rnn_sequence, activation=torch.tanh), 1, 1),
+        (gru_sequence_reset_before, 3, 1),
+        (gru_sequence_reset_after, 3, 1),
+        (lstm_sequence, 4, 2),
+        (partial(lstm_sequence, peephole=torch.sin), 4, 2),
+        (partial(urnn_sequence, bias=torch.full((SIZE // 2,), 0.1)), 1, 1),
     ],
+    ids=["rnn", "gru_before", "gru_after", "lstm", "lstm_peephole", "urnn"],
 )
-def test_gradients_through_time_are_exact(kind: str, sequence: Sequence, copies: int) -> None:
+def test_gradients_through_time_are_exact(
+    form: str, sequence: Sequence, copies: int, parts: int
+) -> None:
     left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
     diagonal = random(copies, SIZE, seed=3)
     projections = random(3, 2, copies * SIZE, seed=4)
-    start = random(2, SIZE, seed=5)
+    start = random(parts, 2, SIZE, seed=5)
 
-    def last(*tensors: torch.Tensor) -> torch.Tensor:
-        left, right, diagonal, projections, start = tensors
-        factors: Factors = LowRankFactors(left, right, diagonal)
-        if kind == "dense":
-            factors = DenseFactors(left @ right)
-        elif kind == "low_rank":
-            factors = LowRankFactors(left, right)
-        return list(sequence(factors, projections, start))[-1]
+    def last(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        *matrices, projections, start = tensors
+        factors, _ = factors_of(form, *matrices)
+        return list(sequence(factors, projections, start.unbind(0)))[-1]
 
     inputs = tuple(t.requires_grad_() for t in (left, right, diagonal, projections, start))
     assert torch.autograd.gradcheck(last, inputs)
-
-
-def test_modulus_has_slope_one_at_zero_where_abs_has_none() -> None:
-    x = torch.tensor([-2.0, 0.0, 3.0], requires_grad=True)
-    modulus(x).sum().backward()
-    assert x.grad is not None
-    assert x.grad.tolist() == [-1, 1, 1]
 
 
 @pytest.mark.parametrize(
