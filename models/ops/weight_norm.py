@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from models.ops.householder import row_lengths
 from models.ops.linalg import row_norms
+from models.ops.precision import raised
 
 LONGEST_ROW = 10.0
 
@@ -38,17 +39,29 @@ class NormalisedRows(nn.Module):
 
     def forward(self) -> Tensor:
         """The matrices w `[..., rows, columns]`; a row v = 0 gives w = 0."""
-        rows = self.direction
-        lengths = row_norms(rows)
-        unit = rows / lengths.masked_fill(lengths == 0, 1)
-        return unit if self.gain is None else unit * self.gain.unsqueeze(-1)
+        unit = unit_rows(raised(self.direction))
+        if self.gain is not None:
+            unit = unit * raised(self.gain).unsqueeze(-1)
+        return unit.to(self.direction.dtype)
 
     @torch.no_grad()
     def settle_(self) -> None:
         """Cut raw rows that are longer than 10 to that length, in place."""
-        lengths = row_norms(self.direction)
-        self.direction.mul_((LONGEST_ROW / lengths).clamp(max=1))
+        self.direction.mul_((LONGEST_ROW / row_lengths(self.direction)).clamp(max=1))
 
     def extra_repr(self) -> str:
         """Shape, for printing."""
         return f"{tuple(self.direction.shape)}, gain={self.gain is not None}"
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """`v / |v|` for every row of `[..., rows, columns]`; a row v = 0 stays 0."""
+    # Brought near length 1 by a constant, which changes no quotient, squares stay within range.
+    rows = rows / row_lengths(rows.detach())
+    lengths = row_norms(rows)
+    return rows / lengths.masked_fill(lengths == 0, 1)
+
+
+def plain_rows(rows: Tensor | NormalisedRows) -> Tensor:
+    """The matrices themselves, however they are kept."""
+    return rows() if isinstance(rows, NormalisedRows) else rows

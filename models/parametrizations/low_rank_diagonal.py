@@ -1,26 +1,24 @@
 """A low-rank matrix plus a diagonal."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import nn
 
-from models.draw import Draw
 from models.linear import StructuredLinear
 from models.ops.factors import LowRankFactors
 from models.ops.initialisation import uniform_
-from models.parametrizations.low_rank import LowRankLinear, largest_saving_rank
-from models.parametrizations.parametrization import (
-    Parametrization,
-    refuse_outside,
-    refuse_rectangle,
-)
+from models.parametrizations.low_rank_factors import LowRankLinear, LowRankParametrization
+from models.parametrizations.parametrization import refuse_rectangle
 from models.spec import Slot
 
 
-class LowRankDiagonal(Parametrization):
-    """`W = L R + diag(D)`: full rank at the price of one more number per row."""
+class LowRankDiagonal(LowRankParametrization):
+    """`W_g = L_g R_g + diag(D_g)`: full rank at the price of one more number per row.
+
+    Tied, all gates of a layer read through one R, each with its own L and D. With weight
+    normalisation (A.2) rows of L are `g v / |v|` and rows of R have length 1; D is left as it is.
+    """
 
     title: ClassVar[str] = "Low rank plus diagonal"
     paper: ClassVar[str] = (
@@ -28,12 +26,6 @@ class LowRankDiagonal(Parametrization):
     )
 
     kind: Literal["low_rank_diagonal"] = "low_rank_diagonal"
-    d: int = Field(ge=1, description="inner dimension of the low-rank part, at most the size")
-
-    @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
-        """Rank d log-uniform from 1 to just below half the size: there the factors are the less."""
-        return cls(d=draw.integer("d", 1, largest_saving_rank(largest), log=True)).cut(slot)
 
     @classmethod
     def check_slot(cls, slot: Slot) -> None:
@@ -41,42 +33,40 @@ class LowRankDiagonal(Parametrization):
         super().check_slot(slot)
         refuse_rectangle(slot)
 
-    def check(self, slot: Slot) -> None:
-        """The matrix is square and d at most its size."""
-        self.check_slot(slot)
-        refuse_outside("d", self.d, slot, most=slot.smaller_side)
-
-    def cut(self, slot: Slot) -> Self:
-        """Rank d below half the shorter side."""
-        return self.model_copy(update={"d": min(self.d, largest_saving_rank(slot.smaller_side))})
-
     def parameter_count(self, slot: Slot) -> int:
-        """`2 n d + n` per matrix."""
-        return slot.copies * slot.out_features * (2 * self.d + 1)
+        """That of the factors, and n per matrix."""
+        return super().parameter_count(slot) + slot.copies * slot.out_features
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
-        """Glorot-uniform factors and a diagonal of U(-0.01, 0.01)."""
+        """Glorot-uniform factors (of R the directions with weight normalisation), D of U(±0.01)."""
         self.check(slot)
-        return LowRankDiagonalLinear(slot, d=self.d, generator=generator)
+        return LowRankDiagonalLinear(
+            slot, d=self.d, tied=self.tied, weight_norm=self.weight_norm, generator=generator
+        )
 
 
 class LowRankDiagonalLinear(LowRankLinear):
     """Stores L, R and D `[G, n]`."""
 
-    def __init__(self, slot: Slot, *, d: int, generator: torch.Generator) -> None:
-        super().__init__(slot, d=d, generator=generator)
+    def __init__(
+        self, slot: Slot, *, d: int, tied: bool, weight_norm: bool, generator: torch.Generator
+    ) -> None:
+        super().__init__(slot, d=d, tied=tied, weight_norm=weight_norm, generator=generator)
         self.diagonal = nn.Parameter(torch.empty(slot.copies, slot.out_features))
         uniform_(self.diagonal, -0.01, 0.01, generator=generator)
 
     def make_factors(self) -> LowRankFactors:
         """L, R and D themselves."""
-        return LowRankFactors(self.left, self.right, self.diagonal)
+        factors = super().make_factors()
+        return LowRankFactors(factors.left, factors.right, self.diagonal)
 
     def multiply_adds(self) -> int:
-        """One per number stored."""
+        """One per entry of both factors and the diagonals."""
         return super().multiply_adds() + self.diagonal.numel()
 
     def degrees_of_freedom(self) -> int:
-        """`min(n^2, 2 n d - d^2 + n)` per matrix."""
-        free = super().degrees_of_freedom() + self.diagonal.numel()
-        return min(free, self.copies * self.in_features * self.out_features)
+        """Those of the factors and one per entry of D, at most the entries of W.
+
+        Every W is reached from d = n - 1 on.
+        """
+        return min(super().degrees_of_freedom(), self.copies * self.in_features**2)

@@ -1,0 +1,91 @@
+"""What matrices of low rank have in common, with and without a diagonal."""
+
+from typing import Self
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from models.draw import Draw
+from models.linear import StructuredLinear
+from models.ops.factors import LowRankFactors
+from models.ops.initialisation import glorot_uniform_
+from models.ops.weight_norm import NormalisedRows, plain_rows
+from models.parametrizations.parametrization import Parametrization, refuse_outside
+from models.spec import Slot
+
+
+def largest_saving_rank(smaller_side: int) -> int:
+    """The largest rank below half the size, where two factors are less than the matrix."""
+    return max(1, (smaller_side - 1) // 2)
+
+
+class LowRankParametrization(Parametrization):
+    """Matrices whose main part is `L_g R_g`, in the ways in which both factors can be kept."""
+
+    d: int = Field(ge=1, description="inner dimension of L R, at most the shorter side")
+    tied: bool = Field(
+        default=False, description="whether all gates of a layer read through one projection R"
+    )
+    weight_norm: bool = Field(
+        default=False,
+        description="whether rows of L are kept as g v / |v| and those of R at length 1",
+    )
+
+    @classmethod
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+        """Rank d log-uniform from 1 to just below half the size: there the factors are the less."""
+        return cls(d=draw.integer("d", 1, largest_saving_rank(largest), log=True)).cut(slot)
+
+    def check(self, slot: Slot) -> None:
+        """Rank d is at most the shorter side."""
+        self.check_slot(slot)
+        refuse_outside("d", self.d, slot, most=slot.smaller_side)
+
+    def cut(self, slot: Slot) -> Self:
+        """Rank d below half the shorter side."""
+        return self.model_copy(update={"d": min(self.d, largest_saving_rank(slot.smaller_side))})
+
+    def parameter_count(self, slot: Slot) -> int:
+        """`(out + in) d` per matrix; tied, `in d` only once per layer; `out` more with gains."""
+        readers = slot.layers if self.tied else slot.copies
+        factors = (slot.copies * slot.out_features + readers * slot.in_features) * self.d
+        return factors + (slot.copies * slot.out_features if self.weight_norm else 0)
+
+
+class LowRankLinear(StructuredLinear):
+    """Stores L `[G, out, d]` and R `[G, d, in]`; tied, R is `[layers, d, in]`."""
+
+    def __init__(
+        self, slot: Slot, *, d: int, tied: bool, weight_norm: bool, generator: torch.Generator
+    ) -> None:
+        super().__init__(slot)
+        self.rank = d
+        self.readers = slot.layers if tied else slot.copies
+        left = torch.empty(slot.copies, slot.out_features, d)
+        right = torch.empty(self.readers, d, slot.in_features)
+        glorot_uniform_(left, generator=generator)
+        glorot_uniform_(right, generator=generator)
+        self.left = NormalisedRows(left, gain=True) if weight_norm else nn.Parameter(left)
+        self.right = NormalisedRows(right, gain=False) if weight_norm else nn.Parameter(right)
+
+    @property
+    def inner_size(self) -> int:
+        """Rank d."""
+        return self.rank
+
+    def make_factors(self) -> LowRankFactors:
+        """L and R themselves."""
+        return LowRankFactors(plain_rows(self.left), plain_rows(self.right))
+
+    def multiply_adds(self) -> int:
+        """One per entry of both factors."""
+        left = self.copies * self.out_features
+        return (left + self.readers * self.in_features) * self.rank
+
+    def degrees_of_freedom(self) -> int:
+        """One per entry of both factors, less d^2 for each R.
+
+        `L S^-1` and `S R` give one W for every invertible S, the same S for all L behind one R.
+        """
+        return self.multiply_adds() - self.readers * self.rank**2

@@ -1,0 +1,77 @@
+"""Trainable packed rotations: the angles of disjoint plane rotations, a stage at a time."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.errors import SlotError
+from models.ops.initialisation import uniform_
+from models.ops.precision import raised
+from models.ops.rotations import circle_partners, pair_places, rotation_product, stage_count
+from models.parametrizations.parametrization import refuse_rectangle
+from models.spec import Slot
+
+Start = Literal["uniform", "identity"]
+"""Angles of U(0, 2 pi), or 0."""
+
+_WIDEST_START: Mapping[Start, float] = {"uniform": 2 * torch.pi, "identity": 0.0}
+
+
+def most_stages(size: int) -> int:
+    """The largest count that a search asks for."""
+    return max(1, stage_count(size))
+
+
+def refuse_unturnable(slot: Slot) -> None:
+    """Refuse a slot whose matrices are not square or have no two coordinates.
+
+    Raises:
+        SlotError: names the sizes.
+    """
+    refuse_rectangle(slot)
+    if slot.in_features < 2:
+        raise SlotError("needs two coordinates to turn; the matrix is 1 x 1")
+
+
+class PackedAngles(nn.Module):
+    """G products of `count` packed rotations of R^n, which stores their angles.
+
+    `theta` is `[G, count, floor(n / 2)]`; the stage that acts first comes first.
+    """
+
+    _partners: Tensor
+    _places: Tensor
+    _signs: Tensor
+
+    def __init__(
+        self,
+        size: int,
+        count: int,
+        *,
+        copies: int,
+        initialisation: Start,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.count = count
+        self.theta = nn.Parameter(torch.empty(copies, count, size // 2))
+        uniform_(self.theta, 0, _WIDEST_START[initialisation], generator=generator)
+        partners = circle_partners(size, count)
+        places, signs = pair_places(partners)
+        first_of_stage = torch.arange(count).unsqueeze(1) * (size // 2)
+        self.register_buffer("_partners", partners, persistent=False)
+        self.register_buffer("_places", (first_of_stage + places).flatten(), persistent=False)
+        self.register_buffer("_signs", signs, persistent=False)
+
+    def product(self) -> Tensor:
+        """The products `[G, n, n]`, in at least single precision."""
+        angles = raised(self.theta).flatten(1).index_select(1, self._places)
+        angles = angles.view(-1, self.count, self.size) * self._signs
+        return rotation_product(angles, self._partners)
+
+    def extra_repr(self) -> str:
+        """Sizes, for printing."""
+        return f"size={self.size}, stages={self.count}"

@@ -1,0 +1,94 @@
+"""The unitary matrix of the uRNN: phases, reflections and Fourier transforms."""
+
+from typing import ClassVar, Literal, Self
+
+import torch
+from torch import Tensor, nn
+
+from models.draw import Draw
+from models.errors import SlotError
+from models.linear import StructuredLinear
+from models.ops.complex_matrices import real_form
+from models.ops.factors import DenseFactors
+from models.ops.initialisation import glorot_uniform_, uniform_
+from models.ops.precision import raised
+from models.ops.unitary import fourier_product, hashed_order
+from models.parametrizations.parametrization import Parametrization, refuse_rectangle
+from models.spec import Slot
+
+
+class UnitaryFft(Parametrization):
+    """`W = D_3 R_2 F^-1 D_2 Pi R_1 F D_1`, unitary, of 7 n numbers.
+
+    The D are diagonals `e^{i theta}`, the R reflections `I - 2 v v^* / |v|^2` with complex v, F the
+    unitary Fourier transform. Pi is a fixed permutation. The source draws it at random; here the
+    indices are sorted by the SHA-256 of their decimal numbers, so that it is the same for ever and
+    no checkpoint has to hold it.
+    """
+
+    title: ClassVar[str] = "Unitary by Fourier transforms (uRNN)"
+    paper: ClassVar[str] = (
+        "Arjovsky, Shah, Bengio: Unitary Evolution Recurrent Neural Networks (ICML 2016, "
+        "arXiv:1511.06464)"
+    )
+
+    kind: Literal["unitary_fft"] = "unitary_fft"
+
+    @classmethod
+    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
+        """Nothing to draw."""
+        return cls()
+
+    @classmethod
+    def check_slot(cls, slot: Slot) -> None:
+        """The matrix is complex and square."""
+        if slot.field != "complex":
+            raise SlotError(f"defined for complex matrices only, not for a real {slot} one")
+        refuse_rectangle(slot)
+
+    def check(self, slot: Slot) -> None:
+        """The matrix is complex and square."""
+        self.check_slot(slot)
+
+    def parameter_count(self, slot: Slot) -> int:
+        """`7 n` real numbers per matrix: three diagonals and two complex vectors."""
+        return slot.copies * 7 * slot.in_features
+
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
+        """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
+        self.check(slot)
+        return UnitaryFftLinear(slot, generator=generator)
+
+
+class UnitaryFftLinear(StructuredLinear):
+    """Stores the phases `[G, 3, n]` and the reflections' vectors `(re | im)` `[G, 2, 2 n]`."""
+
+    _places: Tensor
+
+    def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
+        super().__init__(slot)
+        size = slot.in_features
+        self.phases = nn.Parameter(torch.empty(slot.copies, 3, size))
+        self.reflections = nn.Parameter(torch.empty(slot.copies, 2, 2 * size))
+        uniform_(self.phases, -torch.pi, torch.pi, generator=generator)
+        glorot_uniform_(self.reflections, generator=generator)
+        places = torch.tensor(hashed_order(size)).argsort()
+        self.register_buffer("_places", places, persistent=False)
+
+    def make_factors(self) -> DenseFactors:
+        """The real form of W, made of all its factors."""
+        weight = fourier_product(raised(self.phases), raised(self.reflections), self._places)
+        return DenseFactors(real_form(weight.real, weight.imag).to(self.phases.dtype))
+
+    def multiply_adds(self) -> int:
+        """Four real ones per complex entry of W."""
+        return self.copies * self.in_features**2
+
+    def degrees_of_freedom(self) -> int:
+        """`7 n - 7` per matrix, at most n^2 and, for n = 1, the one phase (README, eq. 22)."""
+        size = self.slot.in_features
+        return self.copies * max(1, min(7 * size - 7, size**2))
+
+    def singular_values(self) -> Tensor:
+        """All 1, those of the real form `[G, 2 n]`."""
+        return self.phases.new_ones(self.copies, self.in_features)
