@@ -70,7 +70,7 @@ def test_a_traced_model_computes_the_same(
     network = spec.build(seed=0).double()
     x = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plain = outputs_and_gradients(network, network, x)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     traced = torch.compile(network, backend="aot_eager", fullgraph=True)
     found = outputs_and_gradients(traced, network, x)
     assert len(found) == len(plain) == 1 + len(list(network.parameters()))
