@@ -5,13 +5,18 @@ from typing import Any
 
 from pydantic import Field
 
-from models.architectures import ARCHITECTURES
-from models.parametrizations import PARAMETRIZATIONS
+from models.architectures import ARCHITECTURES, AnyArchitecture
+from models.parametrizations import PARAMETRIZATIONS, AnyParametrization
 from models.spec import Spec, kind_of
-from search.errors import SpecRefused
-from search.space import SearchSpace
+from search.model_space import (
+    ARCHITECTURE_KINDS,
+    PARAMETRIZATION_KINDS,
+    Candidate,
+    ModelSpace,
+)
+from search.presets import PRESETS, Preset
 from search.spec import StudySpec
-from search.tasks import TASKS, Metric
+from search.tasks import TASKS, AnyTask, Metric
 
 
 class CatalogEntry(Spec):
@@ -29,13 +34,17 @@ class TaskEntry(CatalogEntry):
     metric: Metric
 
 
-class Preset(Spec):
-    """A spec that is ready to be sent."""
+class PresetEntry(Spec):
+    """A named system: its configuration, and a study document that runs it."""
 
     name: str
     title: str
     paper: str
-    spec: dict[str, Any]
+    description: str = Field(description="what it is, and what differs from the source")
+    architecture: dict[str, Any]
+    parametrization: dict[str, Any]
+    training: dict[str, Any]
+    spec: dict[str, Any] = Field(description="a study of this one trial, ready to be sent")
 
 
 class Catalog(Spec):
@@ -47,60 +56,81 @@ class Catalog(Spec):
     combinations: dict[str, tuple[str, ...]] = Field(
         description="architecture -> the parametrizations that are defined on its weights"
     )
-    presets: tuple[Preset, ...]
+    refusals: dict[str, dict[str, str]] = Field(
+        description="architecture -> parametrization -> why it is not defined on its weights"
+    )
+    presets: tuple[PresetEntry, ...]
 
 
 @cache
 def catalog() -> Catalog:
     """The catalog of this program; it does not change while the program runs."""
+    refusals = _refusals()
     return Catalog(
-        architectures=tuple(
-            CatalogEntry(
-                kind=kind_of(variant),
-                title=variant.title,
-                paper=variant.paper,
-                schema=variant.model_json_schema(),
-            )
-            for variant in ARCHITECTURES
-        ),
-        parametrizations=tuple(
-            CatalogEntry(
-                kind=kind_of(variant),
-                title=variant.title,
-                paper=variant.paper,
-                schema=variant.model_json_schema(),
-            )
-            for variant in PARAMETRIZATIONS
-        ),
+        architectures=tuple(map(_entry, ARCHITECTURES)),
+        parametrizations=tuple(map(_entry, PARAMETRIZATIONS)),
         tasks=tuple(
-            TaskEntry(
-                kind=kind_of(variant),
-                title=variant.title,
-                paper=variant.paper,
-                schema=variant.model_json_schema(),
-                metric=variant().metric,
-            )
+            TaskEntry(**_entry(variant).model_dump(by_alias=True), metric=variant().metric)
             for variant in TASKS
         ),
         combinations={
-            kind_of(architecture): tuple(
-                kind_of(parametrization)
-                for parametrization in PARAMETRIZATIONS
-                if _goes_together(kind_of(architecture), kind_of(parametrization))
-            )
-            for architecture in ARCHITECTURES
+            architecture: tuple(kind for kind in PARAMETRIZATION_KINDS if kind not in refused)
+            for architecture, refused in refusals.items()
         },
-        presets=(),
+        refusals=refusals,
+        presets=tuple(map(_preset_entry, PRESETS.values())),
     )
 
 
-def _goes_together(architecture: str, parametrization: str) -> bool:
-    """Whether a study of this one candidate would be taken; asked of the search space itself."""
-    spec = StudySpec(
-        task=TASKS[0](), architectures=(architecture,), parametrizations=(parametrization,)
+def _entry(
+    variant: type[AnyArchitecture] | type[AnyParametrization] | type[AnyTask],
+) -> CatalogEntry:
+    return CatalogEntry(
+        kind=kind_of(variant),
+        title=variant.title,
+        paper=variant.paper,
+        schema=variant.model_json_schema(),
     )
-    try:
-        SearchSpace(spec)
-    except SpecRefused:
-        return False
-    return True
+
+
+def _preset_entry(preset: Preset) -> PresetEntry:
+    return PresetEntry(
+        name=preset.name,
+        title=preset.title,
+        paper=preset.paper,
+        description=preset.description,
+        architecture=preset.architecture.model_dump(mode="json"),
+        parametrization=preset.parametrization.model_dump(mode="json"),
+        training=preset.training.model_dump(mode="json"),
+        spec={
+            "name": preset.title,
+            "task": preset.task.model_dump(mode="json"),
+            "architectures": [preset.architecture.kind],
+            "parametrizations": [preset.parametrization.kind],
+            "presets": [preset.name],
+            "budget": {"trials": 1},
+        },
+    )
+
+
+def _refusals() -> dict[str, dict[str, str]]:
+    """The pairs that are not defined, asked of the space of everything."""
+    space = ModelSpace(
+        StudySpec(
+            task=TASKS[0](),
+            architectures=tuple(ARCHITECTURE_KINDS),
+            parametrizations=tuple(PARAMETRIZATION_KINDS),
+        )
+    )
+    return {
+        architecture: {
+            parametrization: sentence
+            for parametrization in PARAMETRIZATION_KINDS
+            if (
+                sentence := space.refusal(
+                    Candidate(architecture=architecture, parametrization=parametrization)
+                )
+            )
+        }
+        for architecture in ARCHITECTURE_KINDS
+    }

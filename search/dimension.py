@@ -20,6 +20,12 @@ class IntegerDimension(Spec):
     log: bool = False
     step: int = 1
 
+    def contains(self, value: Scalar) -> bool:
+        """Whether a value can be drawn."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.low <= value <= self.high and (value - self.low) % self.step == 0
+
 
 class RealDimension(Spec):
     """Real numbers of [low, high], uniform, log-uniform or on a grid of `step`."""
@@ -31,6 +37,13 @@ class RealDimension(Spec):
     log: bool = False
     step: float | None = None
 
+    def contains(self, value: Scalar) -> bool:
+        """Whether a value can be drawn."""
+        if isinstance(value, bool | str) or not self.low <= value <= self.high:
+            return False
+        steps = 0.0 if self.step is None else (value - self.low) / self.step
+        return math.isclose(steps, round(steps), abs_tol=1e-9)
+
 
 class ChoiceDimension(Spec):
     """One of several options, without order."""
@@ -38,6 +51,10 @@ class ChoiceDimension(Spec):
     kind: Literal["choice"] = "choice"
     name: str
     options: tuple[Scalar, ...]
+
+    def contains(self, value: Scalar) -> bool:
+        """Whether a value can be drawn; `True` is not 1."""
+        return any(type(value) is type(option) and value == option for option in self.options)
 
 
 Dimension = Annotated[

@@ -1,9 +1,11 @@
 """Who answers when a spec asks for a hyperparameter: the user's overrides, then a source."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Protocol, TypeAlias, TypeVar
 
 from optuna.trial import BaseTrial
+from pydantic import ValidationError
 
 from models.spec import Spec
 from search.dimension import (
@@ -16,6 +18,7 @@ from search.dimension import (
     RealDimension,
     Scalar,
 )
+from search.errors import Fault, SpecRefused
 
 Overrides: TypeAlias = Mapping[str, Override]
 
@@ -28,6 +31,39 @@ class UnfitOverride(ValueError):
     def __init__(self, field: str, message: str) -> None:
         self.field = field
         super().__init__(message)
+
+
+class OutsideSpace(Exception):
+    """What was named is not in a dimension of the space."""
+
+
+def path_of(kind: str, field: str, overrides: Overrides) -> str:
+    """Where in the document the user put what decides a field."""
+    full = f"{kind}.{field}"
+    return f"space.{full if full in overrides else field}"
+
+
+@contextmanager
+def refusing(kind: str, overrides: Overrides) -> Generator[None]:
+    """Turn what is wrong with an override into a fault with its path in the document.
+
+    Raises:
+        SpecRefused: an override does not suit its field.
+    """
+    try:
+        yield
+    except UnfitOverride as error:
+        raise SpecRefused([Fault(path_of(kind, error.field, overrides), str(error))]) from error
+    except ValidationError as error:
+        raise SpecRefused(
+            [
+                Fault(
+                    path_of(kind, ".".join(map(str, fault["loc"])), overrides),
+                    f"{fault['msg']}, not {fault['input']!r}",
+                )
+                for fault in error.errors()
+            ]
+        ) from error
 
 
 class Source(Protocol):
@@ -81,6 +117,24 @@ class CornerSource:
                 return options[0]
 
 
+class NamedSource:
+    """Answers with the values that it is given by dimension."""
+
+    def __init__(self, values: Mapping[str, Scalar]) -> None:
+        self._values = values
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """The value given for the dimension.
+
+        Raises:
+            OutsideSpace: there is none, or it is not in the dimension.
+        """
+        value = self._values.get(dimension.name)
+        if value is None or not dimension.contains(value):
+            raise OutsideSpace(f"{dimension.name} = {value!r}")
+        return value
+
+
 class Recorder:
     """Passes questions on, and keeps each dimension with its answer in the order of asking."""
 
@@ -109,6 +163,8 @@ class SpaceDraw:
         self._overrides = overrides
         self._source = source
         self.asked: set[str] = set()
+        self.named: dict[str, Scalar | None] = {}
+        """Fields whose value the user named: pins, and options that were drawn."""
 
     def is_overridden(self, field: str) -> bool:
         """Whether the user put anything in the place of this field; null is something."""
@@ -188,9 +244,11 @@ class SpaceDraw:
                     raise UnfitOverride(field, str(error)) from error
                 return answer(self._source, dimension)
             case Options(options=options):
-                return answer(self._source, ChoiceDimension(name=name, options=options))
+                value = answer(self._source, ChoiceDimension(name=name, options=options))
             case _:
-                return override
+                value = override
+        self.named[field] = value
+        return value
 
 
 def answer(source: Source, dimension: Dimension) -> Scalar:

@@ -22,7 +22,13 @@ from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event, text
 
-from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension
+from search.dimension import (
+    ChoiceDimension,
+    Dimension,
+    IntegerDimension,
+    RealDimension,
+    Scalar,
+)
 from search.pareto import objective_infos, value_of
 from search.spec import StudySpec
 from storage.engine import with_driver
@@ -113,11 +119,44 @@ class Mirror:
         frozen = self.trials[number]
         return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
 
+    def give(
+        self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]
+    ) -> None:
+        """Give an asked trial its values, instead of having the sampler suggest them.
+
+        What it was given before is left as it is, so that this can be done again after a crash.
+        """
+        frozen = self.trials[asked.number]
+        trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
+        for name, value in values.items():
+            if name not in frozen.params:
+                distribution = _distribution(dimensions[name])
+                internal = distribution.to_internal_repr(value)
+                self._storage.set_trial_param(trial_id, name, internal, distribution)
+
     def annotate(self, asked: optuna.Trial, hyperparameters: Mapping[str, Any]) -> None:
-        """Show the values that the model really has, where its layers hold less than was drawn."""
-        for name, value in hyperparameters.items():
-            if asked.params.get(name, value) != value:
-                asked.set_user_attr(f"effective:{name}", value)
+        """Show what the parameters do not tell of a trial's configuration."""
+        params = self.trials[asked.number].params
+        for name, value in self._notes(asked.number, params, hyperparameters).items():
+            asked.set_user_attr(name, value)
+
+    def _notes(
+        self, number: int, params: Mapping[str, Any], hyperparameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """User attributes of a trial.
+
+        They are the values that the model really has, where its layers hold less than was drawn,
+        and of a preset its name with all that is not among the parameters.
+        """
+        effective = {
+            f"effective:{name}": value
+            for name, value in hyperparameters.items()
+            if params.get(name, value) != value
+        }
+        if number >= len(self._spec.presets):
+            return effective
+        unknown = {name: value for name, value in hyperparameters.items() if name not in params}
+        return {"preset": self._spec.presets[number], **unknown, **effective}
 
     def tell(self, trial: TrialRecord) -> None:
         """Tell how a trial ended; telling again what was told is harmless."""
@@ -172,6 +211,7 @@ class Mirror:
             params=dict(trial.drawn),
             distributions={name: _distribution(dimensions[name]) for name in trial.drawn},
             values=self._values(trial) if complete else None,
+            user_attrs=self._notes(trial.number, trial.drawn, trial.hyperparameters),
             system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
         )
 

@@ -33,8 +33,7 @@ def reconcile(
         rows = Trials(session).list(study.id)
     theirs = mirror.trials
     if not _agree(rows, theirs):
-        dimensions = {dimension.name: dimension for dimension in study.space.describe().dimensions}
-        mirror.rebuild(rows, dimensions)
+        mirror.rebuild(rows, study.space.dimensions)
     elif len(theirs) == len(rows) + 1:
         number = len(rows)
         _log.warning("adopting a trial", extra={"study_id": study.id, "trial": number})

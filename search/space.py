@@ -1,48 +1,39 @@
 """The search space of a study: its candidates, their dimensions, and one draw of them."""
 
 import itertools
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import TypeAlias, TypeVar
+from functools import cached_property
 
-from pydantic import ValidationError
-
-from models.architectures import ARCHITECTURES
-from models.errors import SlotError
+from models.errors import SpecError
 from models.model import ModelSpec
-from models.parametrizations import PARAMETRIZATIONS
-from models.spec import SlotSize, Spec, kind_of
-from search.dimension import ChoiceDimension, Dimension, Options, Override, Range, Scalar
+from models.spec import Spec
+from search.dimension import ChoiceDimension, Dimension, Scalar
 from search.draws import (
-    CornerSource,
+    NamedSource,
+    OutsideSpace,
     Recorder,
     Source,
     SpaceDraw,
-    UnfitOverride,
     answer,
     fields_of,
+    refusing,
 )
 from search.errors import Fault, SpecRefused
+from search.model_space import (
+    ARCHITECTURE_KINDS,
+    PARAMETRIZATION_KINDS,
+    Candidate,
+    Hyperparameters,
+    ModelSpace,
+    corners,
+    note,
+)
+from search.presets import PRESETS, Preset
 from search.spec import StudySpec
 from search.trial import TrainingSpec, TrialSpec
 
-V = TypeVar("V", bound=Spec)
-
-Hyperparameters: TypeAlias = dict[str, Scalar]
-
 _TRAINING = "training"
-_ARCHITECTURES = {kind_of(variant): variant for variant in ARCHITECTURES}
-_PARAMETRIZATIONS = {kind_of(variant): variant for variant in PARAMETRIZATIONS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """An architecture with a parametrization that is defined on its slots."""
-
-    architecture: str
-    parametrization: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +44,12 @@ class DrawnTrial:
     spec: TrialSpec
     hyperparameters: Hyperparameters
     """Full field name -> value, cut to what the layers hold; pins included."""
-    drawn: Hyperparameters
-    """Dimension name -> value as the sampler knows it."""
+    drawn: dict[str, Scalar]
+    """Dimension name -> value as the sampler knows it; empty for a preset outside the space."""
 
 
 class ParameterRange(Spec):
-    """The fewest and the most trainable numbers that a candidate of the space can have."""
+    """The fewest and the most trainable numbers that a trial of the study can have."""
 
     low: int
     high: int
@@ -82,21 +73,36 @@ class SearchSpace:
     def __init__(self, spec: StudySpec) -> None:
         self._spec = spec
         self._signature = spec.task.signature()
-        self._overrides: Mapping[str, Override] = spec.space
         self._refuse_unknown_names()
-        self._largest = self._largest_slot()
-        self._overrides = {**spec.space, **self._cut_to_the_largest_slot()}
-        self._combinations = self._defined_combinations()
+        self._models = ModelSpace(spec)
+        self._refuse_presets()
+        self._refuse_other_lengths()
         self.parameter_range = self._parameter_range()
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every architecture with each parametrization that is defined on it, in spec order."""
-        return tuple(
-            Candidate(architecture=architecture, parametrization=parametrization)
-            for architecture, parametrizations in self._combinations.items()
-            for parametrization in parametrizations
-        )
+        return self._models.candidates
+
+    @cached_property
+    def dimensions(self) -> Mapping[str, Dimension]:
+        """Every dimension of the space by name."""
+        found: dict[str, Dimension] = {}
+        for candidate in self.candidates:
+            choices: dict[str, Scalar] = {
+                "architecture": candidate.architecture,
+                "parametrization": candidate.parametrization,
+                f"{candidate.architecture}.parametrization": candidate.parametrization,
+            }
+
+            def record(source: Source) -> None:
+                recorder = Recorder(source)
+                self.draw(recorder)
+                found.update(recorder.dimensions)
+
+            for _ in corners(record, highest=True, given=choices):
+                pass
+        return found
 
     def draw(self, source: Source) -> DrawnTrial:
         """One configuration by the source's answers."""
@@ -104,61 +110,21 @@ class SearchSpace:
         architecture = str(
             answer(
                 recorder,
-                ChoiceDimension(name="architecture", options=tuple(self._combinations)),
+                ChoiceDimension(name="architecture", options=tuple(self._models.combinations)),
             )
         )
-        options = self._combinations[architecture]
-        shared = len(set(self._combinations.values())) == 1
+        options = self._models.combinations[architecture]
+        shared = len(set(self._models.combinations.values())) == 1
         name = "parametrization" if shared else f"{architecture}.parametrization"
         parametrization = str(answer(recorder, ChoiceDimension(name=name, options=options)))
         candidate = Candidate(architecture=architecture, parametrization=parametrization)
-        return self._draw_candidate(candidate, recorder)
 
-    def describe(self) -> SpaceDescription:
-        """The whole space, as a dry run shows it."""
-        dimensions: dict[str, Dimension] = {}
-        for candidate in self.candidates:
-            choices: dict[str, Scalar] = {
-                "architecture": candidate.architecture,
-                "parametrization": candidate.parametrization,
-                f"{candidate.architecture}.parametrization": candidate.parametrization,
-            }
-            recorder = Recorder(CornerSource(highest=True, choices=choices))
-            self.draw(recorder)
-            dimensions |= recorder.dimensions
-        return SpaceDescription(
-            dimensions=tuple(dimensions.values()),
-            candidates=tuple(
-                {"architecture": c.architecture, "parametrization": c.parametrization}
-                for c in self.candidates
-            ),
-            parameter_range=self.parameter_range,
-        )
-
-    def _draw_candidate(self, candidate: Candidate, source: Source) -> DrawnTrial:
-        recorder = source if isinstance(source, Recorder) else Recorder(source)
         hyperparameters: Hyperparameters = {}
-
-        def finished(draw: SpaceDraw, spec: V, kind: str) -> V:
-            spec = draw.complete(spec)
-            asked = [field for field in type(spec).model_fields if field in draw.asked]
-            hyperparameters.update({f"{kind}.{field}": getattr(spec, field) for field in asked})
-            return spec
-
-        kind = candidate.architecture
-        draw = SpaceDraw(kind, self._overrides, recorder)
-        architecture = finished(draw, _ARCHITECTURES[kind].suggest(draw, self._signature), kind)
-
-        kind = candidate.parametrization
-        draw = SpaceDraw(kind, self._overrides, recorder)
-        slot = self._slot(max(architecture.slots(self._signature).values(), key=min))
-        parametrization = finished(draw, _PARAMETRIZATIONS[kind].suggest(draw, slot), kind)
-
-        draw = SpaceDraw(_TRAINING, self._overrides, recorder)
-        training = finished(draw, TrainingSpec.suggest(draw), _TRAINING)
-        model = ModelSpec(
-            architecture=architecture, parametrization=parametrization, signature=self._signature
-        )
+        model = self._models.draw(candidate, recorder, hyperparameters)
+        draw = SpaceDraw(_TRAINING, self._spec.space, recorder)
+        with refusing(_TRAINING, self._spec.space):
+            training = draw.complete(TrainingSpec.suggest(draw))
+        note(hyperparameters, _TRAINING, training, draw)
         return DrawnTrial(
             candidate=candidate,
             spec=TrialSpec(model=model, training=training, seed=self._spec.seed),
@@ -166,21 +132,73 @@ class SearchSpace:
             drawn=dict(recorder.answers),
         )
 
-    def _slot(self, size: tuple[int, int]) -> SlotSize:
-        out_features, in_features = size
-        largest_out, largest_in = self._largest
-        return SlotSize(
-            in_features=in_features,
-            out_features=out_features,
-            largest_in=largest_in,
-            largest_out=largest_out,
+    def preset(self, name: str) -> DrawnTrial:
+        """The configuration of a preset, on the study's task and with its seed.
+
+        It has drawn values only where all of it lies in the space: a part of the dimensions would
+        split the sampler's joint model.
+        """
+        preset = PRESETS[name]
+        spec = TrialSpec(
+            model=self._preset_model(preset), training=preset.training, seed=self._spec.seed
+        )
+        candidate = Candidate(
+            architecture=preset.architecture.kind, parametrization=preset.parametrization.kind
+        )
+        values: Hyperparameters = {
+            f"{kind}.{field}": getattr(member, field)
+            for kind, member in (
+                (candidate.architecture, preset.architecture),
+                (candidate.parametrization, preset.parametrization),
+                (_TRAINING, preset.training),
+            )
+            for field in type(member).model_fields
+            if field != "kind"
+        }
+        return DrawnTrial(
+            candidate=candidate,
+            spec=spec,
+            hyperparameters=values,
+            drawn=self._place(candidate, spec, values),
+        )
+
+    def describe(self) -> SpaceDescription:
+        """The whole space, as a dry run shows it."""
+        return SpaceDescription(
+            dimensions=tuple(self.dimensions.values()),
+            candidates=tuple(
+                {"architecture": c.architecture, "parametrization": c.parametrization}
+                for c in self.candidates
+            ),
+            parameter_range=self.parameter_range,
+        )
+
+    def _place(
+        self, candidate: Candidate, spec: TrialSpec, values: Hyperparameters
+    ) -> dict[str, Scalar]:
+        """Where in the space a configuration lies: the draw that gives exactly it, or nothing."""
+        answers = {name: value for name, value in values.items() if value is not None}
+        answers["architecture"] = candidate.architecture
+        for name in ("parametrization", f"{candidate.architecture}.parametrization"):
+            answers[name] = candidate.parametrization
+        try:
+            drawn = self.draw(NamedSource(answers))
+        except OutsideSpace:
+            return {}
+        return drawn.drawn if drawn.spec == spec else {}
+
+    def _preset_model(self, preset: Preset) -> ModelSpec:
+        return ModelSpec(
+            architecture=preset.architecture,
+            parametrization=preset.parametrization,
+            signature=self._signature,
         )
 
     def _variants(self) -> Iterator[tuple[str, type[Spec]]]:
         for kind in self._spec.architectures:
-            yield kind, _ARCHITECTURES[kind]
+            yield kind, ARCHITECTURE_KINDS[kind]
         for kind in self._spec.parametrizations:
-            yield kind, _PARAMETRIZATIONS[kind]
+            yield kind, PARAMETRIZATION_KINDS[kind]
         yield _TRAINING, TrainingSpec
 
     def _refuse_unknown_names(self) -> None:
@@ -198,145 +216,56 @@ class SearchSpace:
                 ]
             )
 
-    def _largest_slot(self) -> tuple[int, int]:
-        """The largest structured slot (out_features, in_features) of any candidate.
-
-        Both ends are tried.
-        """
-        largest = (1, 1)
-        for kind in self._spec.architectures:
-            for highest in (False, True):
-                draw = SpaceDraw(kind, self._overrides, CornerSource(highest=highest))
-                with self._faults(kind):
-                    architecture = draw.complete(
-                        _ARCHITECTURES[kind].suggest(draw, self._signature)
-                    )
-                    slots = architecture.slots(self._signature).values()
-                    largest = max(largest, *slots, key=min)
-        return largest
-
-    def _cut_to_the_largest_slot(self) -> dict[str, Override]:
-        """Overrides of parametrizations, cut to what the largest slot holds.
-
-        What a slot holds is read off `suggest`, which cuts what it drew.
-        """
-        cut: dict[str, Override] = {}
+    def _refuse_presets(self) -> None:
         faults: list[Fault] = []
-        for kind in self._spec.parametrizations:
-            for highest in (False, True):
-                draw = SpaceDraw(kind, self._overrides, CornerSource(highest=highest))
-                with self._faults(kind):
-                    held = draw.complete(
-                        _PARAMETRIZATIONS[kind].suggest(draw, self._slot(self._largest))
-                    )
-            for field in sorted(draw.asked):
-                override, most = draw.override(field), getattr(held, field)
-                if override is None or isinstance(most, str | bool):
-                    continue
-                path = self._path(kind, field)
-                match override:
-                    case Range(low=low, high=high) if high > most and low <= most:
-                        cut[f"{kind}.{field}"] = override.model_copy(update={"high": most})
-                    case Range(low=low, high=high) if low > most:
-                        faults.append(Fault(path, _beyond(f"{low} to {high}", most)))
-                    case Options(options=options) if any(_above(value, most) for value in options):
-                        faults.append(Fault(path, _beyond(list(options), most)))
-                    case int() | float() if override > most:
-                        faults.append(Fault(path, _beyond(override, most)))
-                    case _:
-                        pass
+        named, trials = len(self._spec.presets), self._spec.budget.trials
+        if named > trials:
+            message = f"{named} presets are more than the {trials} trials of budget.trials"
+            faults.append(Fault("presets", message))
+        for index, name in enumerate(self._spec.presets):
+            try:
+                self._preset_model(PRESETS[name]).check()
+            except SpecError as error:
+                faults.append(Fault(f"presets.{index}", f"{name!r} does not fit the task: {error}"))
         if faults:
             raise SpecRefused(faults)
-        return cut
 
-    def _defined_combinations(self) -> dict[str, tuple[str, ...]]:
-        combinations: dict[str, tuple[str, ...]] = {}
-        faults: list[Fault] = []
-        for index, architecture in enumerate(self._spec.architectures):
-            defined: list[str] = []
-            refusals: list[str] = []
-            for parametrization in self._spec.parametrizations:
-                candidate = Candidate(architecture=architecture, parametrization=parametrization)
-                try:
-                    with self._faults(_TRAINING):
-                        drawn = self._draw_candidate(candidate, CornerSource(highest=True))
-                    drawn.spec.model.check()
-                    defined.append(parametrization)
-                except SlotError as error:
-                    refusals.append(f"{parametrization}: {error}")
-            if defined:
-                combinations[architecture] = tuple(defined)
-            else:
-                message = f"no named parametrization fits {architecture!r}: {'; '.join(refusals)}"
-                faults.append(Fault(f"architectures.{index}", message))
-        if faults:
-            raise SpecRefused(faults)
-        return combinations
+    def _refuse_other_lengths(self) -> None:
+        """Refuse to measure at a length at which one of the models does not run."""
+        wanted, own = self._spec.throughput.sequence_length, self._signature.sequence_length
+        if wanted is None or wanted == own:
+            return
+        kinds = [
+            *self._models.combinations,
+            *(PRESETS[name].architecture.kind for name in self._spec.presets),
+        ]
+        fixed = dict.fromkeys(kind for kind in kinds if not ARCHITECTURE_KINDS[kind].any_length)
+        if fixed:
+            message = (
+                f"{wanted} steps are not the task's {own}, and {', '.join(fixed)} has a layer of "
+                f"that length; allowed is null or {own}"
+            )
+            raise SpecRefused([Fault("throughput.sequence_length", message)])
 
     def _parameter_range(self) -> ParameterRange:
-        smallest = min(self._counts(highest=False), key=itemgetter(0))
-        largest = max(self._counts(highest=True), key=itemgetter(0))
-        limit = self._spec.limits.parameters
-        if limit is not None and limit < smallest[0]:
+        ends = {
+            str(candidate): (
+                min(self._models.counts(candidate, highest=False)),
+                max(self._models.counts(candidate, highest=True)),
+            )
+            for candidate in self.candidates
+        }
+        smallest = min(ends, key=lambda candidate: ends[candidate][0])
+        limit, least = self._spec.limits.parameters, ends[smallest][0]
+        if limit is not None and limit < least:
             message = (
-                f"no candidate has {limit} parameters or fewer; the smallest, "
-                f"{smallest[1].architecture} with {smallest[1].parametrization}, has {smallest[0]}"
+                f"no candidate has {limit} parameters or fewer; the smallest, {smallest}, has "
+                f"{least}"
             )
             raise SpecRefused([Fault("limits.parameters", message)])
-        return ParameterRange(low=smallest[0], high=largest[0])
-
-    def _counts(self, *, highest: bool) -> Iterator[tuple[int, "Candidate"]]:
-        """Parameter counts at one end of every candidate, over all of its options.
-
-        Counts grow with every number (a conformance test of `models` says so), so the ends are the
-        extremes.
-        """
-        for candidate in self.candidates:
-            recorder = Recorder(CornerSource(highest=highest))
-            self._draw_candidate(candidate, recorder)
-            named = {
-                name: dimension.options
-                for name, dimension in recorder.dimensions.items()
-                if isinstance(dimension, ChoiceDimension)
-            }
-            for values in itertools.product(*named.values()):
-                choices = dict(zip(named, values, strict=True))
-                source = CornerSource(highest=highest, choices=choices)
-                drawn = self._draw_candidate(candidate, source)
-                yield drawn.spec.model.parameter_count(), candidate
-
-    def _path(self, kind: str, field: str) -> str:
-        """Where in the document the user put what decides this field."""
-        full = f"{kind}.{field}"
-        return f"space.{full if full in self._spec.space else field}"
-
-    @contextmanager
-    def _faults(self, kind: str) -> Generator[None]:
-        """Turn what is wrong with an override into a fault with its path in the document."""
-        try:
-            yield
-        except SlotError:
-            raise
-        except UnfitOverride as error:
-            raise SpecRefused([Fault(self._path(kind, error.field), str(error))]) from error
-        except ValidationError as error:
-            raise SpecRefused(
-                [
-                    Fault(
-                        self._path(kind, ".".join(map(str, fault["loc"]))),
-                        f"{fault['msg']}, not {fault['input']!r}",
-                    )
-                    for fault in error.errors()
-                ]
-            ) from error
-
-
-def _above(value: Scalar, most: float) -> bool:
-    return isinstance(value, int | float) and value > most
-
-
-def _beyond(value: object, most: float) -> str:
-    return f"{value} is more than the largest layer of this study holds; allowed is at most {most}"
+        named = (self._preset_model(PRESETS[name]) for name in self._spec.presets)
+        counts = [*itertools.chain(*ends.values()), *(model.parameter_count() for model in named)]
+        return ParameterRange(low=min(counts), high=max(counts))
 
 
 def describe(spec: StudySpec) -> SpaceDescription:

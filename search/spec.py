@@ -9,6 +9,7 @@ from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.dimension import Override
+from search.presets import PRESETS
 from search.samplers import AnySampler, Tpe
 from search.tasks import AnyTask
 
@@ -20,10 +21,10 @@ _ARCHITECTURE_KINDS = tuple(kind_of(variant) for variant in ARCHITECTURES)
 _PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
 
 
-def _known(kind: str, allowed: tuple[str, ...]) -> str:
-    if kind not in allowed:
-        raise ValueError(f"unknown kind {kind!r}; allowed are {', '.join(allowed)}")
-    return kind
+def _known(name: str, allowed: tuple[str, ...], *, what: str = "kind") -> str:
+    if name not in allowed:
+        raise ValueError(f"unknown {what} {name!r}; allowed are {', '.join(allowed)}")
+    return name
 
 
 ArchitectureKind = Annotated[
@@ -35,6 +36,11 @@ ParametrizationKind = Annotated[
     str,
     AfterValidator(lambda kind: _known(kind, _PARAMETRIZATION_KINDS)),
     WithJsonSchema({"type": "string", "enum": list(_PARAMETRIZATION_KINDS)}),
+]
+PresetName = Annotated[
+    str,
+    AfterValidator(lambda name: _known(name, tuple(PRESETS), what="preset")),
+    WithJsonSchema({"type": "string", "enum": list(PRESETS)}),
 ]
 
 
@@ -109,9 +115,14 @@ class StudySpec(Spec):
     sampler: AnySampler = Tpe()
     throughput: Throughput = Throughput()
     resources: Resources = Resources()
+    presets: tuple[PresetName, ...] = Field(
+        default=(),
+        description="named systems of the papers, which are the study's first trials, in this "
+        "order and exactly as named; they need not lie in the space",
+    )
     seed: int = Field(default=0, ge=0, lt=2**32)
 
-    @field_validator("architectures", "parametrizations", "objectives")
+    @field_validator("architectures", "parametrizations", "objectives", "presets")
     @classmethod
     def _without_repeats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names):

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import optuna
 
-from models.errors import SlotError
+from models.errors import SpecError
 from search.attempts import announce_trial, end_trial
 from search.draws import TrialSource
 from search.mirror import Mirror
@@ -45,8 +45,11 @@ class Suggestions:
         return True
 
     def enter(self, number: int, asked: optuna.Trial) -> None:
-        """Draw a configuration for an asked trial and make it our row at once."""
-        drawn = self._study.space.draw(TrialSource(asked))
+        """Draw a configuration for an asked trial and make it our row at once.
+
+        The first trials are the study's presets instead, in their order.
+        """
+        drawn = self._draw(number, asked)
         self._mirror.annotate(asked, drawn.hyperparameters)
         refusal = self._refusal(drawn)
         now = datetime.now(UTC)
@@ -71,11 +74,19 @@ class Suggestions:
             if known:
                 Trials(session).set_throughput(self._study.id, number, known)
 
+    def _draw(self, number: int, asked: optuna.Trial) -> DrawnTrial:
+        space, presets = self._study.space, self._study.spec.presets
+        if number >= len(presets):
+            return space.draw(TrialSource(asked))
+        drawn = space.preset(presets[number])
+        self._mirror.give(asked, drawn.drawn, space.dimensions)
+        return drawn
+
     def _refusal(self, drawn: DrawnTrial) -> tuple[str, float] | None:
         """Why a draw is refused before any training, and by how much; null if it is not."""
         try:
             drawn.spec.model.check()
-        except SlotError as error:
+        except SpecError as error:
             return str(error), 1.0
         limit = self._study.spec.limits.parameters
         count = drawn.spec.model.parameter_count()

@@ -78,7 +78,7 @@ def download(
 def catalog(
     server: ServerOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show what a study may name: architectures, parametrizations, tasks."""
+    """Show what a study may name: architectures, parametrizations, tasks, presets."""
     with connected(server, data_dir, as_json=as_json) as client:
         found = client.catalog()
     if as_json:

@@ -99,7 +99,7 @@ def dry_run_table(answer: DryRun) -> Table:
 
 
 def catalog_tables(catalog: Catalog) -> list[Table]:
-    """What a study may name: architectures, parametrizations, tasks, and what goes with what."""
+    """What a study may name: variants, tasks, presets, and what goes with what."""
     tables: list[Table] = []
     groups = {
         "Architectures": catalog.architectures,
@@ -120,4 +120,9 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
     table.add_column("parametrizations", overflow="fold")
     for architecture, parametrizations in catalog.combinations.items():
         table.add_row(architecture, ", ".join(parametrizations))
-    return [*tables, table]
+    presets = _table("Presets")
+    for heading in ("name", "what", "paper"):
+        presets.add_column(heading, overflow="fold")
+    for preset in catalog.presets:
+        presets.add_row(preset.name, preset.title, preset.paper)
+    return [*tables, table, presets]

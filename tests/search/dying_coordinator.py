@@ -11,12 +11,14 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import optuna
 
 from search import study_run
 from search.coordinator import Coordinator, Folders
+from search.dimension import Dimension, Scalar
 from search.executors import LocalExecutor
 from search.executors.slots import cpu_slots
 from search.mirror import Mirror
@@ -44,6 +46,17 @@ class DyingMirror(Mirror):
             asked.suggest_int("rnn.hidden_size", 8, 16)
             die()
         return asked
+
+    def give(
+        self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]
+    ) -> None:
+        """Die when a preset's trial has one of its values, or all of them but no row."""
+        if asked.number == self.number and self.point == "half given":
+            super().give(asked, dict([*values.items()][:1]), dimensions)
+            die()
+        super().give(asked, values, dimensions)
+        if asked.number == self.number and self.point == "given":
+            die()
 
     def tell(self, trial: TrialRecord) -> None:
         """Die before Optuna is told, or after and before our row says so."""

@@ -34,6 +34,26 @@ SPEC = {
     "sampler": {"kind": "tpe", "startup_trials": 2},
 }
 
+PRESETS_SPEC = {
+    **SPEC,
+    "parametrizations": ["dense"],
+    "presets": ["rnn-32", "svd-rnn-32-16"],
+    "space": {
+        "rnn.hidden_size": {"low": 8, "high": 32},
+        "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
+        "batch_size": {"options": [64, 128]},
+        "decay": 0.99,
+        "clip_norm": None,
+    },
+}
+"""The first preset lies in the space, the second does not."""
+
+IN_THE_SPACE = {
+    "rnn.hidden_size": 32,
+    "training.learning_rate": 1e-3,
+    "training.batch_size": 128,
+}
+
 
 class Site:
     """An API process and a database; coordinators come and go."""
@@ -151,3 +171,43 @@ def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
         file.unlink()
     finish(site, study_id)
     assert_whole(site, study_id)
+
+
+@pytest.mark.parametrize(
+    ("point", "number"), [("asked", 0), ("half given", 0), ("given", 0), ("asked", 1), ("told", 1)]
+)
+def test_presets_come_first_whenever_the_coordinator_dies(
+    site: Site, point: str, number: int
+) -> None:
+    study_id = site.http.post("/v1/studies", json=PRESETS_SPEC).json()["id"]
+    dying = site.coordinate(point, number)
+    assert dying.wait(timeout=120) == -signal.SIGKILL
+    finish(site, study_id)
+    drawn = assert_whole(site, study_id)
+    assert drawn[:2] == [IN_THE_SPACE, {}]
+    assert_presets_are_noted(site, study_id)
+
+
+def test_presets_survive_the_loss_of_optunas_tables(site: Site) -> None:
+    study_id = site.http.post("/v1/studies", json=PRESETS_SPEC).json()["id"]
+    dying = site.coordinate("told", 3)
+    assert dying.wait(timeout=120) == -signal.SIGKILL
+    for file in site.folder.glob("optuna.db*"):
+        file.unlink()
+    finish(site, study_id)
+    assert assert_whole(site, study_id)[:2] == [IN_THE_SPACE, {}]
+    assert_presets_are_noted(site, study_id)
+
+
+def assert_presets_are_noted(site: Site, study_id: str) -> None:
+    """The dashboard tells both presets, and shows all of their configurations."""
+    mirrored = optuna.load_study(
+        study_name=f"study [{study_id}]", storage=f"sqlite:///{site.folder / 'optuna.db'}"
+    )
+    inside, outside, *others = (trial.user_attrs for trial in mirrored.trials)
+    assert inside["preset"] == "rnn-32"
+    assert inside["training.decay"] == 0.99
+    assert outside["preset"] == "svd-rnn-32-16"
+    assert outside["rnn.hidden_size"] == 32
+    assert outside["householder_svd.m1"] == 16
+    assert all("preset" not in attributes for attributes in others)

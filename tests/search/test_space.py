@@ -8,6 +8,7 @@ import optuna
 import pytest
 from optuna.samplers import TPESampler
 
+from search.catalog import catalog
 from search.dimension import ChoiceDimension, IntegerDimension, RealDimension
 from search.draws import CornerSource, TrialSource
 from search.errors import SpecRefused
@@ -15,7 +16,8 @@ from search.samplers import Tpe
 from search.space import SearchSpace, describe
 from search.spec import StudySpec
 
-ALL = ("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations")
+DEFAULTS = ("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations")
+PAIRS = [(a, p) for a, kinds in catalog().combinations.items() for p in kinds]
 
 
 def study(**fields: object) -> StudySpec:
@@ -25,6 +27,12 @@ def study(**fields: object) -> StudySpec:
 
 def dimensions(spec: StudySpec) -> dict[str, object]:
     return {dimension.name: dimension for dimension in describe(spec).dimensions}
+
+
+def highest(spec: StudySpec, name: str) -> float:
+    dimension = SearchSpace(spec).dimensions[name]
+    assert isinstance(dimension, IntegerDimension | RealDimension)
+    return dimension.high
 
 
 def refusal(**fields: object) -> dict[str, str]:
@@ -100,7 +108,7 @@ def test_what_was_drawn_is_cut_to_the_layer_and_both_values_are_kept() -> None:
         (
             {"parametrizations": ["low_rank"], "space": {"hidden_size": 16, "d": 17}},
             "space.d",
-            ["17", "at most"],
+            ["17", "allowed is 1 to 16"],
         ),
         (
             {
@@ -124,14 +132,42 @@ def test_what_was_drawn_is_cut_to_the_layer_and_both_values_are_kept() -> None:
         (
             {"architectures": ["gru"], "space": {"reset": {"low": 0, "high": 1}}},
             "space.reset",
-            ["before, after", "no range"],
+            ["gru.reset", "no range"],
         ),
         (
             {"architectures": ["gru"], "space": {"reset": "later"}},
             "space.reset",
             ["'later'", "before"],
         ),
+        (
+            {
+                "parametrizations": ["low_rank"],
+                "space": {"hidden_size": 16, "d": {"options": [3, 17]}},
+            },
+            "space.d",
+            ["17", "allowed is 1 to 16"],
+        ),
         ({"limits": {"parameters": 10}}, "limits.parameters", ["10", "rnn with dense"]),
+        (
+            {"architectures": ["urnn"], "parametrizations": ["low_rank", "householder_svd"]},
+            "architectures.0",
+            ["'urnn'", "low_rank: defined for real", "householder_svd: defined for real"],
+        ),
+        (
+            {"architectures": ["rnn", "mlp"], "throughput": {"sequence_length": 20}},
+            "throughput.sequence_length",
+            ["20", "8", "mlp"],
+        ),
+        (
+            {"presets": ["rnn-32", "lstm-32"], "budget": {"trials": 1}},
+            "presets",
+            ["2 presets", "1 trials"],
+        ),
+        (
+            {"presets": ["mlp-32-40"], "throughput": {"sequence_length": 20}},
+            "throughput.sequence_length",
+            ["mlp"],
+        ),
     ],
 )
 def test_refusals_name_the_path_the_value_and_what_is_allowed(fields, path, words) -> None:
@@ -141,8 +177,7 @@ def test_refusals_name_the_path_the_value_and_what_is_allowed(fields, path, word
         assert word in faults[path]
 
 
-@pytest.mark.parametrize("parametrization", ALL)
-@pytest.mark.parametrize("architecture", ["rnn", "gru"])
+@pytest.mark.parametrize(("architecture", "parametrization"), PAIRS)
 def test_parameter_range_bounds_every_draw_and_is_reached(architecture, parametrization) -> None:
     spec = study(
         architectures=[architecture],
@@ -168,7 +203,11 @@ def test_every_dimension_is_modelled_jointly_and_reached_at_both_ends() -> None:
     the bounds of its first draw.
     """
     spec = StudySpec.model_validate(
-        {"task": {"kind": "digits"}, "architectures": ["rnn", "gru"], "parametrizations": list(ALL)}
+        {
+            "task": {"kind": "digits"},
+            "architectures": ["rnn", "gru"],
+            "parametrizations": list(DEFAULTS),
+        }
     )
     space = SearchSpace(spec)
     described = {dimension.name: dimension for dimension in space.describe().dimensions}
@@ -223,3 +262,86 @@ def test_candidates_of_equal_counts_are_no_fault() -> None:
     pinned = spec.model_copy(update={"space": {"hidden_size": 8, "d": 1, "count": 4}})
     found = SearchSpace(pinned).parameter_range
     assert found.low == found.high
+
+
+def test_recurrent_models_are_measured_at_any_length() -> None:
+    describe(study(throughput={"sequence_length": 20}))
+    describe(study(architectures=["mlp"], throughput={"sequence_length": 8}))
+
+
+def test_a_range_follows_only_architectures_that_its_parametrization_can_be_on() -> None:
+    """A uRNN of 512 complex units holds no reflector of these; its unitary matrices have none."""
+    spec = study(
+        architectures=["rnn", "urnn", "mlp"],
+        parametrizations=["dense", "householder_svd", "low_rank"],
+        space={
+            "rnn.hidden_size": 24,
+            "mlp.hidden_size": {"low": 8, "high": 40},
+            "urnn.hidden_size": 512,
+        },
+    )
+    assert highest(spec, "householder_svd.m1") == 40
+    assert highest(spec, "low_rank.d") == 19
+
+
+@pytest.mark.parametrize("d", [16, 20, 32])
+def test_a_pinned_rank_may_save_nothing(d: int) -> None:
+    """Ranges end below half the size, where two factors are less than the matrix; a pin may not."""
+    space = SearchSpace(study(parametrizations=["low_rank"], space={"hidden_size": 32, "d": d}))
+    assert space.draw(CornerSource(highest=True)).hyperparameters["low_rank.d"] == d
+    ranged = study(
+        parametrizations=["low_rank"],
+        space={"hidden_size": 32, "d": {"low": 2, "high": d}},
+    )
+    assert highest(ranged, "low_rank.d") == 15
+    options = study(
+        parametrizations=["low_rank"], space={"hidden_size": 32, "d": {"options": [3, d]}}
+    )
+    drawn = SearchSpace(options).draw(CornerSource(highest=True))
+    assert drawn.hyperparameters["low_rank.d"] == drawn.drawn["low_rank.d"] == d
+
+
+def test_a_pin_that_a_small_layer_cannot_hold_is_cut_there() -> None:
+    spec = study(
+        parametrizations=["householder_svd"],
+        space={"hidden_size": {"options": [8, 32]}, "m1": 20},
+    )
+    for size, held in ((8, 8), (32, 20)):
+        drawn = SearchSpace(spec).draw(
+            CornerSource(highest=False, choices={"rnn.hidden_size": size})
+        )
+        assert drawn.hyperparameters["householder_svd.m1"] == held
+        drawn.spec.model.check()
+
+
+def test_a_boolean_field_is_searched_by_its_options() -> None:
+    spec = study(space={"learned_initial_state": {"options": [True, False]}})
+    space = SearchSpace(spec)
+    assert space.dimensions["rnn.learned_initial_state"] == ChoiceDimension(
+        name="rnn.learned_initial_state", options=(True, False)
+    )
+    optuna.logging.disable_default_handler()
+    sampled = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    seen = {
+        space.draw(TrialSource(sampled.ask())).hyperparameters["rnn.learned_initial_state"]
+        for _ in range(20)
+    }
+    assert seen == {True, False}
+    sizes = [space.parameter_range.low, space.parameter_range.high]
+    smallest, largest = (
+        SearchSpace(study(space={"learned_initial_state": value})).parameter_range
+        for value in (False, True)
+    )
+    assert sizes == [smallest.low, largest.high]
+
+
+def test_an_option_that_cannot_be_built_takes_no_candidate_away() -> None:
+    """Square matrices alone are turned: with `all` the input matrix is not one."""
+    spec = study(
+        parametrizations=["packed_rotations"],
+        space={"structured_inputs": {"options": ["all", "none"]}},
+    )
+    assert len(describe(spec).candidates) == 1
+    alone = study(parametrizations=["packed_rotations"], space={"structured_inputs": "all"})
+    with pytest.raises(SpecRefused, match=r"rnn\.inputs\.0: packed_rotations: .*square"):
+        describe(alone)

@@ -1,0 +1,302 @@
+"""The models of a search space: which architecture goes with which parametrization, and how large.
+
+Ranges are static over a study: a parametrization's end with the largest main slot that it is
+defined on, and what is drawn is cut to the slot at hand.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+from models.architectures import ARCHITECTURES, AnyArchitecture
+from models.errors import SlotError, SpecError
+from models.model import ModelSpec
+from models.parametrizations import PARAMETRIZATIONS, AnyParametrization
+from models.spec import Slot, Spec, kind_of
+from search.dimension import ChoiceDimension, Options, Override, Range, Scalar
+from search.draws import CornerSource, Recorder, Source, SpaceDraw, path_of, refusing
+from search.errors import Fault, SpecRefused
+from search.spec import StudySpec
+
+T = TypeVar("T")
+
+Hyperparameters: TypeAlias = dict[str, Scalar | None]
+
+ARCHITECTURE_KINDS = {kind_of(variant): variant for variant in ARCHITECTURES}
+PARAMETRIZATION_KINDS = {kind_of(variant): variant for variant in PARAMETRIZATIONS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An architecture with a parametrization that is defined on its slots."""
+
+    architecture: str
+    parametrization: str
+
+    def __str__(self) -> str:
+        return f"{self.architecture} with {self.parametrization}"
+
+
+class ModelSpace:
+    """The architectures and parametrizations of a study, under the user's overrides.
+
+    Raises:
+        SpecRefused: an override does not suit its field, or no parametrization an architecture.
+    """
+
+    def __init__(self, spec: StudySpec) -> None:
+        self._spec = spec
+        self._signature = spec.task.signature()
+        self._overrides: Mapping[str, Override] = spec.space
+        self._largest = self._largest_slots()
+        self._overrides = {**spec.space, **self._cut_to_the_largest_slots()}
+        self.combinations = self._defined_combinations()
+        """Architecture -> the parametrizations that are defined on it, in spec order."""
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every architecture with each parametrization that is defined on it, in spec order."""
+        return tuple(
+            Candidate(architecture=architecture, parametrization=parametrization)
+            for architecture, parametrizations in self.combinations.items()
+            for parametrization in parametrizations
+        )
+
+    def draw(
+        self,
+        candidate: Candidate,
+        source: Source,
+        hyperparameters: Hyperparameters | None = None,
+    ) -> ModelSpec:
+        """One model of a candidate; every field that was asked for is noted."""
+        architecture, asked = self._draw_architecture(candidate.architecture, source)
+        slot = _main_slot(architecture.slots(self._signature))
+        kind = candidate.parametrization
+        draw = SpaceDraw(kind, self._overrides, source)
+        largest = self._largest.get(kind, slot).smaller_side
+        with refusing(kind, self._spec.space):
+            parametrization = _fitted(
+                draw.complete(PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=largest)),
+                slot,
+                named=draw.named,
+            )
+        if hyperparameters is not None:
+            note(hyperparameters, candidate.architecture, architecture, asked)
+            note(hyperparameters, kind, parametrization, draw)
+        return ModelSpec(
+            architecture=architecture, parametrization=parametrization, signature=self._signature
+        )
+
+    def refusal(self, candidate: Candidate) -> str | None:
+        """Why no model of a candidate can be built, or None where one can."""
+        refusal: str | None = None
+        for highest in (True, False):
+            for model in self._models(candidate, highest=highest):
+                try:
+                    model.check()
+                except SpecError as error:
+                    refusal = refusal or str(error)
+                else:
+                    return None
+        return refusal
+
+    def counts(self, candidate: Candidate, *, highest: bool) -> list[int]:
+        """Parameter counts at one end of a candidate.
+
+        Counts grow with every number (a conformance test of `models` says so), so the ends are the
+        extremes. Where no end can be built, its count is a bound.
+        """
+        models = list(self._models(candidate, highest=highest))
+        buildable = [model for model in models if _can_be_built(model)]
+        return [model.parameter_count() for model in buildable or models]
+
+    def _draw_architecture(self, kind: str, source: Source) -> tuple[AnyArchitecture, SpaceDraw]:
+        draw = SpaceDraw(kind, self._overrides, source)
+        with refusing(kind, self._spec.space):
+            return draw.complete(ARCHITECTURE_KINDS[kind].suggest(draw, self._signature)), draw
+
+    def _largest_slots(self) -> dict[str, Slot]:
+        """For each parametrization, the largest main slot on which it is defined at all.
+
+        Options and both ends of every range of the architectures are tried. A parametrization that
+        is defined on none of them is left out.
+        """
+        mains = [
+            _main_slot(architecture.slots(self._signature))
+            for kind in self._spec.architectures
+            for highest in (False, True)
+            for architecture in self._answering(kind, highest=highest)
+        ]
+        largest: dict[str, Slot] = {}
+        for kind in self._spec.parametrizations:
+            defined = [slot for slot in mains if _is_defined(PARAMETRIZATION_KINDS[kind], slot)]
+            if defined:
+                largest[kind] = max(defined, key=lambda slot: slot.smaller_side)
+        return largest
+
+    def _answering(self, kind: str, *, highest: bool) -> Iterator[AnyArchitecture]:
+        """The architecture at one end of its ranges, with each option, where it fits the task."""
+
+        def draw(source: Source) -> AnyArchitecture:
+            return self._draw_architecture(kind, source)[0]
+
+        for architecture in corners(draw, highest=highest):
+            try:
+                architecture.check(self._signature)
+            except SpecError:
+                continue
+            yield architecture
+
+    def _cut_to_the_largest_slots(self) -> dict[str, Override]:
+        """Overrides of parametrizations, cut to what the largest slot holds.
+
+        A range ends where `suggest` cuts; what the user names number by number goes as far as the
+        slot holds it.
+        """
+        cut: dict[str, Override] = {}
+        faults: list[Fault] = []
+        for kind, slot in self._largest.items():
+            for highest in (False, True):
+                draw = SpaceDraw(kind, self._overrides, CornerSource(highest=highest))
+                with refusing(kind, self._spec.space):
+                    held = draw.complete(
+                        PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=slot.smaller_side)
+                    ).cut(slot)
+            for field in sorted(draw.asked):
+                override, most = draw.override(field), getattr(held, field)
+                if not (draw.is_overridden(field) and _is_number(most)):
+                    continue
+                path = path_of(kind, field, self._spec.space)
+                match override:
+                    case Range(low=low, high=high) if low > most:
+                        message = (
+                            f"{low} to {high} is more than the largest layer of this study holds; "
+                            f"allowed is at most {most}"
+                        )
+                        faults.append(Fault(path, message))
+                    case Range(high=high) if high > most:
+                        cut[f"{kind}.{field}"] = override.model_copy(update={"high": most})
+                    case Range():
+                        pass
+                    case Options(options=options):
+                        faults += _too_large(path, held, slot, field, options)
+                    case _:
+                        faults += _too_large(path, held, slot, field, (override,))
+        if faults:
+            raise SpecRefused(faults)
+        return cut
+
+    def _defined_combinations(self) -> dict[str, tuple[str, ...]]:
+        combinations: dict[str, tuple[str, ...]] = {}
+        faults: list[Fault] = []
+        for index, architecture in enumerate(self._spec.architectures):
+            refusals = {
+                parametrization: self.refusal(
+                    Candidate(architecture=architecture, parametrization=parametrization)
+                )
+                for parametrization in self._spec.parametrizations
+            }
+            defined = [kind for kind, refusal in refusals.items() if refusal is None]
+            if defined:
+                combinations[architecture] = tuple(defined)
+            else:
+                # What the task asks is refused in the same words for every parametrization.
+                reasons = dict.fromkeys(filter(None, refusals.values()))
+                message = f"no named parametrization fits {architecture!r}: {'; '.join(reasons)}"
+                faults.append(Fault(f"architectures.{index}", message))
+        if faults:
+            raise SpecRefused(faults)
+        return combinations
+
+    def _models(self, candidate: Candidate, *, highest: bool) -> Iterator[ModelSpec]:
+        """A candidate's models at one end of every range, with each option."""
+        return corners(lambda source: self.draw(candidate, source), highest=highest)
+
+
+def corners(
+    draw: Callable[[Source], T], *, highest: bool, given: Mapping[str, Scalar] | None = None
+) -> Iterator[T]:
+    """What is drawn at one end of every range, once for each combination of options.
+
+    Of options that are numbers only the end is drawn.
+    """
+    given = given or {}
+    recorder = Recorder(CornerSource(highest=highest, choices=given))
+    draw(recorder)
+    named = {
+        name: dimension.options
+        for name, dimension in recorder.dimensions.items()
+        if isinstance(dimension, ChoiceDimension)
+        and name not in given
+        and not all(map(_is_number, dimension.options))
+    }
+    for values in itertools.product(*named.values()):
+        choices = {**given, **dict(zip(named, values, strict=True))}
+        yield draw(CornerSource(highest=highest, choices=choices))
+
+
+def note(values: Hyperparameters, kind: str, member: Spec, draw: SpaceDraw) -> None:
+    """Keep what a member has in the fields that were asked for."""
+    for field in type(member).model_fields:
+        if field in draw.asked:
+            values[f"{kind}.{field}"] = getattr(member, field)
+
+
+def _main_slot(slots: Mapping[str, Slot]) -> Slot:
+    """The slot that ranges follow; whatever else there is is cut to fit."""
+    return next(iter(slots.values()))
+
+
+def _is_defined(variant: type[AnyParametrization], slot: Slot) -> bool:
+    try:
+        variant.check_slot(slot)
+    except SlotError:
+        return False
+    return True
+
+
+def _can_be_built(model: ModelSpec) -> bool:
+    try:
+        model.check()
+    except SpecError:
+        return False
+    return True
+
+
+def _fitted(
+    member: AnyParametrization, slot: Slot, *, named: Mapping[str, Scalar | None]
+) -> AnyParametrization:
+    """The member cut to a slot, but for the values that the user named and that the slot holds."""
+    fitted = member.cut(slot)
+    for field, value in named.items():
+        wanted = _with(fitted, field, value)
+        try:
+            wanted.check(slot)
+        except SlotError:
+            continue
+        fitted = wanted
+    return fitted
+
+
+def _too_large(
+    path: str,
+    held: AnyParametrization,
+    slot: Slot,
+    field: str,
+    values: tuple[Scalar | None, ...],
+) -> Iterator[Fault]:
+    """What the largest layer of the study cannot hold of the values that the user named."""
+    for value in values:
+        try:
+            _with(held, field, value).check(slot)
+        except SlotError as error:
+            yield Fault(path, f"the largest layer of this study does not hold it: {error}")
+
+
+def _with(member: AnyParametrization, field: str, value: Scalar | None) -> AnyParametrization:
+    return type(member).model_validate({**member.model_dump(), field: value})
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
