@@ -25,7 +25,7 @@ def hashed_order(size: int) -> list[int]:
 
 
 def fourier_product(phases: Tensor, reflections: Tensor, places: Tensor) -> Tensor:
-    """`D_3 R_2 F^{-1} D_2 Pi R_1 F D_1` as complex matrices `[G, n, n]` (eq. 21).
+    """`D_3 R_2 F^{-1} D_2 Pi R_1 F D_1` as complex matrices `[G, n, n]` (eq. 22).
 
     Args:
         phases: angles of the diagonals D_1, D_2, D_3, `[G, 3, n]`, in radians.

@@ -85,7 +85,11 @@ class UnitaryFftLinear(StructuredLinear):
         return self.copies * self.in_features**2
 
     def degrees_of_freedom(self) -> int:
-        """`7 n - 7` per matrix, at most n^2 and, for n = 1, the one phase (README, eq. 22)."""
+        """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/ops/README.md, eq. 23).
+
+        Lengths and phases of both vectors, a phase that all diagonals share, and a turn of both
+        vectors together leave W as it is.
+        """
         size = self.slot.in_features
         return self.copies * max(1, min(7 * size - 7, size**2))
 
