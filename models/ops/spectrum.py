@@ -3,6 +3,7 @@
 Equation numbers refer to README.md.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -61,7 +62,12 @@ class SigmoidSpectrum:
         return 2 * ((values - self.centre) / self.radius).clamp(-most, most).atanh()
 
     def settle_(self, p: Tensor) -> None:
-        """Every p belongs."""
+        """Keep s 1e-4 of the interval away from its ends, in place: closer, p would stop to learn.
+
+        Matched learning rates get there in one step where the radius is small.
+        """
+        most = 2 * math.atanh(1 - 2 * SMALLEST_SHARE)
+        p.clamp_(-most, most)
 
     @property
     def learning_rate_scale(self) -> float:
