@@ -113,7 +113,7 @@ _MEMORY_TRAINING = TrainingSpec(
 )
 _MEMORY_NOTE = (
     "The memory task's sizes and training: update gates started at 4, RMSprop at 1e-3 with 20 "
-    "samples a step, gradients' norm at most 1, and recovery from NaN by 0.1 times the parameters."
+    "samples a step, gradients' norm at most 1."
 )
 _CHARACTER_TRAINING = TrainingSpec(
     learning_rate=1e-3, batch_size=32, clip_norm=1.0, nan_recovery=0.01
@@ -122,6 +122,9 @@ _CHARACTER_NOTE = (
     "The sizes and training of the language model of characters: Adam at 1e-3, 32 samples a step, "
     "gradients' norm at most 1; the source stops by patience, which is left to the study."
 )
+_CHARACTER_GRU = Gru(hidden_size=1000, reset="after", learned_initial_state=False)
+_CHARACTER_DROPOUTS = {"input_dropout": 0.1, "recurrent_dropout": 0.5, "readout_dropout": 0.5}
+_DROPOUT_NOTE = "Dropout of 0.1 of inputs, and 0.5 of states and outputs."
 _HIGHWAY_TRAINING = TrainingSpec(learning_rate=3e-3, batch_size=100, clip_norm=None)
 _HIGHWAY_NOTE = (
     "1024 units, inner dimension 256, five layers, the batch-normalised stack with its dropout, "
@@ -453,9 +456,22 @@ def _gated() -> tuple[Preset, ...]:
             name="gru-1000-reset-after",
             title="GRU, 1000 units, reset after the matrix",
             paper=_PASSTHROUGH,
-            description=f"The baseline of the language model, with full matrices and a first state "
+            description="The baseline of the language model, with full matrices and a first state "
             f"of 0. {_CHARACTER_NOTE}",
-            architecture=Gru(hidden_size=1000, reset="after", learned_initial_state=False),
+            architecture=_CHARACTER_GRU,
+            parametrization=Dense(),
+            training=_CHARACTER_TRAINING,
+            task=_DIGITS,
+        ),
+        Preset(
+            name="gru-3298-dropout",
+            title="GRU, 3298 units, reset after the matrix, with dropout",
+            paper=_PASSTHROUGH,
+            description=f"The large baseline of the language model. {_DROPOUT_NOTE} "
+            f"{_CHARACTER_NOTE}",
+            architecture=_CHARACTER_GRU.model_copy(
+                update={"hidden_size": 3298, "dropout_masks": "tied", **_CHARACTER_DROPOUTS}
+            ),
             parametrization=Dense(),
             training=_CHARACTER_TRAINING,
             task=_DIGITS,
@@ -490,21 +506,68 @@ def _gated() -> tuple[Preset, ...]:
             name="lrd-gru-128-50",
             title="LRD-GRU, 128 units, rank 50",
             paper=_PASSTHROUGH,
-            description=f"Low-rank matrices with a diagonal. {_MEMORY_NOTE}",
+            description=f"Low-rank matrices with a diagonal. {_MEMORY_NOTE} After a NaN the "
+            "gradient is 0.1 times the parameters.",
             architecture=Gru(hidden_size=128, carry_bias=4.0),
             parametrization=LowRankDiagonal(d=50),
             training=_MEMORY_TRAINING,
             task=_DIGITS,
         ),
         Preset(
-            name="lrd-gru-1000-64",
-            title="LRD-GRU, 1000 units, rank 64",
+            name="lrd-gru-wn-128-50",
+            title="LRD-GRU with weight normalisation and max-norm, 128 units, rank 50",
             paper=_PASSTHROUGH,
-            description=f"Low-rank matrices with a diagonal. {_CHARACTER_NOTE}",
-            architecture=Gru(hidden_size=1000, reset="after", learned_initial_state=False),
-            parametrization=LowRankDiagonal(d=64),
-            training=_CHARACTER_TRAINING,
+            description="As lrd-gru-128-50, with rows of input matrices and of L kept as a length "
+            "times a direction, and rows of R as a direction alone (A.2, of which no code was "
+            f"released), which needs no recovery from NaN. {_MEMORY_NOTE}",
+            architecture=Gru(hidden_size=128, carry_bias=4.0, input_weight_norm=True),
+            parametrization=LowRankDiagonal(d=50, weight_norm=True),
+            training=_MEMORY_TRAINING.model_copy(update={"nan_recovery": None}),
             task=_DIGITS,
+        ),
+        *(
+            Preset(
+                name=f"lrd-gru-{size}-{rank}",
+                title=f"LRD-GRU, {size} units, rank {rank}, reset after the matrix",
+                paper=_PASSTHROUGH,
+                description=f"Low-rank matrices with a diagonal. {note}{_CHARACTER_NOTE}",
+                architecture=_CHARACTER_GRU.model_copy(update={"hidden_size": size, **dropouts}),
+                parametrization=LowRankDiagonal(d=rank),
+                training=_CHARACTER_TRAINING,
+                task=_DIGITS,
+            )
+            for size, rank, note, dropouts in (
+                (1000, 64, "", {}),
+                (3298, 128, f"{_DROPOUT_NOTE} ", _CHARACTER_DROPOUTS),
+                (5459, 64, f"{_DROPOUT_NOTE} ", _CHARACTER_DROPOUTS),
+            )
+        ),
+        *(
+            Preset(
+                name=f"tied-lrd-gru-{size}-{rank}",
+                title=f"tied LRD-GRU, {size} units, rank {rank}, reset after the matrix",
+                paper=_PASSTHROUGH,
+                description="Low-rank matrices with a diagonal, of which all gates share the "
+                f"reading factor R. {note}{_CHARACTER_NOTE}{misprint}",
+                architecture=_CHARACTER_GRU.model_copy(
+                    update={"hidden_size": size, "dropout_masks": "tied", **dropouts}
+                ),
+                parametrization=LowRankDiagonal(d=rank, tied=True),
+                training=_CHARACTER_TRAINING,
+                task=_DIGITS,
+            )
+            for size, rank, note, dropouts, misprint in (
+                (
+                    1000,
+                    64,
+                    "",
+                    {},
+                    " The table prints 0.46M parameters; its own way of counting gives 0.36M.",
+                ),
+                (4480, 128, f"{_DROPOUT_NOTE} ", _CHARACTER_DROPOUTS, ""),
+                (5459, 64, f"{_DROPOUT_NOTE} ", _CHARACTER_DROPOUTS, ""),
+                (6985, 64, f"{_DROPOUT_NOTE} ", _CHARACTER_DROPOUTS, ""),
+            )
         ),
         Preset(
             name="lrd-lstm-1740-300",

@@ -20,7 +20,43 @@ def test_the_catalog_names_every_variant_with_its_paper_and_schema(client: TestC
             assert entry["paper"]
             assert entry["schema"]["properties"]["kind"]["const"] == entry["kind"]
     assert catalog["tasks"][0]["metric"]["name"] == "accuracy"
-    assert catalog["presets"] == []
+
+
+def test_a_pair_that_is_not_defined_has_a_reason(client: TestClient) -> None:
+    catalog = client.get("/v1/catalog").json()
+    kinds = {entry["kind"] for entry in catalog["parametrizations"]}
+    for architecture, defined in catalog["combinations"].items():
+        refused = catalog["refusals"][architecture]
+        assert set(refused) == kinds - set(defined)
+        for parametrization, sentence in refused.items():
+            assert sentence.startswith(f"{architecture}.")
+            assert f": {parametrization}: " in sentence
+    assert "real matrices" in catalog["refusals"]["urnn"]["low_rank"]
+
+
+def test_presets_are_ready_to_be_sent(client: TestClient) -> None:
+    presets = client.get("/v1/catalog").json()["presets"]
+    assert len({preset["name"] for preset in presets}) == len(presets) >= 30
+    for preset in presets:
+        assert preset["title"]
+        assert preset["paper"]
+        assert preset["description"]
+        answer = client.post("/v1/studies?dry_run=true", json=preset["spec"])
+        assert answer.status_code == 200, answer.text
+        assert {
+            "architecture": preset["architecture"]["kind"],
+            "parametrization": preset["parametrization"]["kind"],
+        } in answer.json()["candidates"]
+
+
+def test_an_unknown_preset_is_refused_with_those_there_are(client: TestClient) -> None:
+    spec = {"task": {"kind": "digits"}, "presets": ["rnn-129"]}
+    answer = client.post("/v1/studies", json=spec)
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert fault["path"] == "presets.0"
+    assert "'rnn-129'" in fault["message"]
+    assert "rnn-128" in fault["message"]
 
 
 def test_exactly_the_combinations_of_the_catalog_are_taken(client: TestClient) -> None:
