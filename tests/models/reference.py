@@ -30,6 +30,16 @@ def staircase(packed: Tensor, size: int) -> Tensor:
     return torch.stack(rows) if rows else packed.new_zeros(0, size)
 
 
+def circle_schedule(size: int) -> list[list[tuple[int, int]]]:
+    """Pairs (a, b), a < b, stage by stage: the circle method, pair by pair."""
+    even = size + size % 2
+    stages: list[list[tuple[int, int]]] = [[] for _ in range(even - 1)]
+    for b in range(1, size):
+        for a in range(b):
+            stages[(a + b if b < even - 1 else 2 * a) % (even - 1)].append((a, b))
+    return stages
+
+
 def rotation(size: int, a: int, b: int, angle: Tensor) -> Tensor:
     """The rotation of coordinates a < b as a matrix."""
     matrix = torch.eye(size, dtype=angle.dtype)

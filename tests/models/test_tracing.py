@@ -15,6 +15,11 @@ from models.parametrizations import (
     FactorizedSvd,
     Householder,
     HouseholderSvd,
+    LowRank,
+    LowRankDiagonal,
+    PackedRotations,
+    RotationSvd,
+    UnitaryFft,
     UnitaryFull,
 )
 from models.spec import Signature
@@ -58,6 +63,20 @@ def outputs_and_gradients(
             Urnn(hidden_size=6),
             UnitaryFull(orthogonal_map="exponential"),
             id="unitary-exponential",
+        ),
+        pytest.param(Urnn(hidden_size=6), UnitaryFft(), id="unitary-fft"),
+        pytest.param(Rnn(hidden_size=6, activation="abs"), PackedRotations(count=3), id="dizzy"),
+        pytest.param(Gru(hidden_size=7, layers=2), PackedRotations(count=7), id="dizzy-gru"),
+        pytest.param(
+            Rnn(hidden_size=6, activation="abs"), RotationSvd(count_u=3, count_v=2), id="dizzy-svd"
+        ),
+        pytest.param(
+            Gru(hidden_size=6, layers=2),
+            LowRankDiagonal(d=2, tied=True, weight_norm=True),
+            id="low-rank-diagonal-tied-normalised",
+        ),
+        pytest.param(
+            Gru(hidden_size=6, reset="after"), LowRank(d=2, tied=True), id="low-rank-tied"
         ),
     ],
 )
