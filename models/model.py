@@ -84,13 +84,16 @@ class ModelSpec(Spec):
     def shape_key(self) -> str:
         """A digest (hex) that models share when they run at the same speed.
 
-        It follows from the architecture, the signature, the parametrization's kind and the shapes
-        of all tensors, and not from hyperparameters that only change values.
+        It follows from the architecture, the signature, the parametrization's kind and options, and
+        the shapes of all tensors, and not from numbers that only change values.
         """
+        parametrization = self.parametrization.model_dump(mode="json")
         shape = {
             "architecture": self.architecture.model_dump(mode="json"),
             "signature": self.signature.model_dump(mode="json"),
-            "parametrization": kind_of(type(self.parametrization)),
+            "parametrization": {
+                name: value for name, value in parametrization.items() if isinstance(value, str)
+            },
             "tensors": self.tensor_shapes(),
         }
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

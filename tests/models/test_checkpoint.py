@@ -74,7 +74,7 @@ def test_a_file_is_replaced_whole_and_nothing_else_is_left(tmp_path: Path) -> No
         stored = checkpoint.load(path).module.state_dict()
         assert torch.equal(stored["recurrent.p"], SPEC.build(seed=seed).state_dict()["recurrent.p"])
         assert torch.equal(
-            stored["input.weight"], SPEC.build(seed=seed).state_dict()["input.weight"]
+            stored["inputs.0.weight"], SPEC.build(seed=seed).state_dict()["inputs.0.weight"]
         )
     assert list(tmp_path.iterdir()) == [path]
 
@@ -125,7 +125,9 @@ def test_foreign_files_are_refused() -> None:
 
 def test_tensors_that_do_not_fit_the_spec_are_refused_by_name(content: bytes) -> None:
     larger = SPEC.model_copy(update={"architecture": Rnn(hidden_size=8)})
-    with pytest.raises(CheckpointError, match=r"'initial_state' has shape \[6\].* \[8\]"):
+    with pytest.raises(
+        CheckpointError, match=r"'initial_state' has shape \[1, 1, 6\].* \[1, 1, 8\]"
+    ):
         checkpoint.load(forged(content, spec=larger.model_dump_json()))
     with pytest.raises(CheckpointError, match=r"'recurrent\.weight' is missing"):
         checkpoint.load(forged(content, spec=SPEC.dense_twin().model_dump_json()))

@@ -33,6 +33,8 @@ def test_shape_key_ignores_what_only_changes_values() -> None:
         {"parametrization": Dense()},
         {"architecture": Rnn(hidden_size=17)},
         {"architecture": Rnn(hidden_size=16, activation="abs")},
+        {"architecture": Rnn(hidden_size=16, layers=2)},
+        {"architecture": Rnn(hidden_size=16, recurrent_dropout=0.5)},
         {"architecture": Gru(hidden_size=16)},
         {"signature": SIGNATURE.model_copy(update={"sequence_length": 9})},
     ],
@@ -40,6 +42,16 @@ def test_shape_key_ignores_what_only_changes_values() -> None:
 )
 def test_shape_key_follows_everything_that_changes_the_work(changes: dict[str, object]) -> None:
     assert spec_of(**changes).shape_key() != spec_of().shape_key()
+
+
+def test_shape_key_follows_how_matrices_are_made_of_equal_shapes() -> None:
+    """The exponential takes many times as long as the Cayley transform."""
+    one, other = (
+        spec_of(parametrization={"kind": "factorized_svd", "orthogonal_map": name})
+        for name in ("cayley", "exponential")
+    )
+    assert one.tensor_shapes() == other.tensor_shapes()
+    assert one.shape_key() != other.shape_key()
 
 
 def test_shape_key_is_the_same_in_another_process() -> None:
@@ -68,7 +80,7 @@ def test_dense_twin_differs_in_nothing_but_the_matrices() -> None:
 
 def test_building_without_a_seed_differs_every_time() -> None:
     one, other = spec_of().build().state_dict(), spec_of().build().state_dict()
-    assert not torch.equal(one["input.weight"], other["input.weight"])
+    assert not torch.equal(one["inputs.0.weight"], other["inputs.0.weight"])
 
 
 def test_importing_models_starts_no_thread_and_moves_no_generator() -> None:

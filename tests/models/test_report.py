@@ -1,16 +1,16 @@
 import csv
 import io
 
-from models.architectures import Gru, Rnn
+from models.architectures import AnyArchitecture, Gru, Lstm, Rnn, Urnn
 from models.model import ModelSpec
-from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
+from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal, UnitaryFull
 from models.report import ParameterReport, parameter_report
 from models.spec import Signature
 
 SIGNATURE = Signature(input_size=8, sequence_length=8, output_size=10)
 
 
-def report_of(architecture: Rnn | Gru, parametrization: object) -> ParameterReport:
+def report_of(architecture: AnyArchitecture, parametrization: object) -> ParameterReport:
     document = {
         "architecture": architecture,
         "parametrization": parametrization,
@@ -30,7 +30,7 @@ def test_counts_of_a_low_rank_gru_are_those_done_by_hand() -> None:
     assert recurrent.size_bytes == 4 * recurrent.parameters
     assert rows["recurrent.left"].shape == (3, 16, 2)
     assert rows["recurrent.left"].degrees_of_freedom is None
-    assert rows["input"].multiply_adds == 3 * 16 * 8
+    assert rows["inputs.0"].multiply_adds == 3 * 16 * 8
     assert rows["readout.bias"].degrees_of_freedom == 10
     assert rows["initial_state"].parameters == 16
     totals = report.totals
@@ -50,6 +50,38 @@ def test_every_module_is_the_sum_of_its_tensors() -> None:
         below = [row for row in tensors if row.name.startswith(prefix)]
         assert module.parameters == sum(row.parameters for row in below)
         assert module.size_bytes == sum(row.size_bytes for row in below)
+
+
+def test_stacked_lstm_with_peepholes_is_counted_layer_by_layer() -> None:
+    report = report_of(Lstm(hidden_size=16, layers=2, peephole=True), Dense())
+    rows = {row.name: row for row in report.rows}
+    assert rows["recurrent"].shape == (8, 16, 16)
+    assert rows["inputs"].parameters == 4 * 16 * (8 + 16) + 2 * 64
+    assert rows["inputs.1"].multiply_adds == 4 * 16 * 16
+    assert rows["cells.1.peephole"].multiply_adds == 256
+    assert rows["initial_state"].shape == (2, 2, 16)
+    assert report.totals.parameters == 8 * 256 + 4 * 16 * 24 + 128 + 2 * 256 + 64 + 170
+    assert report.totals.multiply_adds == 8 * 256 + 4 * 16 * 24 + 2 * 256 + 160
+
+
+def test_normalised_inputs_have_the_freedom_of_the_plain_ones() -> None:
+    """A row's direction and gain are one number more than the row."""
+    plain, normal = (
+        report_of(Rnn(hidden_size=16, input_weight_norm=choice), Dense()).totals
+        for choice in (False, True)
+    )
+    assert normal.parameters == plain.parameters + 16
+    assert normal.degrees_of_freedom == plain.degrees_of_freedom
+    assert normal.multiply_adds == plain.multiply_adds
+
+
+def test_complex_matrices_are_counted_by_their_real_numbers() -> None:
+    rows = {row.name: row for row in report_of(Urnn(hidden_size=6), UnitaryFull()).rows}
+    recurrent = rows["recurrent"]
+    assert recurrent.shape == (1, 12, 12)
+    assert (recurrent.parameters, recurrent.degrees_of_freedom) == (36, 36)
+    twin = report_of(Urnn(hidden_size=6), UnitaryFull()).dense_twin
+    assert twin.parameters == 2 * 36 + 12 * 8 + 6 + 12 + 13 * 10
 
 
 def test_signs_take_bytes_and_are_no_parameters() -> None:
