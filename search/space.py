@@ -242,8 +242,8 @@ class SearchSpace:
         fixed = dict.fromkeys(kind for kind in kinds if not ARCHITECTURE_KINDS[kind].any_length)
         if fixed:
             message = (
-                f"{wanted} steps are not the task's {own}, and {', '.join(fixed)} has a layer of "
-                f"that length; allowed is null or {own}"
+                f"at {wanted} steps {', '.join(fixed)} cannot run, only at the task's own; "
+                f"allowed is null or {own}"
             )
             raise SpecRefused([Fault("throughput.sequence_length", message)])
 

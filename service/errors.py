@@ -11,7 +11,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from models.errors import CheckpointError, InputError, ModelError, SlotError
+from models.errors import (
+    CheckpointError,
+    InputError,
+    ModelError,
+    SignatureError,
+    SlotError,
+    SpecError,
+)
 from search.errors import (
     DataError,
     ExecutorError,
@@ -53,6 +60,10 @@ class Answer:
 
 ANSWERS: Mapping[type[Exception], Answer] = {
     ModelError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "model", "A model could not be built"),
+    SpecError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "model-spec", "The model cannot be built"),
+    SignatureError: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "signature", "The architecture does not fit the task"
+    ),
     SlotError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "slot", "The parametrization does not fit"),
     InputError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "input", "The input does not fit"),
     CheckpointError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "checkpoint", "No valid checkpoint"),

@@ -244,6 +244,32 @@ def test_every_dimension_is_modelled_jointly_and_reached_at_both_ends() -> None:
         assert points.max() >= ends[1] - margin, name
 
 
+def test_every_draw_from_the_space_of_everything_can_be_built() -> None:
+    found = catalog()
+    spec = StudySpec.model_validate(
+        {
+            "task": {"kind": "digits"},
+            "architectures": [entry.kind for entry in found.architectures],
+            "parametrizations": [entry.kind for entry in found.parametrizations],
+            "space": {"hidden_size": {"low": 2, "high": 40}},
+        }
+    )
+    space = SearchSpace(spec)
+    optuna.logging.disable_default_handler()
+    sampled = optuna.create_study(
+        sampler=Tpe(startup_trials=150).build(seed=0), directions=["maximize", "minimize"]
+    )
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        trial = sampled.ask()
+        drawn = space.draw(TrialSource(trial))
+        drawn.spec.model.check()
+        count = drawn.spec.model.parameter_count()
+        assert space.parameter_range.low <= count <= space.parameter_range.high
+        sampled.tell(trial, [generator.random(), float(count)])
+    assert {name for trial in sampled.trials for name in trial.params} == set(space.dimensions)
+
+
 def test_an_architecture_with_other_parametrizations_has_a_choice_of_its_own() -> None:
     """The name `parametrization` is shared only where the options are the same for all."""
     described = dimensions(

@@ -65,7 +65,7 @@ def test_a_dry_run_describes_the_space_and_stores_nothing(client: TestClient) ->
             ("unknown key", "low", "high", "step"),
         ),
         ({"space": {"hidden_size": {"low": 8}}}, "space.hidden_size.high", ("required",)),
-        ({"space": {"low_rank.d": 4000}}, "space.low_rank.d", ("4000", "at most")),
+        ({"space": {"low_rank.d": 4000}}, "space.low_rank.d", ("4000", "allowed is 1 to 128")),
         ({"space": {"dropout": 0.5}}, "space.dropout", ("dropout", "hidden_size")),
         ({"limits": {"parameters": 3}}, "limits.parameters", ("3", "fewer")),
     ],
