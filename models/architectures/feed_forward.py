@@ -9,12 +9,12 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.architectures.activations import Activation, activation_of
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
 from models.errors import InputError, SignatureError
 from models.linear import Affine, StructuredLinear
 from models.network import Network
+from models.ops.activations import Activation, activation_of
 from models.ops.factors import Factors
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of

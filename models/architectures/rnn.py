@@ -8,9 +8,9 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.architectures.activations import Activation, activation_of
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.linear import Affine
+from models.ops.activations import Activation, activation_of
 from models.ops.factors import Factors
 from models.ops.initialisation import uniform_
 from models.ops.recurrence import State, rnn_sequence

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from models import checkpoint
 from models.architectures import Highway, Mlp, Resnet
-from models.architectures.activations import Activation
 from models.architectures.feed_forward import FeedForward, FeedForwardNetwork
 from models.errors import CheckpointError, InputError, SignatureError
 from models.linear import StructuredAffine
 from models.model import ModelSpec, after_step, parameter_groups
 from models.network import observed
+from models.ops.activations import Activation
 from models.ops.initialisation import normal_
 from models.parametrizations import (
     AnyParametrization,

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.architectures.activations import modulus
+from models.ops.activations import modulus
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
 from models.ops.recurrence import (
     State,
