@@ -467,7 +467,8 @@ def _gated() -> tuple[Preset, ...]:
             name="gru-3298-dropout",
             title="GRU, 3298 units, reset after the matrix, with dropout",
             paper=_PASSTHROUGH,
-            description=f"The large baseline of the language model. {_DROPOUT_NOTE} "
+            description=f"The large baseline of the language model. {_DROPOUT_NOTE} One mask of "
+            "the state serves all gates; the source has two for three gates here. "
             f"{_CHARACTER_NOTE}",
             architecture=_CHARACTER_GRU.model_copy(
                 update={"hidden_size": 3298, "dropout_masks": "tied", **_CHARACTER_DROPOUTS}
