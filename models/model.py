@@ -12,6 +12,8 @@ from models.errors import SlotError
 from models.linear import Settling, StructuredLinear
 from models.network import Network
 from models.ops.initialisation import generator_of
+from models.ops.linalg import singular_values
+from models.ops.precision import raised
 from models.parametrizations import AnyParametrization, Dense
 from models.spec import Signature, Spec, kind_of
 
@@ -140,15 +142,27 @@ def penalty(module: nn.Module) -> Tensor | None:
     return torch.stack(parts).sum() if parts else None
 
 
+LARGEST_DECOMPOSED = 256
+
+
 @torch.no_grad()
 def spectral_margin(module: nn.Module) -> float | None:
-    """`max |sigma_i - 1|` over the matrices whose singular values are known by construction.
+    """`max |sigma_i - 1|` over all singular values of the structured weights.
 
-    None where there is no such matrix.
+    Where a parametrization does not know them they are computed, which is done for matrices of a
+    shorter side of at most 256 alone: once an epoch it then costs milliseconds. None where there
+    is no such matrix.
     """
-    margins = [
-        (values - 1).abs().max()
+    spectra = [
+        values.abs()
         for part in module.modules()
-        if isinstance(part, StructuredLinear) and (values := part.singular_values()) is not None
+        if isinstance(part, StructuredLinear) and (values := _spectrum(part)) is not None
     ]
-    return float(torch.stack(margins).max()) if margins else None
+    return max((float((values - 1).abs().max()) for values in spectra), default=None)
+
+
+def _spectrum(linear: StructuredLinear) -> Tensor | None:
+    known = linear.singular_values()
+    if known is not None or min(linear.in_features, linear.out_features) > LARGEST_DECOMPOSED:
+        return known
+    return singular_values(raised(linear.dense_weight()))

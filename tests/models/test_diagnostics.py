@@ -42,14 +42,27 @@ def test_spectral_margin_is_the_largest_over_all_matrices() -> None:
     assert spectral_margin(model) == pytest.approx(max(margins), abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("parametrization", "margin"),
-    [(Dense(), None), (LowRank(d=2), None), (PackedRotations(count=2), 0)],
-)
-def test_spectral_margin_is_told_where_construction_knows_it(
-    parametrization: object, margin: float | None
-) -> None:
-    assert spectral_margin(model_of(Rnn(hidden_size=6), parametrization)) == margin
+@pytest.mark.parametrize("parametrization", [Dense(), LowRank(d=2), PackedRotations(count=2)])
+def test_spectral_margin_is_known_or_computed(parametrization: object) -> None:
+    model = model_of(Rnn(hidden_size=6), parametrization)
+    recurrent = model.get_submodule("recurrent")
+    assert isinstance(recurrent, StructuredLinear)
+    values = torch.linalg.svdvals(recurrent.dense_weight().detach())
+    expected = (values - 1).abs().max().item()
+    assert spectral_margin(model) == pytest.approx(expected, abs=1e-12)
+
+
+def test_spectral_margin_of_a_negative_singular_value_is_that_of_its_size() -> None:
+    model = model_of(Rnn(hidden_size=6), RotationSvd(count_u=2, count_v=3))
+    with torch.no_grad():
+        model.get_parameter("recurrent.s").mul_(-1)
+    assert spectral_margin(model) == pytest.approx(0, abs=1e-12)
+
+
+def test_spectral_margin_is_not_computed_for_matrices_that_take_long() -> None:
+    large = Rnn(hidden_size=257)
+    assert spectral_margin(model_of(large, LowRank(d=1))) is None
+    assert spectral_margin(model_of(large, PackedRotations(count=1))) == 0
 
 
 def test_penalty_is_the_sum_over_all_linear_maps_and_layers() -> None:
