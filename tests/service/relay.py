@@ -58,8 +58,9 @@ class Relay:
                     if self.damage_at is not None and 0 <= place < len(piece):
                         piece = piece[:place] + bytes([piece[place] ^ 1]) + piece[place + 1 :]
                     room = len(piece) if cut is None else cut - self.passed[number]
-                    near.sendall(piece[:room])
+                    # Counted before it is sent: whoever has received it finds it counted.
                     self.passed[number] += min(room, len(piece))
+                    near.sendall(piece[:room])
                     if room < len(piece):
                         break
                 near.shutdown(socket.SHUT_RDWR)
