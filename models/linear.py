@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from models.ops.factors import Factors
+from models.ops.factors import DenseFactors, Factors
 from models.ops.initialisation import glorot_uniform_, normal_
 from models.ops.weight_norm import NormalisedRows
 from models.spec import Slot
@@ -51,6 +51,14 @@ class StructuredLinear(nn.Module, ABC):
     def factors(self) -> Factors:
         """Made once per forward pass; inside `cached_factors`, once in all."""
         return self.make_factors() if self.held_factors is None else self.held_factors
+
+    def hold(self) -> None:
+        """Make the factors and keep them."""
+        self.held_factors = self.make_factors()
+
+    def release(self) -> None:
+        """Keep them no longer."""
+        self.held_factors = None
 
     def apply_weight(self, x: Tensor) -> Tensor:
         """`[..., in]` -> `[..., G*out]`, the copies one after the other in the last dimension."""
@@ -138,6 +146,10 @@ class Affine(nn.Module):
         """W `[G*out, in]`."""
         return self.weight() if isinstance(self.weight, NormalisedRows) else self.weight
 
+    def plain_parts(self) -> tuple[Tensor, Tensor | None]:
+        """W `[G*out, in]` and b `[G*out]`."""
+        return self.plain_weight(), self.bias
+
     def multiply_adds(self) -> int:
         """Multiply-adds per input vector."""
         return self.plain_weight().numel()
@@ -159,6 +171,7 @@ class StructuredAffine(nn.Module):
     def __init__(self, linear: StructuredLinear, *, bias: bool = True) -> None:
         super().__init__()
         self.linear = linear
+        self.in_features = linear.in_features
         size = linear.copies * linear.out_features
         self.register_parameter("bias", nn.Parameter(torch.zeros(size)) if bias else None)
 
@@ -167,6 +180,44 @@ class StructuredAffine(nn.Module):
         result = self.linear.apply_weight(x)
         return result if self.bias is None else result + self.bias
 
+    def plain_parts(self) -> tuple[Tensor, Tensor | None] | None:
+        """W `[G*out, in]` and b `[G*out]` where W is applied as a whole, else None."""
+        factors = self.linear.factors()
+        if not isinstance(factors, DenseFactors):
+            return None
+        return factors.weight.flatten(0, 1), self.bias
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """A module that can keep what it makes of its parameters, for inference."""
+
+    def hold(self) -> None:
+        """Make it now and keep it; what the modules below make is kept already."""
+        ...
+
+    def release(self) -> None:
+        """Keep it no longer."""
+        ...
+
+
+def hold(module: nn.Module) -> None:
+    """Keep the factors of all structured weights as they are now.
+
+    From then on no gradient reaches the parameters, and changes of them have no effect.
+    """
+    with torch.no_grad():
+        for part in reversed(list(module.modules())):
+            if isinstance(part, Holding):
+                part.hold()
+
+
+def release(module: nn.Module) -> None:
+    """Make factors anew in each forward pass."""
+    for part in module.modules():
+        if isinstance(part, Holding):
+            part.release()
+
 
 @contextlib.contextmanager
 def cached_factors(module: nn.Module) -> Generator[None, None, None]:
@@ -174,12 +225,8 @@ def cached_factors(module: nn.Module) -> Generator[None, None, None]:
 
     Within the context no gradient reaches the parameters, and changes of them have no effect.
     """
-    structured = [part for part in module.modules() if isinstance(part, StructuredLinear)]
     try:
-        with torch.no_grad():
-            for part in structured:
-                part.held_factors = part.make_factors()
+        hold(module)
         yield
     finally:
-        for part in structured:
-            part.held_factors = None
+        release(module)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.kernels.calls import CellName, Kind
 from models.ops.factors import Factors
 from models.ops.recurrence import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.parametrizations import Parametrization
@@ -16,9 +17,9 @@ from models.spec import Signature
 Reset = Literal["before", "after"]
 _Sequence = Callable[[Factors, Tensor, State], Iterator[State]]
 
-_SEQUENCES: Mapping[Reset, _Sequence] = {
-    "before": gru_sequence_reset_before,
-    "after": gru_sequence_reset_after,
+_SEQUENCES: Mapping[Reset, tuple[CellName, _Sequence]] = {
+    "before": ("gru_reset_before", gru_sequence_reset_before),
+    "after": ("gru_reset_after", gru_sequence_reset_after),
 }
 
 
@@ -65,7 +66,7 @@ class Gru(Recurrent):
 
     def cell(self, *, generator: torch.Generator) -> "GruCell":  # noqa: ARG002 -- draws nothing
         """The recurrence that `reset` names."""
-        return GruCell(_SEQUENCES[self.reset])
+        return GruCell(self.reset)
 
     def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:  # noqa: ARG002
         """b_u at carry_bias."""
@@ -78,9 +79,10 @@ class Gru(Recurrent):
 class GruCell(Cell):
     """Gates in the order update, reset, candidate."""
 
-    def __init__(self, sequence: _Sequence) -> None:
+    def __init__(self, reset: Reset) -> None:
         super().__init__()
-        self.sequence = sequence
+        name, self.sequence = _SEQUENCES[reset]
+        self.kind = Kind(name, "tanh", 0.0)
 
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """See `models.ops.recurrence`."""

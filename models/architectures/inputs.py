@@ -1,13 +1,15 @@
 """Input matrices: plain, or stored by the parametrization like the others."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
-from torch import nn
 
 from models.linear import Affine, StructuredAffine
 from models.parametrizations import Parametrization
 from models.spec import Slot
+
+InputLayer: TypeAlias = Affine | StructuredAffine
+"""`[..., in]` -> `[..., gates*out]`."""
 
 StructuredInputs = Literal["none", "square", "all"]
 """Which input matrices the parametrization stores too: none, those that are square, or all."""
@@ -26,7 +28,7 @@ def input_layer(
     bias: bool = True,
     weight_norm: bool = False,
     generator: torch.Generator,
-) -> nn.Module:
+) -> InputLayer:
     """`[..., in]` -> `[..., gates*out]`; a plain matrix is Glorot-uniform, b = 0."""
     if is_structured(slot, choice):
         linear = parametrization.fitted(slot).build(slot, generator=generator)

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.kernels.calls import Kind
 from models.linear import Affine
 from models.ops.factors import Factors
 from models.ops.recurrence import State, lstm_sequence
@@ -68,6 +69,7 @@ class LstmCell(Cell):
 
     def __init__(self, peephole: Affine | None) -> None:
         super().__init__()
+        self.kind = Kind("lstm", "tanh", 0.0) if peephole is None else None
         self.peephole = peephole
 
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:

@@ -2,7 +2,8 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, cast
 
 import torch
 from pydantic import Field
@@ -10,13 +11,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.architecture import Architecture
-from models.architectures.inputs import StructuredInputs, input_layer, is_structured
+from models.architectures.inputs import (
+    InputLayer,
+    StructuredInputs,
+    input_layer,
+    is_structured,
+)
 from models.draw import Draw
 from models.errors import InputError
+from models.kernels.calls import Kind, Packed
 from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.ops.factors import Factors, MaskedFactors
 from models.ops.recurrence import State
+from models.ops.sequences import Inputs, PlainInputs, ProjectedInputs, pack, run_sequence
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
 
@@ -25,6 +33,9 @@ DropoutMasks = Literal["tied", "per_gate"]
 
 class Cell(nn.Module):
     """A recurrence with what it owns beside its matrices."""
+
+    kind: Kind | None = None
+    """What the kernels call it; None where only `forward` computes it."""
 
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """Projections `[T, B, G*n]` -> T states; see `models.ops.recurrence`."""
@@ -196,6 +207,14 @@ class Recurrent(Architecture):
         return (self.state_size + 1) * signature.output_size
 
 
+@dataclass(frozen=True)
+class _Layer:
+    """A layer's recurrent matrices in the form in which they are applied."""
+
+    factors: Factors
+    packed: Packed | None = None
+
+
 class RecurrentNetwork(Network):
     """Layers of cells over projected inputs, and the readout.
 
@@ -210,7 +229,7 @@ class RecurrentNetwork(Network):
         *,
         input_size: int,
         recurrent: StructuredLinear,
-        inputs: Sequence[nn.Module],
+        inputs: Sequence[InputLayer],
         cells: Sequence[Cell],
         readout: Affine,
         initial_state: nn.Parameter | None,
@@ -227,6 +246,7 @@ class RecurrentNetwork(Network):
         self.recurrent = recurrent
         self.inputs = nn.ModuleList(inputs)
         self.cells = nn.ModuleList(cells)
+        self._held: list[_Layer] | None = None
         self.readout = readout
         self.register_parameter("initial_state", initial_state)
         self.state_parts = state_parts
@@ -245,21 +265,70 @@ class RecurrentNetwork(Network):
             InputError: x has another shape or type.
         """
         self._check_input(x)
-        factors = self.recurrent.factors()
-        below = x.transpose(0, 1)
-        states: list[Tensor] = []
-        for layer, (project, cell) in enumerate(zip(self.inputs, self.cells, strict=True)):
-            if layer:
-                below = torch.stack(states)
-            projections = self._drop_inputs(project(below))
-            start = self._start(x, layer)
-            steps = cell(self._layer_factors(factors, layer, x), projections, start)
-            # Whoever needs the last state alone keeps no other one.
-            wanted = self.every_step or layer + 1 < len(self.cells)
-            states = [h for h, *_ in steps] if wanted else [_last(steps)]
-        states[-1] = self.watch_last(states[-1])
-        outputs = torch.stack(states, dim=1) if self.every_step else states[-1]
+        below, last = x.transpose(0, 1), x
+        layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
+        for index, (layer, project, cell) in enumerate(
+            zip(layers, self._projects, self._recurrences, strict=True)
+        ):
+            below, (last, *_) = run_sequence(
+                cell.kind,
+                cell,
+                self._masked(layer.factors, x),
+                self._inputs(project, below),
+                self._start(x, index),
+                # Whoever needs the last state alone keeps no other one.
+                every=self.every_step or index + 1 < len(layers),
+                packed=layer.packed,
+            )
+        outputs = self._watched(below) if self.every_step else self.watch_last(last)
         return self.readout(F.dropout(outputs, self.readout_dropout, self.training))
+
+    def hold(self) -> None:
+        """Keep the layers' factors, packed for the kernels where these run."""
+        held: list[_Layer] = []
+        for factors, project, cell in zip(
+            self._layer_factors(), self._projects, self._recurrences, strict=True
+        ):
+            state = self.readout.plain_weight().new_empty(1, self.recurrent.in_features)
+            inputs = self._inputs(project, state.new_empty(1, 1, project.in_features))
+            held.append(_Layer(factors, pack(cell.kind, factors, inputs, state)))
+        self._held = held
+
+    def release(self) -> None:
+        """Keep them no longer."""
+        self._held = None
+
+    @property
+    def _projects(self) -> Sequence[InputLayer]:
+        return cast(Sequence[InputLayer], self.inputs)
+
+    @property
+    def _recurrences(self) -> Sequence[Cell]:
+        return cast(Sequence[Cell], self.cells)
+
+    def _layer_factors(self) -> Sequence[Factors]:
+        return self.recurrent.factors().split(self.recurrent.slot.gates)
+
+    def _masked(self, factors: Factors, x: Tensor) -> Factors:
+        if not (self.training and self.recurrent_dropout):
+            return factors
+        masks = 1 if self.dropout_masks == "tied" else self.recurrent.slot.gates
+        ones = x.new_ones(masks, x.shape[0], self.recurrent.in_features)
+        return MaskedFactors(factors, F.dropout(ones, self.recurrent_dropout))
+
+    def _inputs(self, project: InputLayer, below: Tensor) -> Inputs:
+        if self.training and self.input_dropout:
+            projections = project(below)
+            ones = projections.new_ones(*projections.shape[:2], 1)
+            return ProjectedInputs(projections * F.dropout(ones, self.input_dropout))
+        parts = project.plain_parts()
+        return ProjectedInputs(project(below)) if parts is None else PlainInputs(below, *parts)
+
+    def _watched(self, states: Tensor) -> Tensor:
+        """All states `[B, T, n]`, the last one shown to the probe, if there is one."""
+        if self.probe is not None:
+            states = torch.cat((states[:-1], self.watch_last(states[-1])[None]))
+        return states.transpose(0, 1)
 
     def _start(self, x: Tensor, layer: int) -> State:
         size = self.recurrent.in_features
@@ -270,21 +339,6 @@ class RecurrentNetwork(Network):
         first, *others = parts.unbind(0)
         return (self.watch_first(first) if layer == 0 else first, *others)
 
-    def _layer_factors(self, factors: Factors, layer: int, x: Tensor) -> Factors:
-        gates = self.recurrent.slot.gates
-        own = factors.select(layer * gates, (layer + 1) * gates)
-        if not (self.training and self.recurrent_dropout):
-            return own
-        masks = 1 if self.dropout_masks == "tied" else gates
-        ones = x.new_ones(masks, x.shape[0], self.recurrent.in_features)
-        return MaskedFactors(own, F.dropout(ones, self.recurrent_dropout))
-
-    def _drop_inputs(self, projections: Tensor) -> Tensor:
-        if not (self.training and self.input_dropout):
-            return projections
-        ones = projections.new_ones(*projections.shape[:2], 1)
-        return projections * F.dropout(ones, self.input_dropout)
-
     def _check_input(self, x: Tensor) -> None:
         features, dtype = self.input_size, self.readout.plain_weight().dtype
         if x.dim() != 3 or x.shape[2] != features or x.shape[1] == 0:
@@ -294,11 +348,3 @@ class RecurrentNetwork(Network):
             )
         if x.dtype != dtype:
             raise InputError(f"input of type {x.dtype} does not fit; the model has {dtype}")
-
-
-def _last(steps: Iterator[State]) -> Tensor:
-    """The last h, keeping no other."""
-    last = next(steps)
-    for state in steps:
-        last = state
-    return last[0]

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.kernels.calls import Kind
 from models.linear import Affine
 from models.ops.activations import Activation, activation_of
 from models.ops.factors import Factors
@@ -41,7 +42,10 @@ class Rnn(Recurrent):
 
     def cell(self, *, generator: torch.Generator) -> "RnnCell":  # noqa: ARG002 -- draws nothing
         """The recurrence with its activation."""
-        return RnnCell(activation_of(self.activation, leak=self.leak))
+        return RnnCell(
+            activation_of(self.activation, leak=self.leak),
+            kind=Kind("rnn", self.activation, self.leak),
+        )
 
     def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:
         """h_0 of U(±sqrt(3 / (2 n))); M as `input_initialisation` says."""
@@ -57,8 +61,10 @@ class Rnn(Recurrent):
 class RnnCell(Cell):
     """An activation over one recurrent matrix."""
 
-    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, activation: Callable[[Tensor], Tensor], *, kind: Kind | None = None) -> None:
+        """`kind` is what the kernels call the cell with this activation."""
         super().__init__()
+        self.kind = kind
         self.activation = activation
 
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:

@@ -12,7 +12,7 @@ from models.architectures import ARCHITECTURES, AnyArchitecture, Architecture
 from models.errors import InputError, SignatureError, SlotError
 from models.linear import StructuredLinear
 from models.model import ModelSpec, parameter_groups
-from models.network import observed
+from models.network import GradientProbe, observed
 from models.parametrizations import PARAMETRIZATIONS, Parametrization
 from models.report import parameter_report
 from models.spec import Signature, kind_of
@@ -219,27 +219,36 @@ def test_count_never_falls_when_size_or_depth_grow(pair: Pair) -> None:
         assert counts == sorted(set(counts))
 
 
+class Ends(GradientProbe):
+    """Keeps the states that a network shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[torch.Tensor] = []
+
+    def watch_first(self, state: torch.Tensor) -> torch.Tensor:
+        self.seen.append(state if state.requires_grad else state.clone().requires_grad_())
+        return self.seen[-1]
+
+    def watch_last(self, state: torch.Tensor) -> torch.Tensor:
+        self.seen.append(state)
+        return state
+
+
 def test_gradient_probe_reads_what_autograd_gives(pair: Pair) -> None:
     """The sum over the samples of the norms at both ends, found without the probe's hooks."""
     x = torch.randn(3, 5, 3, dtype=torch.float64)
     for signature in (LAST, EVERY):
         for spec in specs(*pair, signature):
             model = spec.build(seed=0).double().eval()
-            ends: dict[str, torch.Tensor] = {}
-
-            def seen(
-                name: str, state: torch.Tensor, ends: dict[str, torch.Tensor] = ends
-            ) -> torch.Tensor:
-                ends[name] = state if state.requires_grad else state.requires_grad_()
-                return state
-
-            model.watch_first = lambda state, seen=seen: seen("first", state.clone())
-            model.watch_last = lambda state, seen=seen: seen("last", state)
+            ends = Ends()
+            model.probe = ends
             output = model(x)
-            expected = torch.autograd.grad(output.square().sum(), [ends["first"], ends["last"]])
+            model.probe = None
+            first, last = ends.seen
+            expected = torch.autograd.grad(output.square().sum(), [first, last])
             if signature is LAST:
-                assert torch.equal(_readout(model)(ends["last"]), output)
-            del model.watch_first, model.watch_last
+                assert torch.equal(_readout(model)(last), output)
             with observed(model) as probe:
                 assert (probe.first, probe.last) == (None, None)
                 model(x).square().sum().backward()

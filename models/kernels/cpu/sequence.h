@@ -1,0 +1,56 @@
+// The C interface of the sequence kernels: all tensors are float32, contiguous but for the strides
+// that are named, and laid out as the comments say. M models of equal shape run side by side.
+#pragma once
+#include <stdint.h>
+
+enum Cell { RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM };
+
+struct Shape {
+  int64_t models, steps, batch, size, inputs;  // M, T, B, n, I
+  int64_t rank;     // d of diagonal plus low rank; 0 for dense matrices
+  int64_t readers;  // right factors: one for each gate, or 1 that all gates share
+  int64_t cell, activation;
+  int64_t threads;
+  int64_t x_model, x_step, x_row;  // strides of x, in floats
+  float slope;
+};
+
+// G = 1, 3 (update, reset, candidate) or 4 (input, forget, candidate, output) gates.
+struct Arguments {
+  const float *x;          // [M, T, B, I] by strides; null where `addends` are given
+  const float *addends;    // [M, T, B, G n], what the inputs add; null where x is given
+  const float *w_in;       // [M, G, n, I]
+  const float *bias;       // [M, G, n] or null
+  const float *weight;     // [M, G, n, n] or null
+  const float *left;       // [M, G, n, d] or null
+  const float *right;      // [M, readers, d, n] or null
+  const float *diagonal;   // [M, G, n] or null
+  const float *h0;         // [M, B, n]
+  const float *c0;         // [M, B, n], LSTM only
+  const int64_t *lengths;  // [M, B], at least 1 each, or null: a state stays after its length
+  float *states;           // [M, T, B, n] or null: h_t, but the inner z_t where h_t = |z_t|
+  float *cells;            // [M, T, B, n] or null: c_t, LSTM only
+  float *last_h;           // [M, B, n]
+  float *last_c;           // [M, B, n], LSTM only
+};
+
+// What arrives (null: nothing), and where what is wanted is written (null: not wanted).
+struct Gradients {
+  const float *states, *cells, *last_h, *last_c;
+  float *x;  // [M, T, B, I] contiguous
+  float *addends;
+  float *w_in, *bias, *weight, *left, *right, *diagonal;  // zeros before the call
+  float *h0, *c0;
+};
+
+struct Packed;  // weights in the order in which the kernels read them
+
+extern "C" {
+// Null where memory ran out. Of the arguments the weights and the bias are read, and not needed again.
+Packed *sequence_pack(const Shape *shape, const Arguments *arguments);
+void sequence_unpack(Packed *packed);
+
+// 0, or 1 where memory ran out. Weights are packed in the call where `packed` is null.
+int sequence_forward(const Shape *shape, const Arguments *arguments, const Packed *packed);
+int sequence_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients);
+}

@@ -1,0 +1,152 @@
+"""The C++ kernels as a shared library: built once per machine, kept in a cache, loaded by ctypes.
+
+The sources need neither torch's headers nor its ABI, so that a library outlives torch's releases.
+It is named after everything that it follows from: sources, flags, compiler and CPU. Calls through
+ctypes give up the GIL.
+"""
+
+import ctypes
+import fcntl
+import hashlib
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_SOURCES = Path(__file__).parent / "cpu"
+_FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-pthread",
+    "-shared",
+    "-fPIC",
+)
+_COMPILERS = ("c++", "g++", "clang++")
+_LONGEST_BUILD_SECONDS = 120.0
+
+
+class BuildError(Exception):
+    """The kernels could not be built; says what the compiler said."""
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library, built now if it has never been; None where that is not possible.
+
+    `REFLECTORY_KERNELS=torch` in the environment does without it. One line of log says why there
+    is none; torch's own operations then compute the same, more slowly.
+    """
+    if os.environ.get("REFLECTORY_KERNELS") == "torch":
+        return None
+    try:
+        return load(cache_folder())
+    except (BuildError, OSError) as error:
+        _log.warning("no CPU kernels, torch's operations take their place: %s", error)
+        return None
+
+
+def cache_folder() -> Path:
+    """Where libraries are kept: `REFLECTORY_KERNEL_CACHE`, or a folder of the user's cache."""
+    own = os.environ.get("REFLECTORY_KERNEL_CACHE")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "reflectory" / "kernels"
+
+
+def load(folder: Path) -> ctypes.CDLL:
+    """Load the library from a folder, building it there first where it is missing.
+
+    Processes that find it missing at the same time build it once: one builds, the others wait.
+
+    Raises:
+        BuildError: there is no compiler, or it failed.
+        OSError: the folder cannot be written, or the library not loaded.
+    """
+    compiler = _compiler()
+    path = folder / f"sequence-{_digest(compiler)}.so"
+    if not path.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(folder / "lock"):
+            if not path.exists():
+                _build(compiler, path)
+    return ctypes.CDLL(str(path))
+
+
+def _compiler() -> str:
+    wanted = os.environ.get("CXX")
+    for name in (wanted,) if wanted else _COMPILERS:
+        if found := shutil.which(name):
+            return found
+    looked = wanted or ", ".join(_COMPILERS)
+    raise BuildError(f"no C++ compiler found (looked for {looked})")
+
+
+def _build(compiler: str, path: Path) -> None:
+    """Build beside the final place and move there, so that nobody loads half a library."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".so")
+    os.close(handle)
+    command = [compiler, *_FLAGS, *_wide_vectors(), str(_SOURCES / "sequence.cpp"), "-o", draft]
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=_LONGEST_BUILD_SECONDS, check=False
+        )
+        if result.returncode:
+            last = result.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+            raise BuildError(f"{compiler} failed with {result.returncode}: {last[0]}")
+        os.replace(draft, path)
+    except subprocess.TimeoutExpired as error:
+        raise BuildError(f"{compiler} took more than {_LONGEST_BUILD_SECONDS:g} s") from error
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _digest(compiler: str) -> str:
+    """Names what a library follows from."""
+    digest = hashlib.sha256()
+    for source in sorted(_SOURCES.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    version = subprocess.run(
+        [compiler, "--version"], capture_output=True, text=True, timeout=30, check=False
+    ).stdout
+    parts = (*_FLAGS, *_wide_vectors(), compiler, version, platform.machine(), _cpu())
+    digest.update("\0".join(parts).encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _cpu() -> str:
+    """The CPU's model and instruction sets, for which `-march=native` builds."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags", "Features", "CPU part")
+    found = {line.split(":", 1)[0].strip(): line for line in lines if line.startswith(wanted)}
+    return "\n".join(found[name] for name in sorted(found))
+
+
+def _wide_vectors() -> tuple[str, ...]:
+    # Compilers prefer 256 bits even where there are 512, which halves what a register tile holds.
+    return ("-mprefer-vector-width=512",) if "avx512f" in _cpu() else ()
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,156 @@
+"""Whole recurrent sequences as torch operators, forward and backward, with a leading model axis."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from models.kernels import calls
+from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
+
+_TENSORS = (
+    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? weight, "
+    "Tensor? left, Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0"
+)
+_KIND = "str cell, str activation, float slope"
+_COUNT = len(_TENSORS.split(","))
+_library = cast(Any, torch.library)
+
+_library.define(
+    "reflectory::sequence",
+    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep, int packed) "
+    "-> (Tensor, Tensor, Tensor, Tensor)",
+)
+_library.define(
+    "reflectory::sequence_backward",
+    "(Tensor? grad_states, Tensor? grad_cells, Tensor? grad_last_h, Tensor? grad_last_c, "
+    f"{_TENSORS}, Tensor? lengths, Tensor states, Tensor cells, {_KIND}, bool[] wanted) "
+    "-> Tensor[]",
+)
+
+
+def sequence(
+    kind: Kind,
+    tensors: Tensors,
+    lengths: Tensor | None,
+    *,
+    keep: bool,
+    packed: Packed | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """M independent models' sequences: states `[M, T, B, n]`, cells, last h `[M, B, n]`, last c.
+
+    States are h_t, but with `abs` the z_t of `h_t = |z_t|`, whose sign the backward pass needs.
+    Without `keep` there are neither states nor cells, and no backward pass; what a cell does not
+    have is an empty tensor of one dimension.
+
+    Args:
+        kind: cell and activation.
+        tensors: float32, on the CPU.
+        lengths: int64 `[M, B]`, at least 1 each: a sample's state stays after its length.
+        keep: whether to keep the states; needed where gradients are.
+        packed: the tensors' weights, packed; gradients then would be of the tensors themselves.
+    """
+    operator = torch.ops.reflectory.sequence
+    address = packed.address if packed else 0
+    return operator(
+        *tensors.in_order(), lengths, kind.cell, kind.activation, kind.slope, keep, address
+    )
+
+
+def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tensors, (lengths, cell, activation, slope, keep, packed) = _split(arguments)
+    results = _results(tensors, cell, keep=keep)
+    states, cells, last_h, last_c = results
+    calls.forward(
+        Kind(cell, activation, slope),
+        tensors,
+        lengths,
+        Results(_given(states), _given(cells), last_h, _given(last_c)),
+        packed,
+    )
+    return results
+
+
+def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tensors, (_, cell, _, _, keep, _) = _split(arguments)
+    return _results(tensors, cell, keep=keep)
+
+
+def _run_backward(*arguments: Any) -> list[Tensor]:
+    incoming = Incoming(*arguments[:4])
+    tensors, (lengths, states, cells, cell, activation, slope, wanted) = _split(arguments[4:])
+    gradients = _gradients(tensors, wanted)
+    calls.backward(
+        Kind(cell, activation, slope),
+        tensors,
+        lengths,
+        Results(states, _given(cells), states, None),
+        incoming,
+        {
+            name: gradient
+            for name, gradient, want in zip(Tensors.names(), gradients, wanted, strict=True)
+            if want
+        },
+    )
+    return gradients
+
+
+def _run_backward_fake(*arguments: Any) -> list[Tensor]:
+    tensors, (*_, wanted) = _split(arguments[4:])
+    return _gradients(tensors, wanted)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *saved, cell, activation, slope, keep, _ = inputs
+    if not keep:
+        raise ValueError("a sequence that is to be differentiated has to be run with keep=True")
+    states, cells, _, _ = output
+    # A gradient of zeros for all states would cost as much as the states.
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*saved, states, cells)
+    ctx.kind = cell, activation, slope
+
+
+def _backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
+    wanted = list(ctx.needs_input_grad[:_COUNT])
+    operator = torch.ops.reflectory.sequence_backward
+    gradients = operator(*incoming, *ctx.saved_tensors, *ctx.kind, wanted)
+    found = [gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)]
+    return (*found, *[None] * 6)
+
+
+_library.impl("reflectory::sequence", "cpu", _run)
+_library.impl("reflectory::sequence_backward", "cpu", _run_backward)
+_library.register_fake("reflectory::sequence", _run_fake)
+_library.register_fake("reflectory::sequence_backward", _run_backward_fake)
+_library.register_autograd("reflectory::sequence", _backward, setup_context=_setup_context)
+
+
+def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
+    return Tensors(*arguments[:_COUNT]), arguments[_COUNT:]
+
+
+def _results(tensors: Tensors, cell: str, *, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    h0 = tensors.h0
+    models, batch, size = h0.shape
+    every, last, none = (models, tensors.steps, batch, size), (models, batch, size), (0,)
+    has_cell = cell == "lstm"
+    return (
+        h0.new_empty(every if keep else none),
+        h0.new_empty(every if keep and has_cell else none),
+        h0.new_empty(last),
+        h0.new_empty(last if has_cell else none),
+    )
+
+
+def _given(tensor: Tensor) -> Tensor | None:
+    """None for what `_results` left empty."""
+    return None if tensor.dim() == 1 else tensor
+
+
+def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:
+    """Zeros for what is wanted, contiguous like no strided x would be; else empty tensors."""
+    return [
+        tensors.h0.new_zeros(tensor.shape if want and tensor is not None else (0,))
+        for tensor, want in zip(tensors.in_order(), wanted, strict=True)
+    ]

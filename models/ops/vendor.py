@@ -1,0 +1,66 @@
+"""torch's own recurrent kernels (oneDNN or MKL on CPUs, cuDNN on GPUs), on given matrices.
+
+They compute dense matrices only, tanh and relu only, and of the GRUs the one that resets after its
+matrix.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from models.kernels.calls import Kind
+from models.ops.factors import DenseFactors
+
+_vendor = cast(Any, torch._VF)  # pyright: ignore[reportPrivateUsage] -- nn.RNN calls the same
+_COMPUTED: Mapping[tuple[str, str], Callable[..., Any]] = {
+    ("rnn", "tanh"): _vendor.rnn_tanh,
+    ("rnn", "relu"): _vendor.rnn_relu,
+    ("gru_reset_after", "tanh"): _vendor.gru,
+    ("lstm", "tanh"): _vendor.lstm,
+}
+# Where the vendor has our gates: its GRU's order is reset, update, candidate.
+_GATE_ORDER = {"gru_reset_after": (1, 0, 2)}
+
+
+def vendor_computes(kind: Kind) -> bool:
+    """Whether there is a kernel for this cell with dense matrices."""
+    return (kind.cell, kind.activation) in _COMPUTED
+
+
+def vendor_sequence(
+    kind: Kind,
+    factors: DenseFactors,
+    x: Tensor,
+    w_in: Tensor,
+    bias: Tensor | None,
+    initial: tuple[Tensor, ...],
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """States `[T, B, n]` and the last state of a cell over x `[T, B, I]`.
+
+    `w_in` is `[G*n, I]`, `bias` `[G*n]`; both and the matrices have our order of gates.
+    """
+    weight = factors.weight.flatten(0, 1)
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    if (order := _GATE_ORDER.get(kind.cell)) is not None:
+        weight, w_in, bias = (_reordered(part, order) for part in (weight, w_in, bias))
+    hidden = [part.unsqueeze(0) for part in initial]
+    states, *last = _COMPUTED[kind.cell, kind.activation](
+        x,
+        tuple(hidden) if len(hidden) > 1 else hidden[0],
+        (w_in, weight, bias, torch.zeros_like(bias)),
+        True,  # biases
+        1,  # layers
+        0.0,  # dropout
+        torch.is_grad_enabled(),
+        False,  # bidirectional
+        False,  # batch first
+    )
+    return states, tuple(part[0] for part in last)
+
+
+def _reordered(stack: Tensor, order: tuple[int, ...]) -> Tensor:
+    """A stack `[G*n, ...]` with its gates in another order."""
+    gates = stack.chunk(len(order))
+    return torch.cat([gates[gate] for gate in order])

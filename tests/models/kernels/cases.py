@@ -1,0 +1,145 @@
+"""Random sequences for the kernels, and the same computed step by step in double precision."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.kernels.calls import GATES, CellName, Kind, Tensors
+
+Form = Literal["dense", "low_rank", "low_rank_diagonal", "tied"]
+FORMS: tuple[Form, ...] = ("dense", "low_rank", "low_rank_diagonal", "tied")
+
+ACTIVATIONS = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "leaky_relu": lambda z: torch.where(z < 0, 0.3 * z, z),
+    "abs": lambda z: torch.where(z < 0, -z, z),
+    "identity": lambda z: z,
+}
+SLOPE = 0.3
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """M models, T steps, B samples, n units, I inputs (0: projected beforehand)."""
+
+    models: int
+    steps: int
+    batch: int
+    size: int
+    inputs: int
+
+
+def random_tensors(
+    cell: CellName, form: Form, sizes: Sizes, *, rank: int = 3, seed: int = 0
+) -> Tensors:
+    """Single precision, scaled so that states neither vanish nor explode; all need gradients."""
+    generator = torch.Generator().manual_seed(seed)
+    gates, n, rank = GATES[cell], sizes.size, min(rank, sizes.size)
+
+    def draw(*shape: int, scale: float = 1.0) -> Tensor:
+        values = torch.randn(shape, generator=generator) * scale
+        return values.requires_grad_()
+
+    models, steps, batch, inputs = sizes.models, sizes.steps, sizes.batch, sizes.inputs
+    projected = inputs == 0
+    dense = form == "dense"
+    readers = 1 if form == "tied" else gates
+    return Tensors(
+        # Steps first, as a network has it: strided, and not contiguous.
+        x=(
+            None
+            if projected
+            else draw(models, batch, steps, inputs).detach().transpose(1, 2).requires_grad_()
+        ),
+        addends=draw(models, steps, batch, gates * n) if projected else None,
+        w_in=None if projected else draw(models, gates, n, inputs, scale=0.5),
+        bias=None if projected else draw(models, gates, n, scale=0.3),
+        weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
+        left=None if dense else draw(models, gates, n, rank, scale=0.5 / rank**0.5),
+        right=None if dense else draw(models, readers, rank, n, scale=0.8 / n**0.5),
+        diagonal=(
+            draw(models, gates, n, scale=0.2) if form in ("low_rank_diagonal", "tied") else None
+        ),
+        h0=draw(models, batch, n, scale=0.5),
+        c0=draw(models, batch, n, scale=0.5) if cell == "lstm" else None,
+    )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a sequence gives: h_t and c_t of all steps `[M, T, B, n]`; c is None without cells."""
+
+    states: Tensor
+    cells: Tensor | None
+
+
+def in_double_precision(tensors: Tensors) -> Tensors:
+    """The same numbers as leaves of their own."""
+    return Tensors(
+        *(None if t is None else t.detach().double().requires_grad_() for t in tensors.in_order())  # pyright: ignore[reportArgumentType] -- h0 is given
+    )
+
+
+def step_by_step(kind: Kind, tensors: Tensors, lengths: Tensor | None = None) -> Expected:
+    """The cells' equations, one step and one gate at a time, with whole matrices."""
+    weight = _whole(tensors, GATES[kind.cell])
+    h, c = tensors.h0, tensors.c0
+    states: list[Tensor] = []
+    cells: list[Tensor] = []
+    for t in range(tensors.steps):
+        next_h, next_c = _step(kind, _base(tensors, t, GATES[kind.cell]), weight, h, c)
+        if lengths is not None:
+            live = (t < lengths).unsqueeze(-1)
+            next_h = torch.where(live, next_h, h)
+            next_c = None if next_c is None or c is None else torch.where(live, next_c, c)
+        h, c = next_h, next_c
+        states.append(h)
+        if c is not None:
+            cells.append(c)
+    return Expected(torch.stack(states, 1), torch.stack(cells, 1) if cells else None)
+
+
+def _step(
+    kind: Kind, base: Tensor, weight: Tensor, h: Tensor, c: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """One step; `base` is what inputs and bias add, `[M, G, B, n]`."""
+
+    def gate(number: int, state: Tensor) -> Tensor:
+        return base[:, number] + torch.einsum("mbk,mnk->mbn", state, weight[:, number])
+
+    if kind.cell == "rnn":
+        return ACTIVATIONS[kind.activation](gate(0, h)), None
+    if kind.cell == "lstm":
+        assert c is not None
+        enter, forget, candidate, leave = (gate(number, h) for number in range(4))
+        c = forget.sigmoid() * c + enter.sigmoid() * candidate.tanh()
+        return leave.sigmoid() * c.tanh(), c
+    update, reset = gate(0, h).sigmoid(), gate(1, h).sigmoid()
+    if kind.cell == "gru_reset_before":
+        candidate = gate(2, reset * h).tanh()
+    else:
+        candidate = (base[:, 2] + reset * (gate(2, h) - base[:, 2])).tanh()
+    return update * h + (1 - update) * candidate, None
+
+
+def _base(tensors: Tensors, t: int, gates: int) -> Tensor:
+    if tensors.x is None:
+        assert tensors.addends is not None
+        return tensors.addends[:, t].unflatten(-1, (gates, -1)).transpose(1, 2)
+    assert tensors.w_in is not None
+    base = torch.einsum("mbi,mgni->mgbn", tensors.x[:, t], tensors.w_in)
+    return base if tensors.bias is None else base + tensors.bias.unsqueeze(2)
+
+
+def _whole(tensors: Tensors, gates: int) -> Tensor:
+    """The matrices `[M, G, n, n]`."""
+    if tensors.weight is not None:
+        return tensors.weight
+    assert tensors.left is not None
+    assert tensors.right is not None
+    weight = tensors.left @ tensors.right.expand(-1, gates, -1, -1)
+    diagonal = tensors.diagonal
+    return weight if diagonal is None else weight + torch.diag_embed(diagonal)

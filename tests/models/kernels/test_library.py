@@ -1,0 +1,99 @@
+"""Building the kernels: once, by one process, whole or not at all."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.kernels.library import BuildError, load
+
+COMPILER = shutil.which("c++") or shutil.which("g++")
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler here")
+
+RUN_A_MODEL = """
+import logging, torch
+logging.basicConfig(level=logging.INFO)
+from models.architectures import Gru
+from models.model import ModelSpec
+from models.parametrizations import LowRank
+from models.spec import Signature
+signature = Signature(input_size=3, sequence_length=4, output_size=2)
+spec = ModelSpec(architecture=Gru(hidden_size=6), parametrization=LowRank(d=2), signature=signature)
+x = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
+print(spec.build(seed=0)(x).detach().double().sum().item())
+"""
+
+
+def run_a_model(cache: Path, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN_A_MODEL],
+        env={**os.environ, "REFLECTORY_KERNEL_CACHE": str(cache), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def slow_compiler(folder: Path) -> Path:
+    """The real compiler, which notes each run and takes a while longer."""
+    script = folder / "compiler"
+    script.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && exec ' + f"{COMPILER} --version\n"
+        f'echo run >> {folder / "runs"}\nsleep 1\nexec {COMPILER} "$@"\n'
+    )
+    script.chmod(0o755)
+    return script
+
+
+@needs_compiler
+def test_processes_that_start_together_build_once_and_compute_the_same(tmp_path: Path) -> None:
+    compiler = slow_compiler(tmp_path)
+    cache = tmp_path / "deep" / "cache"
+    workers = [run_a_model(cache, CXX=str(compiler)) for _ in range(3)]
+    outputs = [worker.communicate(timeout=120) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0, 0], outputs
+    assert len({found for found, _ in outputs}) == 1
+    assert (tmp_path / "runs").read_text().split() == ["run"]
+    assert [path.suffix for path in sorted(cache.iterdir())] == ["", ".so"]
+
+    again = run_a_model(cache, CXX=str(compiler))
+    assert again.communicate(timeout=120)[0] == outputs[0][0]
+    assert (tmp_path / "runs").read_text().split() == ["run"]
+
+
+def test_without_a_compiler_models_run_all_the_same_and_one_line_says_why(tmp_path: Path) -> None:
+    worker = run_a_model(tmp_path, CXX="no-such-compiler")
+    found, log = worker.communicate(timeout=120)
+    assert worker.returncode == 0, log
+    assert log.count("no CPU kernels") == 1
+    assert "no-such-compiler" in log
+    expected, _ = run_a_model(tmp_path, REFLECTORY_BACKEND="torch").communicate(timeout=120)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho a first line >&2\necho it is out of order >&2\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    cache = tmp_path / "cache"
+    with pytest.raises(BuildError, match="broken failed with 3: it is out of order"):
+        load(cache)
+    assert [path.name for path in cache.iterdir()] == ["lock"]
+
+
+@needs_compiler
+def test_a_folder_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
+    occupied = tmp_path / "file"
+    occupied.touch()
+    worker = run_a_model(occupied)
+    _, log = worker.communicate(timeout=120)
+    assert worker.returncode == 0, log
+    assert log.count("no CPU kernels") == 1
