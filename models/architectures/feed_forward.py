@@ -12,16 +12,23 @@ from torch.nn import functional as F
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
 from models.errors import InputError, SignatureError
+from models.kernels.calls import Kind, StackName
 from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.ops.activations import Activation, activation_of
 from models.ops.factors import Factors
+from models.ops.stacks import run_stack
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of
 
 
 class Stack(nn.Module):
     """How the hidden layers follow each other, with what they own beside matrices and biases."""
+
+    @property
+    def kind(self) -> Kind | None:
+        """What the kernels call this stack as it runs now, where they compute it."""
+        return None
 
     def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
         """What the last layer makes of `[B, n]`; `bias` is `[L, gates*n]`."""
@@ -161,6 +168,23 @@ class Perceptron(FeedForward):
         return 0.0, self.dropout
 
 
+class PerceptronStack(Stack):
+    """Layers of one activation, with dropout before each matrix."""
+
+    name: ClassVar[StackName]
+
+    def __init__(self, activation: Activation, *, leak: float, dropout: float) -> None:
+        super().__init__()
+        self.activation = activation_of(activation, leak=leak)
+        self.dropout = dropout
+        self._kind = Kind(self.name, activation, leak)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The layers, while nothing is dropped between them."""
+        return None if self.training and self.dropout else self._kind
+
+
 class FeedForwardNetwork(Network):
     """An input matrix over the flattened sequence, the hidden layers, and the readout.
 
@@ -204,7 +228,8 @@ class FeedForwardNetwork(Network):
         self._check_input(x)
         seen = F.dropout(x.flatten(1), self.input_dropout, self.training)
         first = self.watch_first(self.entry(self.input(seen)))
-        last = self.watch_last(self.stack(first, self.hidden.factors(), self.bias))
+        factors = self.hidden.factors()
+        last = self.watch_last(run_stack(self.stack.kind, self.stack, first, factors, self.bias))
         return self.readout(F.dropout(last, self.readout_dropout, self.training))
 
     def _check_input(self, x: Tensor) -> None:

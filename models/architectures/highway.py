@@ -16,6 +16,7 @@ from models.architectures.feed_forward import (
     affine_layers,
 )
 from models.draw import Draw
+from models.kernels.calls import Kind
 from models.linear import StructuredLinear
 from models.ops.factors import Factors, LowRankFactors
 from models.spec import Signature, Slot
@@ -171,6 +172,11 @@ class HighwayStack(Stack):
     def __init__(self, dropout: float) -> None:
         super().__init__()
         self.dropout = dropout
+
+    @property
+    def kind(self) -> Kind | None:
+        """The layers, while nothing is dropped between them."""
+        return None if self.training and self.dropout else Kind("highway_layers", "relu", 0.0)
 
     def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[T, 2*n]`."""

@@ -1,14 +1,14 @@
 """The multi-layer perceptron."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.architectures.feed_forward import Perceptron, Stack, affine_layers
+from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.draw import Draw
+from models.kernels.calls import StackName
 from models.linear import StructuredLinear
 from models.ops.factors import Factors
 from models.spec import Signature, Slot
@@ -46,16 +46,13 @@ class Mlp(Perceptron):
 
     def hidden_stack(self, hidden: StructuredLinear) -> "MlpStack":  # noqa: ARG002 -- any will do
         """The layers in a row."""
-        return MlpStack(self.entry(), self.dropout)
+        return MlpStack(self.activation, leak=self.leak, dropout=self.dropout)
 
 
-class MlpStack(Stack):
+class MlpStack(PerceptronStack):
     """`x_l = f(W_l x_{l-1} + b_l)`."""
 
-    def __init__(self, activation: Callable[[Tensor], Tensor], dropout: float) -> None:
-        super().__init__()
-        self.activation = activation
-        self.dropout = dropout
+    name: ClassVar[StackName] = "plain_layers"
 
     def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[L, n]`."""

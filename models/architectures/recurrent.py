@@ -24,7 +24,15 @@ from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.ops.factors import Factors, MaskedFactors
 from models.ops.recurrence import State
-from models.ops.sequences import Inputs, PlainInputs, ProjectedInputs, pack, run_sequence
+from models.ops.sequences import (
+    Backend,
+    Inputs,
+    PlainInputs,
+    ProjectedInputs,
+    choose,
+    pack,
+    run_sequence,
+)
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
 
@@ -214,6 +222,10 @@ class _Layer:
     factors: Factors
     packed: Packed | None = None
 
+    def __deepcopy__(self, _: dict[int, object]) -> "_Layer":
+        """Itself: nothing about it ever changes, and packed matrices cannot be copied."""
+        return self
+
 
 class RecurrentNetwork(Network):
     """Layers of cells over projected inputs, and the readout.
@@ -297,6 +309,30 @@ class RecurrentNetwork(Network):
     def release(self) -> None:
         """Keep them no longer."""
         self._held = None
+
+    def backends(self) -> tuple[Backend, ...]:
+        """What would run the layers' sequences now, each named once; it is asked as it will be run.
+
+        Whether the network trains and whether gradients are kept decide, too.
+        """
+        one = self.readout.plain_weight().new_empty(1)
+        state, mask = one.expand(1, self.recurrent.in_features), one.expand(1, 1, 1)
+        masked = self.training and self.recurrent_dropout
+        layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
+        found: list[Backend] = []
+        for layer, project, cell in zip(layers, self._projects, self._recurrences, strict=True):
+            if layer.packed is not None:
+                found.append("cpp")
+                continue
+            parts = None if self.training and self.input_dropout else project.plain_parts()
+            inputs = (
+                ProjectedInputs(mask)
+                if parts is None
+                else PlainInputs(one.expand(1, 1, project.in_features), *parts)
+            )
+            factors = MaskedFactors(layer.factors, mask) if masked else layer.factors
+            found.append(choose(cell.kind, factors, inputs, state))
+        return tuple(dict.fromkeys(found))
 
     @property
     def _projects(self) -> Sequence[InputLayer]:

@@ -1,14 +1,14 @@
 """The residual network of fully connected layers."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from models.architectures.feed_forward import Perceptron, Stack, affine_layers
+from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.draw import Draw
+from models.kernels.calls import StackName
 from models.linear import StructuredLinear
 from models.ops.factors import Factors
 from models.spec import Signature, Slot
@@ -47,16 +47,13 @@ class Resnet(Perceptron):
 
     def hidden_stack(self, hidden: StructuredLinear) -> "ResnetStack":  # noqa: ARG002 -- any will do
         """The blocks in a row."""
-        return ResnetStack(self.entry(), self.dropout)
+        return ResnetStack(self.activation, leak=self.leak, dropout=self.dropout)
 
 
-class ResnetStack(Stack):
+class ResnetStack(PerceptronStack):
     """`x <- f(x + W_b f(W_a x + b_a) + b_b)`; dropout leaves the passthrough whole."""
 
-    def __init__(self, activation: Callable[[Tensor], Tensor], dropout: float) -> None:
-        super().__init__()
-        self.activation = activation
-        self.dropout = dropout
+    name: ClassVar[StackName] = "residual_layers"
 
     def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[2 * blocks, n]`."""

@@ -15,15 +15,20 @@ from torch import Tensor
 from models.kernels.library import library
 
 CellName = Literal["rnn", "gru_reset_before", "gru_reset_after", "lstm"]
+StackName = Literal["plain_layers", "residual_layers", "highway_layers"]
 ActivationName = Literal["tanh", "relu", "leaky_relu", "abs", "identity"]
 
 CELLS: tuple[CellName, ...] = ("rnn", "gru_reset_before", "gru_reset_after", "lstm")
+STACKS: tuple[StackName, ...] = ("plain_layers", "residual_layers", "highway_layers")
 ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", "identity")
-GATES: Mapping[CellName, int] = {
+GATES: Mapping[CellName | StackName, int] = {
     "rnn": 1,
     "gru_reset_before": 3,
     "gru_reset_after": 3,
     "lstm": 4,
+    "plain_layers": 1,
+    "residual_layers": 1,
+    "highway_layers": 2,
 }
 
 _SHAPE_FIELDS = (
@@ -48,7 +53,10 @@ class _Gradients(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Tensors:
-    """What a sequence is computed from; see `Arguments` in cpu/sequence.h."""
+    """What a sequence or a stack is computed from; see `Arguments` in cpu/sequence.h.
+
+    Of a stack M counts the layers; it has neither x nor addends, and h0 `[1, B, n]` for all.
+    """
 
     x: Tensor | None
     """[M, T, B, I]; None where addends are given"""
@@ -81,23 +89,24 @@ class Tensors:
         return tuple(getattr(self, name) for name in _TENSORS)
 
     @property
-    def inputs(self) -> Tensor:
-        """X or the addends, whichever is given."""
+    def steps(self) -> int:
+        """T; 1 of a stack."""
         given = self.addends if self.x is None else self.x
-        assert given is not None
-        return given
+        return 1 if given is None else given.shape[1]
 
     @property
-    def steps(self) -> int:
-        """T."""
-        return self.inputs.shape[1]
+    def models(self) -> int:
+        """M."""
+        matrices = self.left if self.weight is None else self.weight
+        assert matrices is not None
+        return matrices.shape[0]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Which cell with which activation; the slope is leaky_relu's below 0."""
+    """Which cell or stack with which activation; the slope is leaky_relu's below 0."""
 
-    cell: CellName
+    cell: CellName | StackName
     activation: ActivationName
     slope: float
 
@@ -149,9 +158,9 @@ class Packed:
 
 
 def forward(
-    kind: Kind, tensors: Tensors, lengths: Tensor | None, results: Results, packed: int
+    kind: Kind, tensors: Tensors, lengths: Tensor | None, results: Results, packed: int = 0
 ) -> None:
-    """Run a sequence, writing into `results`; `packed` is a `Packed`'s address, or 0.
+    """Run a sequence or stack, writing into `results`; `packed` is a `Packed`'s address, or 0.
 
     Raises:
         MemoryError: there is none left for the workspace.
@@ -159,8 +168,12 @@ def forward(
     tensors = _contiguous(tensors)
     shape = _shape(kind, tensors)
     arguments = _arguments(tensors, lengths, results)
-    function = _functions()["sequence_forward"]
-    _check(function(ctypes.byref(shape), ctypes.byref(arguments), ctypes.c_void_p(packed)))
+    shape_and_arguments = ctypes.byref(shape), ctypes.byref(arguments)
+    if kind.cell in STACKS:
+        _check(_functions()["stack_forward"](*shape_and_arguments))
+    else:
+        function = _functions()["sequence_forward"]
+        _check(function(*shape_and_arguments, ctypes.c_void_p(packed)))
 
 
 def backward(
@@ -186,7 +199,8 @@ def backward(
     ]
     leaving = [outgoing.get(name) for name in _TENSORS]
     gradients = _Gradients(*(_address(tensor) for tensor in (*arriving, *leaving)))
-    function = _functions()["sequence_backward"]
+    name = "stack_backward" if kind.cell in STACKS else "sequence_backward"
+    function = _functions()[name]
     _check(function(ctypes.byref(shape), ctypes.byref(arguments), ctypes.byref(gradients)))
 
 
@@ -198,17 +212,17 @@ def _contiguous(tensors: Tensors) -> Tensors:
 
 
 def _shape(kind: Kind, tensors: Tensors) -> _Shape:
-    models, batch, size = tensors.h0.shape
+    _, batch, size = tensors.h0.shape
     x, left, right = tensors.x, tensors.left, tensors.right
     return _Shape(
-        models=models,
+        models=tensors.models,
         steps=tensors.steps,
         batch=batch,
         size=size,
         inputs=0 if x is None else x.shape[-1],
         rank=0 if left is None else left.shape[-1],
         readers=0 if right is None else right.shape[1],
-        cell=CELLS.index(kind.cell),
+        cell=(*CELLS, *STACKS).index(kind.cell),
         activation=ACTIVATIONS.index(kind.activation),
         threads=torch.get_num_threads(),
         x_model=0 if x is None else x.stride(0),

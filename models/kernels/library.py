@@ -78,7 +78,7 @@ def load(folder: Path) -> ctypes.CDLL:
         OSError: the folder cannot be written, or the library not loaded.
     """
     compiler = _compiler()
-    path = folder / f"sequence-{_digest(compiler)}.so"
+    path = folder / f"kernels-{_digest(compiler)}.so"
     if not path.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder / "lock"):
@@ -100,7 +100,8 @@ def _build(compiler: str, path: Path) -> None:
     """Build beside the final place and move there, so that nobody loads half a library."""
     handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".so")
     os.close(handle)
-    command = [compiler, *_FLAGS, *_wide_vectors(), str(_SOURCES / "sequence.cpp"), "-o", draft]
+    sources = [str(source) for source in sorted(_SOURCES.glob("*.cpp"))]
+    command = [compiler, *_FLAGS, *_wide_vectors(), *sources, "-o", draft]
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=_LONGEST_BUILD_SECONDS, check=False

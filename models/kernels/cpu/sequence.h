@@ -3,7 +3,9 @@
 #pragma once
 #include <stdint.h>
 
-enum Cell { RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM };
+// Recurrent cells, then layers of a stack. Residual layers add, at every second one, what the one
+// before it read; highway layers have two gates, h and tau.
+enum Cell { RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM, PLAIN_LAYERS, RESIDUAL_LAYERS, HIGHWAY_LAYERS };
 
 struct Shape {
   int64_t models, steps, batch, size, inputs;  // M, T, B, n, I
@@ -53,4 +55,9 @@ void sequence_unpack(Packed *packed);
 // 0, or 1 where memory ran out. Weights are packed in the call where `packed` is null.
 int sequence_forward(const Shape *shape, const Arguments *arguments, const Packed *packed);
 int sequence_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients);
+
+// Stacks of M layers over one batch: `states` [M, B, n] are the layers' results, h0 [B, n] is what
+// the first one reads and last_h [B, n] what the last one gives. There are neither x nor addends.
+int stack_forward(const Shape *shape, const Arguments *arguments);
+int stack_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients);
 }

@@ -58,7 +58,7 @@ def test_processes_that_start_together_build_once_and_compute_the_same(tmp_path:
     assert [worker.returncode for worker in workers] == [0, 0, 0], outputs
     assert len({found for found, _ in outputs}) == 1
     assert (tmp_path / "runs").read_text().split() == ["run"]
-    assert [path.suffix for path in sorted(cache.iterdir())] == ["", ".so"]
+    assert sorted(path.suffix for path in cache.iterdir()) == ["", ".so"]
 
     again = run_a_model(cache, CXX=str(compiler))
     assert again.communicate(timeout=120)[0] == outputs[0][0]

@@ -1,0 +1,181 @@
+// What every backward pass has in common: from a step's gradients to the weights and the step before.
+#pragma once
+#include "tile.h"
+
+// Where one thread adds up what reaches the weights of one model; null: not wanted.
+struct WeightGradients {
+  float *w_in, *bias, *weight, *left, *right, *diagonal;
+};
+
+// What the weights' gradients need of a chunk of steps: row (t, i) of a tile in each.
+struct Chunk {
+  int64_t steps;
+  float *pre;      // [rows, G np]: dL / d(W_g h), zero in padding
+  float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
+  float *h, *v;    // [rows, np]: what the groups read
+  float *q, *back; // [rows, q_size]: R h, and L^T pre
+  float *x;        // [rows, I]
+};
+
+// One tile going backwards: the gradients of a step are in the chunk's rows from `row` on.
+struct Reverse {
+  const Tile &k;
+  Chunk c;
+
+  float *pre(int64_t row, int gate) const { return c.pre + row * k.p.gates * k.p.np + gate * k.p.np; }
+  // dL / d(input part) of a gate.
+  const float *pre_in(int64_t row, int gate) const {
+    return k.s.cell == GRU_RESET_AFTER && gate == 2 ? c.pre_in + row * k.p.np : pre(row, gate);
+  }
+  int64_t pre_in_row(int gate) const {
+    return k.s.cell == GRU_RESET_AFTER && gate == 2 ? k.p.np : k.p.gates * k.p.np;
+  }
+  void silence(int64_t row) {
+    memset(pre(row, 0), 0, k.p.gates * k.p.np * 4);
+    if (k.s.cell == GRU_RESET_AFTER) memset(c.pre_in + row * k.p.np, 0, k.p.np * 4);
+  }
+
+  // next = init + sum over the group's gates of W_g^T pre_g, row by row.
+  template <class Init>
+  void propagate(int group, int64_t row, float *out, Init init) {
+    const Plan &p = k.p;
+    const int64_t wide = p.gates * p.np;
+    const Group gr = p.group[group];
+    const float *pre = c.pre + row * wide;
+    float *back = c.back + row * p.q_size;
+    if (p.d && p.readers_of[group] == 1) {
+      for_panels(k.rows, p.d, [&](Sums &sums) {
+        sums.zero();
+        for (int i = gr.first; i < gr.first + gr.count; i++)
+          sums.add(pre + i * p.np, wide, p.left_back[i]);
+        sums.each([&](Vec v, int i, int64_t j) {
+          store_some(back + i * p.q_size + p.q_first[group] + j, v, p.d - j);
+        });
+      });
+    } else if (p.d) {
+      for (int i = gr.first; i < gr.first + gr.count; i++)
+        multiply(k.rows, pre + i * p.np, wide, p.left_back[i], back + p.q_at[i], p.q_size, false);
+    }
+    for_panels(k.rows, p.n, [&](Sums &sums) {
+      sums.each([&](Vec &v, int i, int64_t j) { v = init(i, j); });
+      if (p.d) {
+        if (p.diagonal)
+          for (int gate = gr.first; gate < gr.first + gr.count; gate++)
+            sums.each([&](Vec &v, int i, int64_t j) {
+              v += load(p.diagonal + gate * p.np + j) * load(pre + i * wide + gate * p.np + j);
+            });
+        sums.add(back + p.q_first[group], p.q_size, p.right_back[group]);
+      } else {
+        sums.add(pre + gr.first * p.np, wide, p.main_back[group]);
+      }
+      sums.each([&](Vec v, int i, int64_t j) { store(out + i * p.np + j, v); });
+    });
+  }
+
+  void add_column_sums(const float *a, int64_t a_row, const float *b, int64_t rows, float *out) {
+    for (int64_t j = 0; j < k.p.n; j += LANES) {
+      Vec sum = {};
+      if (b) for (int64_t r = 0; r < rows; r++) sum += load(a + r * a_row + j) * load(b + r * k.p.np + j);
+      else for (int64_t r = 0; r < rows; r++) sum += load(a + r * a_row + j);
+      store_some(out + j, load_some(out + j, k.p.n - j) + sum, k.p.n - j);
+    }
+  }
+
+  void weights(int64_t rows, const WeightGradients &out) {
+    const Plan &p = k.p;
+    const int64_t n = p.n, np = p.np, d = p.d, I = p.inputs, wide = p.gates * np;
+    for (int group = 0; group < p.groups; group++) {
+      const Group gr = p.group[group];
+      const float *from = group ? c.v : c.h;
+      for (int gate = gr.first; gate < gr.first + gr.count; gate++) {
+        const float *own = c.pre + gate * np;
+        if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
+        if (out.left)
+          add_outer(rows, n, d, own, wide, c.q + p.q_at[gate], p.q_size, out.left + gate * n * d, d);
+        if (out.diagonal) add_column_sums(own, wide, from, rows, out.diagonal + gate * n);
+      }
+      if (!out.right) continue;
+      float *right = out.right + (k.s.readers == 1 ? 0 : gr.first * d * n);
+      add_outer(rows, p.readers_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
+    }
+    for (int gate = 0; gate < p.gates; gate++) {
+      const float *own = pre_in(0, gate);
+      const int64_t row = pre_in_row(gate);
+      if (out.w_in && I) add_outer(rows, n, I, own, row, c.x, I, out.w_in + gate * n * I, I);
+      if (out.bias) add_column_sums(own, row, nullptr, rows, out.bias + gate * n);
+    }
+  }
+};
+
+struct Sizes {
+  int64_t w_in, bias, weight, left, right, diagonal;
+  Sizes(const Shape &s, const Plan &p)
+      : w_in(p.gates * p.n * p.inputs), bias(p.gates * p.n), weight(p.d ? 0 : p.gates * p.n * p.n),
+        left(p.gates * p.n * p.d), right(s.readers * p.d * p.n), diagonal(p.gates * p.n) {}
+  int64_t sum() const { return w_in + bias + weight + left + right + diagonal; }
+};
+
+// Model m's part of the caller's gradients.
+inline WeightGradients part(const Gradients &g, const Sizes &z, int64_t m) {
+  auto at = [m](float *p, int64_t size) { return p ? p + m * size : nullptr; };
+  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.weight, z.weight),
+          at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal)};
+}
+
+// The same parts in one block of a thread's own memory.
+inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *block) {
+  auto next = [&block](float *wanted, int64_t size) {
+    float *p = wanted ? block : nullptr;
+    block += size;
+    return p;
+  };
+  WeightGradients out;
+  out.w_in = next(g.w_in, z.w_in), out.bias = next(g.bias, z.bias);
+  out.weight = next(g.weight, z.weight), out.left = next(g.left, z.left);
+  out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
+  return out;
+}
+
+inline void add(float *to, const float *from, int64_t size) {
+  for (int64_t i = 0; to && i < size; i++) to[i] += from[i];
+}
+
+
+// Where threads add up. A single one adds to the caller's tensors. Several have memory of their own,
+// which is added in the threads' order at the end: the same numbers in every run.
+class Accumulators {
+ public:
+  Accumulators(const Gradients &g, const Sizes &sizes, int64_t threads, int64_t models, Arena &arena)
+      : g_(g), sizes_(sizes), models_(models), blocks_(threads == 1 ? 0 : threads * models) {
+    if (blocks_.empty()) return;
+    arena.reset(blocks_.size() * Arena::rounded(sizes.sum()));
+    failed_ = arena.failed();
+    for (float *&block : blocks_) {
+      if (failed_) return;
+      block = arena.take(sizes.sum());
+      memset(block, 0, sizes.sum() * 4);
+    }
+  }
+  bool failed() const { return failed_; }
+
+  WeightGradients of(int64_t thread, int64_t model) const {
+    if (blocks_.empty()) return part(g_, sizes_, model);
+    return private_part(g_, sizes_, blocks_[thread * models_ + model]);
+  }
+
+  void finish() const {
+    for (int64_t i = 0; i < (int64_t)blocks_.size(); i++) {
+      WeightGradients to = part(g_, sizes_, i % models_), from = private_part(g_, sizes_, blocks_[i]);
+      add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
+      add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
+      add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
+    }
+  }
+
+ private:
+  const Gradients &g_;
+  const Sizes sizes_;
+  const int64_t models_;
+  std::vector<float *> blocks_;
+  bool failed_ = false;
+};

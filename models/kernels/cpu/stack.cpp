@@ -1,0 +1,208 @@
+// Stacks of square layers, forward and backward: plain, residual or highway.
+//
+// A thread takes its rows of the batch through one layer after the other, so that a layer's packed
+// weights serve all its rows, and its weights' gradients are products over all of them.
+#include <atomic>
+
+#include "reverse.h"
+#include "threads.h"
+
+namespace {
+
+bool keeps_inner(const Shape &s) { return s.activation == ABS && s.cell != HIGHWAY_LAYERS; }
+
+Vec gate_of(int g, Vec z) { return g ? sigmoid_of(z) : activate(z, RELU, 0); }
+
+// Rows [begin, end) of the batch.
+struct Rows {
+  const Shape &s;
+  const Arguments &a;
+  const std::vector<Plan> &plans;
+  int64_t begin, end;
+
+  int64_t count() const { return end - begin; }
+  int64_t layers() const { return s.models; }
+  // f(tile, row): tiles of at most TILE_ROWS rows, and where they begin within these rows.
+  template <class F> void tiles(int64_t layer, F f) const {
+    const int64_t n = (count() + TILE_ROWS - 1) / TILE_ROWS;
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t first = count() * i / n, next = count() * (i + 1) / n;
+      f(Tile{s, a, plans[layer], 0, begin + first, (int)(next - first)}, first);
+    }
+  }
+  // What a layer reads: the layer before it, or the stack's input.
+  void load_input(int64_t layer, float *to) const {
+    const Plan &p = plans[0];
+    const float *from = layer ? a.states + (layer - 1) * s.batch * p.n : a.h0;
+    load_rows(from + begin * p.n, p.n, p.np, (int)count(), to);
+    if (layer && keeps_inner(s))
+      for (int64_t j = 0; j < count() * p.np; j += LANES) store(to + j, activate(load(to + j), ABS, 0));
+  }
+};
+
+// f(W x + b), or f(W x + b + passed).
+void perceptron_layer(const Tile &k, int64_t layer, const float *x, const float *passed, float *out,
+                      const Scratch &w) {
+  const Shape &s = k.s;
+  const int64_t np = k.p.np;
+  k.project(0, x, w.q);
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.start(sums, layer, 0);
+    k.recur(sums, 0, x, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      if (passed) z += load(passed + i * np + j);
+      Vec y = activate(z, s.activation, s.slope);
+      store(out + i * np + j, y);
+      if (k.a.states) store_some(k.a.states + k.at(layer, i) + j, keeps_inner(s) ? z : y, k.p.n - j);
+    });
+  });
+}
+
+// h tau + x (1 - tau)
+void highway_layer(const Tile &k, int64_t layer, const float *x, float *out, const Scratch &w) {
+  const int64_t np = k.p.np;
+  k.project(0, x, w.q);
+  open_gates(k, layer, 0, 2, x, w, gate_of);
+  for (int i = 0; i < k.rows; i++) {
+    for (int64_t j = 0; j < np; j += LANES) {
+      Vec old = load(x + i * np + j), h = load(w.gate(0, i, np) + j);
+      store(out + i * np + j, old + load(w.gate(1, i, np) + j) * (h - old));
+    }
+    if (k.a.states) memcpy(k.a.states + k.at(layer, i), out + i * np, k.p.n * 4);
+  }
+}
+
+bool passes(const Shape &s, int64_t layer) { return s.cell == RESIDUAL_LAYERS && layer % 2; }
+
+int64_t forward_floats(const Plan &p, int64_t rows) {
+  return 3 * Arena::rounded(rows * p.np) + scratch_floats(p);
+}
+
+void forward_rows(const Rows &r, Arena &arena) {
+  const Plan &p = r.plans[0];
+  float *x = arena.take(r.count() * p.np), *out = arena.take(r.count() * p.np);
+  float *before = arena.take(r.count() * p.np);  // what the layer before read
+  Scratch w = scratch(p, arena);
+  r.load_input(0, x);
+  for (int64_t layer = 0; layer < r.layers(); layer++) {
+    r.tiles(layer, [&](const Tile &k, int64_t row) {
+      const int64_t at = row * p.np;
+      if (r.s.cell == HIGHWAY_LAYERS) return highway_layer(k, layer, x + at, out + at, w);
+      perceptron_layer(k, layer, x + at, passes(r.s, layer) ? before + at : nullptr, out + at, w);
+    });
+    // The oldest of the three is free: x is what this layer read, and `out` what the next one does.
+    std::swap(before, x);
+    std::swap(x, out);
+  }
+  store_rows(x, p.n, p.np, (int)r.count(), r.a.last_h + r.begin * p.n);
+}
+
+int64_t backward_floats(const Plan &p, int64_t rows) {
+  const int64_t each = p.gates * p.np + p.np + 2 * p.q_size + 3 * p.np;
+  return 8 * Arena::rounded(0) + rows * each + scratch_floats(p);
+}
+
+// One layer of one tile: the gradient of its result becomes that of what it read.
+struct LayerBackward : Reverse {
+  const float *grad;
+  float *next, *passed;
+
+  void perceptron(int64_t layer, int64_t row) {
+    const int64_t np = k.p.np;
+    k.project(0, c.h + row * np, c.q + row * k.p.q_size);
+    for (int i = 0; i < k.rows; i++)
+      for (int64_t j = 0; j < np; j += LANES) {
+        Vec stored = load_some(k.a.states + k.at(layer, i) + j, k.p.n - j);
+        Vec g = load(grad + i * np + j) * slope_from(stored, k.s.activation, k.s.slope);
+        store(pre(row + i, 0) + j, g);
+        if (passes(k.s, layer)) store(passed + i * np + j, g);
+      }
+    // What a block passes on joins at its first layer.
+    const bool joins = k.s.cell == RESIDUAL_LAYERS && !passes(k.s, layer);
+    propagate(0, row, next, [&](int i, int64_t j) { return joins ? load(passed + i * np + j) : (Vec){}; });
+  }
+
+  void highway(int64_t layer, int64_t row, Scratch w) {
+    const int64_t np = k.p.np;
+    const float *x = c.h + row * np;
+    w.q = c.q + row * k.p.q_size;
+    k.project(0, x, w.q);
+    open_gates(k, layer, 0, 2, x, w, gate_of);
+    for (int i = 0; i < k.rows; i++)
+      for (int64_t j = 0; j < np; j += LANES) {
+        Vec h = load(w.gate(0, i, np) + j), tau = load(w.gate(1, i, np) + j), g = load(grad + i * np + j);
+        store(pre(row + i, 0) + j, h > 0.f ? g * tau : (Vec){});
+        store(pre(row + i, 1) + j, g * (h - load(x + i * np + j)) * tau * (1.f - tau));
+      }
+    propagate(0, row, next, [&](int i, int64_t j) {
+      return load(grad + i * np + j) * (1.f - load(w.gate(1, i, np) + j));
+    });
+  }
+};
+
+void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, int64_t thread, Arena &arena) {
+  const Plan &p = r.plans[0];
+  const int64_t rows = r.count(), np = p.np;
+  Chunk c{};
+  c.steps = 1;
+  c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
+  c.q = arena.take(rows * p.q_size), c.back = arena.take(rows * p.q_size);
+  float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
+  Scratch w = scratch(p, arena);
+  load_rows(g.last_h + r.begin * p.n, p.n, np, (int)rows, grad);
+  for (int64_t layer = r.layers() - 1; layer >= 0; layer--) {
+    r.load_input(layer, c.h);
+    r.tiles(layer, [&](const Tile &k, int64_t row) {
+      LayerBackward b{{k, c}, grad + row * np, next + row * np, passed + row * np};
+      if (r.s.cell == HIGHWAY_LAYERS) b.highway(layer, row, w);
+      else b.perceptron(layer, row);
+    });
+    const Tile whole{r.s, r.a, r.plans[layer], 0, r.begin, TILE_ROWS};
+    Reverse{whole, c}.weights(rows, sums.of(thread, layer));
+    std::swap(grad, next);
+  }
+  if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.begin * p.n);
+}
+
+// Each thread's rows; work(thread, rows, arena).
+template <class Work>
+int over_rows(const Shape &s, const Arguments &a, const std::vector<Plan> &plans, int64_t threads,
+              int64_t (*floats)(const Plan &, int64_t), Work work) {
+  std::atomic<int> failed{0};
+  in_parallel(threads, s.batch, [&](int64_t thread, int64_t begin, int64_t end) {
+    if (begin == end) return;
+    tile_arena.reset(floats(plans[0], end - begin));
+    if (tile_arena.failed()) { failed = 1; return; }
+    work(thread, Rows{s, a, plans, begin, end}, tile_arena);
+  });
+  return failed;
+}
+
+int64_t threads_for(const Shape &s) { return worthwhile_threads(s, (s.batch + TILE_ROWS - 1) / TILE_ROWS); }
+
+}  // namespace
+
+int stack_forward(const Shape *shape, const Arguments *arguments) {
+  const Shape &s = *shape;
+  if (!s.batch) return 0;
+  std::vector<Plan> plans;
+  if (!make_plans(s, *arguments, false, weights_arena, plans)) return 1;
+  return over_rows(s, *arguments, plans, threads_for(s), forward_floats,
+                   [](int64_t, const Rows &rows, Arena &arena) { forward_rows(rows, arena); });
+}
+
+int stack_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients) {
+  const Shape &s = *shape;
+  if (!s.batch) return 0;
+  std::vector<Plan> plans;
+  if (!make_plans(s, *arguments, true, weights_arena, plans)) return 1;
+  const int64_t threads = threads_for(s);
+  Accumulators sums(*gradients, Sizes(s, plans[0]), threads, s.models, gradients_arena);
+  if (sums.failed()) return 1;
+  int failed = over_rows(s, *arguments, plans, threads, backward_floats,
+                         [&](int64_t thread, const Rows &rows, Arena &arena) {
+                           backward_rows(rows, *gradients, sums, thread, arena);
+                         });
+  sums.finish();
+  return failed;
+}

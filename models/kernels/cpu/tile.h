@@ -1,0 +1,223 @@
+// The weights of a model in the order in which the kernels read them, and a tile of its batch.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "arena.h"
+#include "panels.h"
+#include "sequence.h"
+
+constexpr int MOST_GATES = 4;
+
+inline int gates_of(const Shape &s) {
+  switch (s.cell) {
+    case GRU_RESET_BEFORE:
+    case GRU_RESET_AFTER: return 3;
+    case LSTM: return 4;
+    case HIGHWAY_LAYERS: return 2;
+    default: return 1;
+  }
+}
+
+// Gates that read the same vector: all of them, but for the candidate of a GRU that resets before.
+struct Group {
+  int first, count;
+};
+inline int groups_of(const Shape &s, Group out[2]) {
+  if (s.cell != GRU_RESET_BEFORE) return out[0] = {0, gates_of(s)}, 1;
+  out[0] = {0, 2}, out[1] = {2, 1};
+  return 2;
+}
+
+// One model's weights, packed. A group's right factors project its vector to `q`, gate g's share of
+// which begins at q_at[g].
+struct Plan {
+  int gates, groups, readers_of[2];
+  Group group[2];
+  int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
+  const float *bias, *diagonal;  // [G, np] or null
+  Panels input[MOST_GATES], main[MOST_GATES], right[2];
+  Panels input_back[MOST_GATES], main_back[2], left_back[MOST_GATES], right_back[2];
+
+  explicit Plan(const Shape &s) {
+    gates = gates_of(s), groups = groups_of(s, group);
+    n = s.size, np = padded(n), d = s.rank, inputs = s.inputs, q_size = 0;
+    for (int k = 0; k < groups && d; k++) {
+      readers_of[k] = s.readers == 1 ? 1 : group[k].count;
+      q_first[k] = q_size;
+      for (int i = 0; i < group[k].count; i++)
+        q_at[group[k].first + i] = q_size + (readers_of[k] == 1 ? 0 : i * d);
+      q_size += padded(readers_of[k] * d);
+    }
+  }
+
+  int64_t floats(bool backward) const {
+    int64_t sum = 2 * Arena::rounded(gates * np) + gates * Arena::rounded(packed_size(inputs, n));
+    if (backward) sum += gates * Arena::rounded(packed_size(np, inputs));
+    if (!d) {
+      sum += gates * Arena::rounded(packed_size(n, n));
+      if (backward) sum += 2 * Arena::rounded(packed_size(gates * np, n));
+      return sum;
+    }
+    sum += gates * Arena::rounded(packed_size(d, n));
+    sum += 2 * Arena::rounded(packed_size(n, gates * d + LANES));
+    if (backward) {
+      sum += gates * Arena::rounded(packed_size(np, d));
+      sum += 2 * Arena::rounded(packed_size(gates * d, n));
+    }
+    return sum;
+  }
+
+  const float *pad_rows(const float *rows, Arena &arena) const {
+    float *out = arena.take(gates * np);
+    memset(out, 0, gates * np * 4);
+    if (!rows) return out;
+    for (int g = 0; g < gates; g++) memcpy(out + g * np, rows + g * n, n * 4);
+    return out;
+  }
+
+  void pack_weights(const Shape &s, const Arguments &a, int64_t model, bool backward, Arena &arena) {
+    const int64_t G = gates, n = this->n, d = this->d, I = inputs;
+    bias = pad_rows(a.bias ? a.bias + model * G * n : nullptr, arena);
+    diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, arena) : nullptr;
+    for (int g = 0; g < gates && I; g++) {
+      const float *w = a.w_in + (model * G + g) * n * I;
+      input[g] = pack<true>(I, n, arena.take(packed_size(I, n)), [=](int64_t k, int64_t j) { return w[j * I + k]; });
+      if (backward)
+        input_back[g] = pack<false>(np, I, arena.take(packed_size(np, I)),
+                             [=](int64_t k, int64_t j) { return k < n ? w[k * I + j] : 0.f; });
+    }
+    if (!d) {
+      const float *w = a.weight + model * G * n * n;
+      for (int g = 0; g < gates; g++)
+        main[g] = pack<true>(n, n, arena.take(packed_size(n, n)),
+                       [=](int64_t k, int64_t j) { return w[(g * n + j) * n + k]; });
+      for (int k = 0; k < groups && backward; k++) {
+        const int first = group[k].first, np_ = np;
+        int64_t depth = group[k].count * np;
+        main_back[k] = pack<false>(depth, n, arena.take(packed_size(depth, n)), [=](int64_t row, int64_t j) {
+          int64_t g = first + row / np_, i = row % np_;
+          return i < n ? w[(g * n + i) * n + j] : 0.f;
+        });
+      }
+      return;
+    }
+    const float *l = a.left + model * G * n * d, *r = a.right + model * s.readers * d * n;
+    for (int g = 0; g < gates; g++) {
+      main[g] = pack<true>(d, n, arena.take(packed_size(d, n)),
+                     [=](int64_t k, int64_t j) { return l[(g * n + j) * d + k]; });
+      if (backward)
+        left_back[g] = pack<false>(np, d, arena.take(packed_size(np, d)),
+                            [=](int64_t k, int64_t j) { return k < n ? l[(g * n + k) * d + j] : 0.f; });
+    }
+    for (int k = 0; k < groups; k++) {
+      const float *own = r + (s.readers == 1 ? 0 : group[k].first * d * n);
+      int64_t columns = readers_of[k] * d;
+      right[k] = pack<true>(n, columns, arena.take(packed_size(n, columns)),
+                      [=](int64_t i, int64_t j) { return own[j * n + i]; });
+      if (backward)
+        right_back[k] = pack<false>(columns, n, arena.take(packed_size(columns, n)),
+                             [=](int64_t i, int64_t j) { return own[i * n + j]; });
+    }
+  }
+};
+
+// Some rows of the batch of one model, and everything that a step of them needs.
+struct Tile {
+  const Shape &s;
+  const Arguments &a;
+  const Plan &p;
+  int64_t model, first;
+  int rows;
+
+  int64_t at(int64_t t, int row) const {
+    return (((model * s.steps) + t) * s.batch + first + row) * s.size;
+  }
+  const float *x(int64_t t) const {
+    return a.x + model * s.x_model + t * s.x_step + first * s.x_row;
+  }
+  bool over(int64_t t, int row) const {
+    return a.lengths && t >= a.lengths[model * s.batch + first + row];
+  }
+
+  // What the inputs and the bias add to gate g, in one panel.
+  void start(Sums &sums, int64_t t, int g) const {
+    sums.each([&](Vec &v, int i, int64_t j) {
+      v = a.addends ? load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j)
+                    : load(p.bias + g * p.np + j);
+    });
+    if (p.inputs) sums.add(x(t), s.x_row, p.input[g]);
+  }
+
+  // The recurrent product of gate g and a vector `from` [rows, np] that was projected to q.
+  void recur(Sums &sums, int g, const float *from, const float *q) const {
+    if (!p.d) return sums.add(from, p.np, p.main[g]);
+    if (p.diagonal)
+      sums.each([&](Vec &v, int i, int64_t j) {
+        v += load(p.diagonal + g * p.np + j) * load(from + i * p.np + j);
+      });
+    sums.add(q + p.q_at[g], p.q_size, p.main[g]);
+  }
+
+  void project(int group, const float *from, float *q) const {
+    if (p.d) multiply(rows, from, p.np, p.right[group], q + p.q_first[group], p.q_size, true);
+  }
+};
+
+// Gates of a tile's step: [rows][4][np], in the order of the cell; a GRU that resets after its
+// matrix has W_q h in the fourth place.
+struct Scratch {
+  float *gates, *reset, *q;
+  float *gate(int g, int row, int64_t np) const { return gates + (row * MOST_GATES + g) * np; }
+};
+
+// Gate g by f(sum), for all gates of a group.
+template <class F>
+inline void open_gates(const Tile &k, int64_t t, int first, int count, const float *from, const Scratch &w, F f) {
+  for (int g = first; g < first + count; g++)
+    for_panels(k.rows, k.p.n, [&](Sums &sums) {
+      k.start(sums, t, g);
+      k.recur(sums, g, from, w.q);
+      sums.each([&](Vec z, int i, int64_t j) { store(w.gate(g, i, k.p.np) + j, f(g, z)); });
+    });
+}
+
+inline void load_rows(const float *from, int64_t n, int64_t np, int rows, float *to) {
+  for (int i = 0; i < rows; i++)
+    for (int64_t j = 0; j < np; j += LANES)
+      store(to + i * np + j, from ? load_some(from + i * n + j, n - j) : (Vec){});
+}
+inline void store_rows(const float *from, int64_t n, int64_t np, int rows, float *to) {
+  for (int i = 0; i < rows; i++) memcpy(to + i * n, from + i * np, n * 4);
+}
+
+inline int64_t scratch_floats(const Plan &p) {
+  return Arena::rounded(TILE_ROWS * MOST_GATES * p.np) +
+         Arena::rounded(TILE_ROWS * p.np) + Arena::rounded(TILE_ROWS * p.q_size);
+}
+
+inline Scratch scratch(const Plan &p, Arena &arena) {
+  return {arena.take(TILE_ROWS * MOST_GATES * p.np), arena.take(TILE_ROWS * p.np),
+          arena.take(TILE_ROWS * p.q_size)};
+}
+
+// The packed weights of every model, in memory of the arena.
+inline bool make_plans(const Shape &s, const Arguments &a, bool backward, Arena &arena,
+                std::vector<Plan> &plans) {
+  Plan layout(s);
+  arena.reset(s.models * layout.floats(backward));
+  if (arena.failed()) return false;
+  plans.assign(s.models, layout);
+  for (int64_t m = 0; m < s.models; m++) plans[m].pack_weights(s, a, m, backward, arena);
+  return true;
+}
+
+struct Tiles {
+  int64_t per_model, batch;
+  explicit Tiles(const Shape &s) : per_model((s.batch + TILE_ROWS - 1) / TILE_ROWS), batch(s.batch) {}
+  int64_t first(int64_t i) const { return batch * i / per_model; }
+  Tile tile(const Shape &s, const Arguments &a, const Plan &p, int64_t item) const {
+    int64_t i = item % per_model;
+    return {s, a, p, item / per_model, first(i), (int)(first(i + 1) - first(i))};
+  }
+};

@@ -1,0 +1,31 @@
+"""Which backends there are, and what the user says about them."""
+
+import os
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+import torch
+
+from models.kernels.library import library
+
+Backend: TypeAlias = Literal["cpp", "vendor", "torch"]
+
+
+# What is traced asks once, and keeps the answer.
+@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
+def kernels_are_built() -> bool:
+    """Whether our kernels are there to be called; the first question builds them."""
+    return library() is not None
+
+
+@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
+def wanted_backend() -> Backend | None:
+    """The backend that `REFLECTORY_BACKEND` in the environment names, if it does.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    wanted = os.environ.get("REFLECTORY_BACKEND")
+    if wanted is not None and wanted not in get_args(Backend):
+        allowed = ", ".join(get_args(Backend))
+        raise ValueError(f"REFLECTORY_BACKEND is {wanted!r}; allowed are {allowed}")
+    return cast(Any, wanted)

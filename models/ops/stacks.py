@@ -1,0 +1,65 @@
+"""A stack of square layers, by our kernels where they compute it, else in torch's operations."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from models.kernels.calls import GATES, Kind
+from models.kernels.stack import stack
+from models.ops.backends import kernels_are_built, wanted_backend
+from models.ops.factors import DenseFactors, Factors, LowRankFactors
+
+Reference: TypeAlias = Callable[[Tensor, Factors, Tensor], Tensor]
+
+
+def run_stack(
+    kind: Kind | None, reference: Reference, x: Tensor, factors: Factors, bias: Tensor
+) -> Tensor:
+    """What the last layer makes of x `[B, n]`.
+
+    Args:
+        kind: what the kernels call this stack; None where only `reference` computes it.
+        reference: the layers as a loop in torch's operations.
+        x: what the first layer reads.
+        factors: the matrices of all layers.
+        bias: `[L, gates*n]`.
+    """
+    if kind is None or not _kernels_run(factors, x):
+        return reference(x, factors, bias)
+    gates = GATES[kind.cell]
+    layers, size = bias.shape[0], x.shape[-1]
+    biases = bias.view(layers, gates, size)
+    matrices = _matrices(factors, layers=layers, gates=gates)
+    learns = torch.is_grad_enabled() and any(
+        tensor is not None and tensor.requires_grad for tensor in (x, bias, *matrices.values())
+    )
+    return stack(kind, x.contiguous(), biases, **matrices, keep=learns)
+
+
+def _kernels_run(factors: Factors, x: Tensor) -> bool:
+    """Whether our kernels run: on CPUs in single precision.
+
+    Measured (tests/benchmarks): they are ahead of torch's operations with dense matrices up to
+    n = 512 and more, and further with pairs of thin ones.
+    """
+    return (
+        isinstance(factors, DenseFactors | LowRankFactors)
+        and x.device.type == "cpu"
+        and x.dtype == torch.float32
+        and wanted_backend() in (None, "cpp")
+        and kernels_are_built()
+    )
+
+
+def _matrices(factors: Factors, *, layers: int, gates: int) -> dict[str, Tensor | None]:
+    if isinstance(factors, DenseFactors):
+        return {"weight": factors.weight.unflatten(0, (layers, gates))}
+    assert isinstance(factors, LowRankFactors)
+    diagonal = factors.diagonal
+    return {
+        "left": factors.left.unflatten(0, (layers, gates)),
+        "right": factors.right.unflatten(0, (layers, gates // factors.shared_by)),
+        "diagonal": None if diagonal is None else diagonal.unflatten(0, (layers, gates)),
+    }
