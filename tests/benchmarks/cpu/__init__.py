@@ -1,0 +1,1 @@
+"""What `tests.benchmarks.sequences` and `tests.benchmarks.forms` are made of."""

@@ -1,0 +1,106 @@
+"""The machine that figures were measured on, and what it can do at most."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from models.kernels import library
+
+_HERE = Path(__file__).parent
+_SOURCES = Path(library.__file__).parent / "cpu"
+
+
+@dataclass(frozen=True)
+class Peak:
+    """On one core: multiply-adds in registers, and copies of 256 MB (bytes read plus written)."""
+
+    gflops: float
+    gigabytes_per_second: float
+
+
+def measured_peak(*, memory: bool = False) -> Peak | None:
+    """None without a compiler; the bandwidth is 0 unless it is asked for."""
+    program = _program()
+    if program is None:
+        return None
+    command = [str(program), *(["memory"] if memory else [])]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    gflops, gigabytes = map(float, run.stdout.split())
+    return Peak(gflops, gigabytes)
+
+
+@cache
+def _program() -> Path | None:
+    """The calibrating program, built with the vectors and the register tile of the kernels."""
+    compiler = next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
+    if compiler is None:
+        return None
+    folder = Path(tempfile.gettempdir()) / f"reflectory-peak-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    program = folder / "peak"
+    source = _HERE / "peak.cpp"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        draft = folder / f"peak-{os.getpid()}"
+        flags = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", f"-I{_SOURCES}"]
+        wide = ["-mprefer-vector-width=512"] if "avx512f" in _cpuinfo() else []
+        subprocess.run([compiler, *flags, *wide, str(source), "-o", str(draft)], check=True)
+        draft.replace(program)
+    return program
+
+
+def described() -> list[str]:
+    """CPU, caches, versions and the peaks, one fact per line."""
+    config = torch.__config__.show()
+    mkl = re.search(r"Math Kernel Library Version (\S+)", config)
+    onednn = re.search(r"MKL-DNN (v\S+)", config)
+    model = re.search(r"^model name\s*: (.+)$", _cpuinfo(), re.MULTILINE)
+    vectors = [name for name in ("avx2", "avx512f") if f" {name} " in _cpuinfo()]
+    peak = measured_peak(memory=True)
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=False)
+    return [
+        f"CPU: {model[1] if model else platform.processor()}, {os.cpu_count()} cores, "
+        f"{' '.join(vectors)}; {_caches()}",
+        "one core: "
+        + (
+            f"{peak.gflops:.0f} GFLOP/s of multiply-adds, "
+            f"{peak.gigabytes_per_second:.0f} GB/s copied (read + written)"
+            if peak
+            else "no compiler to measure it with"
+        ),
+        f"torch {torch.__version__}, MKL {mkl[1] if mkl else 'none'}, "
+        f"oneDNN {onednn[1] if onednn else 'none'}, Python {platform.python_version()}",
+        f"kernels built by {compiler.stdout.splitlines()[0] if compiler.stdout else 'nothing'}",
+        f"load average when it began: {os.getloadavg()[0]:.2f}",
+    ]
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+
+
+def _caches() -> str:
+    found: list[str] = []
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = (
+            (folder / name).read_text().strip() for name in ("level", "type", "size")
+        )
+        if kind != "Instruction":
+            found.append(f"L{level} {size}")
+    return ", ".join(found)
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write("\n".join(described()) + "\n")
