@@ -31,7 +31,7 @@ else \
 fi
 endef
 
-.PHONY: help demo test test-slow gpu lint format types wheel-check clean
+.PHONY: help demo test test-slow bench gpu lint format types wheel-check clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,6 +44,10 @@ test: lint types  ## Install, then lint, types, import rules and all quick tests
 
 test-slow: $(VENV)/installed-test  ## The tests that take more than half a minute, or the network
 	@$(BIN)/python -m pytest -m "(slow or network) and not gpu"
+
+bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and keep the figures
+	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
 
 gpu: $(VENV)/installed-test  ## Tests and benchmarks on a CUDA device, where there is one
 	@if nvidia-smi >/dev/null 2>&1; then \

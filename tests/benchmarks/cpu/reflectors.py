@@ -12,8 +12,9 @@ from models.parametrizations.householder_svd import HouseholderSvdLinear
 class ReflectorLoop:
     """`W h = U (s * (V^T h))` for each copy, by one rank-1 update per reflector.
 
-    As algorithm 1 of the spectral paper has it, `h - 2 (h u) u^T / (u^T u)`; with `lean` in two
-    operations per reflector, the loop at its best. 1 x 1 reflectors are not among them.
+    `h - (h z) z^T` with z of length sqrt(2), scaled once for all steps, as an autograd user writes
+    it; with `lean` in two operations per reflector, the loop at its best. 1 x 1 reflectors are not
+    among them.
     """
 
     def __init__(self, linear: StructuredLinear, *, lean: bool) -> None:
