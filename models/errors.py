@@ -5,7 +5,8 @@ ModelError
 │   ├── SlotError       a parametrization cannot hold a slot of this size or kind
 │   └── SignatureError  an architecture cannot answer what a task asks
 ├── InputError          a tensor does not fit the model: change the input
-└── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
+├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
+└── ExportError         a model has no faithful ONNX file: nothing that its user does changes that
 """
 
 
@@ -31,3 +32,7 @@ class InputError(ModelError, ValueError):
 
 class CheckpointError(ModelError, ValueError):
     """A file is not one of our checkpoints, or its bytes are damaged; use another file."""
+
+
+class ExportError(ModelError):
+    """An ONNX file of a model cannot be written, or does not compute what the model does."""

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from models.errors import (
     CheckpointError,
+    ExportError,
     InputError,
     ModelError,
     SignatureError,
@@ -67,6 +68,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     SlotError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "slot", "The parametrization does not fit"),
     InputError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "input", "The input does not fit"),
     CheckpointError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "checkpoint", "No valid checkpoint"),
+    ExportError: Answer(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "export", "The model has no faithful ONNX file"
+    ),
     SearchError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "search", "The search failed"),
     SpecRefused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "spec-refused", "The spec cannot be run"),
     DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),

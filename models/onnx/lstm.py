@@ -1,0 +1,30 @@
+"""The long short-term memory: a standard node, but with a peephole."""
+
+from models.architectures.lstm import Lstm, LstmCell
+from models.onnx.graph import Graph
+from models.onnx.products import advance, affine
+from models.onnx.recurrent import CellGraph, StandardNode, State
+from models.ops.factors import Factors
+
+_INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
+
+
+def lstm(architecture: Lstm) -> CellGraph:
+    """`c_t = f * c_{t-1} + i * z`, `h_t = o * tanh(c_t)`; ONNX has the order i, o, f, z.
+
+    ONNX's own peephole is a vector for each gate, ours a matrix for one.
+    """
+    standard = StandardNode("LSTM", (_INPUT, _OUTPUT, _FORGET, _CANDIDATE))
+    return CellGraph(_step, None if architecture.peephole else standard)
+
+
+def _step(body: Graph, factors: Factors, cell: LstmCell, before: State, addend: str) -> State:
+    state, memory = before
+    enter, forget, candidate, leave = advance(body, factors, state, addend, copies=4)
+    kept = body.apply("Mul", body.apply("Sigmoid", forget), memory)
+    new = body.apply("Mul", body.apply("Sigmoid", enter), body.apply("Tanh", candidate))
+    memory = body.apply("Add", kept, new)
+    if cell.peephole is not None:
+        leave = body.apply("Add", leave, affine(body, cell.peephole, memory))
+    shown = body.apply("Mul", body.apply("Sigmoid", leave), body.apply("Tanh", memory))
+    return [shown, memory]

@@ -1,0 +1,29 @@
+"""The multi-layer perceptron, and what it shares with the residual network."""
+
+from models.architectures.feed_forward import FeedForwardNetwork, Perceptron
+from models.architectures.mlp import Mlp
+from models.onnx.activations import activate
+from models.onnx.feed_forward import StackGraph, Write, layer, layers_of
+from models.onnx.graph import Graph
+
+
+def mlp(architecture: Mlp) -> StackGraph:
+    """`x_l = f(W_l x_{l-1} + b_l)`."""
+    entry = activation(architecture)
+
+    def stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
+        for factors, bias in layers_of(network, gates=1):
+            (inner,) = layer(graph, factors, bias, x, gates=1)
+            x = entry(graph, network, inner)
+        return x
+
+    return StackGraph(entry, stack)
+
+
+def activation(architecture: Perceptron) -> Write:
+    """The activation of all layers, which stands after the input matrix too."""
+
+    def write(graph: Graph, _network: FeedForwardNetwork, x: str) -> str:
+        return activate(graph, architecture.activation, x, leak=architecture.leak)
+
+    return write

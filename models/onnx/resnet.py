@@ -1,0 +1,22 @@
+"""The residual network."""
+
+from models.architectures.feed_forward import FeedForwardNetwork
+from models.architectures.resnet import Resnet
+from models.onnx.feed_forward import StackGraph, layer, layers_of
+from models.onnx.graph import Graph
+from models.onnx.mlp import activation
+
+
+def resnet(architecture: Resnet) -> StackGraph:
+    """`x <- f(x + W_b f(W_a x + b_a) + b_b)`."""
+    entry = activation(architecture)
+
+    def stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
+        layers = list(layers_of(network, gates=1))
+        for (first, b_a), (second, b_b) in zip(layers[::2], layers[1::2], strict=True):
+            (inner,) = layer(graph, first, b_a, x, gates=1)
+            (update,) = layer(graph, second, b_b, entry(graph, network, inner), gates=1)
+            x = entry(graph, network, graph.apply("Add", x, update))
+        return x
+
+    return StackGraph(entry, stack)

@@ -1,0 +1,35 @@
+"""The single-matrix recurrent network: a standard node, but for the activation abs."""
+
+from collections.abc import Callable, Mapping
+
+from models.architectures.rnn import Rnn, RnnCell
+from models.onnx.activations import activate
+from models.onnx.graph import Graph
+from models.onnx.products import advance
+from models.onnx.recurrent import CellGraph, StandardNode, State
+from models.ops.activations import Activation
+from models.ops.factors import Factors
+
+
+def rnn(architecture: Rnn) -> CellGraph:
+    """`h_t = phi(W h_{t-1} + M x_t + b)`."""
+
+    def step(body: Graph, factors: Factors, _cell: RnnCell, before: State, addend: str) -> State:
+        (state,) = before
+        (inner,) = advance(body, factors, state, addend, copies=1)
+        return [activate(body, architecture.activation, inner, leak=architecture.leak)]
+
+    standard = _STANDARD.get(architecture.activation)
+    return CellGraph(step, None if standard is None else standard(architecture.leak))
+
+
+def _node(activation: str, **attributes: list[float]) -> StandardNode:
+    return StandardNode("RNN", (0,), {"activations": [activation], **attributes})
+
+
+_STANDARD: Mapping[Activation, Callable[[float], StandardNode]] = {
+    "tanh": lambda _leak: _node("Tanh"),
+    "relu": lambda _leak: _node("Relu"),
+    "leaky_relu": lambda leak: _node("LeakyRelu", activation_alpha=[leak]),
+    "identity": lambda _leak: _node("Affine", activation_alpha=[1.0], activation_beta=[0.0]),
+}

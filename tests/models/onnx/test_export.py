@@ -1,0 +1,360 @@
+"""An exported file computes what the model computes, wherever it is run."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+from torch import nn
+
+from models import checkpoint
+from models.architectures import ARCHITECTURES, Architecture
+from models.errors import ExportError
+from models.model import ModelSpec
+from models.network import Network
+from models.onnx.activations import ACTIVATIONS
+from models.onnx.export import WRITERS, export
+from models.onnx.graph import LARGEST_FILE_BYTES, OPSET, Graph
+from models.onnx.products import FORMS
+from models.onnx.verify import verify
+from models.ops import factors
+from models.ops.activations import Activation
+from models.ops.factors import DenseFactors, LowRankFactors, MaskedFactors
+from models.parametrizations import Parametrization
+from models.spec import Signature
+from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
+
+Pair = tuple[type[Architecture], type[Parametrization]]
+
+
+def trained(spec: ModelSpec) -> Network:
+    """A model whose every number is away from its start, biases and statistics included."""
+    network = spec.build(seed=1).eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for value in network.state_dict().values():
+            value += 0.2 * torch.randn(value.shape, generator=generator)
+        for name, value in network.state_dict().items():
+            if name.endswith("std"):
+                value.abs_().add_(0.1)
+    return network
+
+
+def ran(content: bytes, x: torch.Tensor) -> torch.Tensor:
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"input": x.numpy()})
+    return torch.as_tensor(found)
+
+
+def spec_of(architecture: dict[str, Any], parametrization: dict[str, Any]) -> ModelSpec:
+    return ModelSpec.model_validate(
+        {"architecture": architecture, "parametrization": parametrization, "signature": LAST}
+    )
+
+
+@pytest.fixture(params=pairs(), ids=pair_name)
+def pair(request: pytest.FixtureRequest) -> Pair:
+    return request.param
+
+
+def test_every_architecture_form_and_activation_can_be_written() -> None:
+    assert set(WRITERS) == set(ARCHITECTURES)
+    assert set(ACTIVATIONS) == set(get_args(Activation))
+    forms = {
+        value
+        for value in vars(factors).values()
+        if isinstance(value, type) and value.__module__ == factors.__name__
+    }
+    # Masks are for training alone.
+    assert set(FORMS) == forms - {factors.Factors, MaskedFactors}
+
+
+def test_every_model_is_exported_verified_and_of_the_signatures_shape(pair: Pair) -> None:
+    for signature in (LAST, EVERY):
+        for spec in specs(*pair, signature):
+            network = trained(spec)
+            content = export(network, spec)
+            onnx.checker.check_model(content, full_check=True)
+            verify(content, network, spec)
+
+
+def test_other_lengths_and_batches_give_what_the_model_gives(pair: Pair) -> None:
+    lengths = [1, 4, 33] if pair[0].any_length else [5]
+    for signature in (LAST, EVERY):
+        for spec in itertools.islice(specs(*pair, signature), 6):
+            network = trained(spec)
+            session = onnxruntime.InferenceSession(
+                export(network, spec), providers=["CPUExecutionProvider"]
+            )
+            for batch, steps in itertools.product((1, 7), lengths):
+                x = torch.randn(batch, steps, 3)
+                (found,) = session.run(None, {"input": x.numpy()})
+                # The model's own rounding, over 33 steps.
+                torch.testing.assert_close(
+                    torch.as_tensor(found), network(x).detach(), atol=2e-5, rtol=2e-4
+                )
+
+
+def test_the_standards_own_evaluator_computes_the_same(pair: Pair) -> None:
+    for signature in (LAST, EVERY):
+        for spec in specs(*pair, signature):
+            network = trained(spec)
+            model = onnx.load_from_string(export(network, spec))
+            if _has_an_activation_that_the_evaluator_lacks(model):
+                continue
+            x = torch.randn(2, 5, 3)
+            (found,) = ReferenceEvaluator(model).run(None, {"input": x.numpy()})  # pyright: ignore[reportGeneralTypeIssues]
+            torch.testing.assert_close(
+                torch.as_tensor(found), network(x).detach(), atol=1e-5, rtol=1e-4
+            )
+
+
+def _has_an_activation_that_the_evaluator_lacks(model: onnx.ModelProto) -> bool:
+    return any(
+        attribute.name == "activations" and attribute.strings[0] in (b"Relu", b"LeakyRelu")
+        for node in model.graph.node
+        for attribute in node.attribute
+    )
+
+
+@pytest.mark.parametrize(
+    ("architecture", "operator"),
+    [
+        ({"kind": "rnn", "activation": "tanh"}, "RNN"),
+        ({"kind": "rnn", "activation": "relu"}, "RNN"),
+        ({"kind": "rnn", "activation": "leaky_relu", "leak": 0.3}, "RNN"),
+        ({"kind": "rnn", "activation": "identity"}, "RNN"),
+        ({"kind": "rnn", "activation": "abs"}, "Scan"),
+        ({"kind": "gru", "reset": "before"}, "GRU"),
+        ({"kind": "gru", "reset": "after"}, "GRU"),
+        ({"kind": "lstm"}, "LSTM"),
+        ({"kind": "lstm", "peephole": True}, "Scan"),
+    ],
+)
+def test_whole_matrices_take_a_standard_node_where_one_computes_the_cell(
+    architecture: dict[str, Any], operator: str
+) -> None:
+    spec = spec_of({"hidden_size": 7, "layers": 3, **architecture}, {"kind": "dense"})
+    network = trained(spec)
+    content = export(network, spec)
+    loops = {"RNN", "GRU", "LSTM", "Scan", "Loop"}
+    found = [node.op_type for node in onnx.load_from_string(content).graph.node]
+    assert [name for name in found if name in loops] == [operator] * 3
+    verify(content, network, spec)
+
+
+def made_bytes(network: nn.Module) -> int:
+    """What the numbers of a recurrent network take, its matrices in the form of their factors."""
+    recurrent = network.get_submodule("recurrent")
+    made = recurrent.factors()  # pyright: ignore[reportCallIssue]
+    parts: dict[type, tuple[str, ...]] = {
+        DenseFactors: ("weight",),
+        LowRankFactors: ("left", "right", "diagonal"),
+    }
+    matrices = [getattr(made, name) for name in parts[type(made)]]
+    others = [v for name, v in network.state_dict().items() if not name.startswith("recurrent.")]
+    return sum(4 * value.numel() for value in (*matrices, *others) if value is not None)
+
+
+CONSTANT_BYTES = 12_000
+"""Nodes, names and the spec of two layers."""
+
+
+@pytest.mark.parametrize(
+    "parametrization",
+    [
+        {"kind": "low_rank", "d": 8},
+        {"kind": "low_rank_diagonal", "d": 8},
+        {"kind": "low_rank_diagonal", "d": 8, "tied": True},
+        {"kind": "householder_svd", "m1": 4, "m2": 4},
+        {"kind": "householder", "m": 8},
+    ],
+    ids=lambda given: "-".join(map(str, given.values())),
+)
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        {"kind": "rnn", "activation": "abs"},
+        {"kind": "gru", "reset": "before"},
+        {"kind": "gru", "reset": "after"},
+        {"kind": "lstm"},
+    ],
+    ids=lambda given: "-".join(map(str, given.values())),
+)
+def test_a_file_is_about_as_small_as_the_factors(
+    architecture: dict[str, Any], parametrization: dict[str, Any]
+) -> None:
+    for layers in (1, 2):
+        spec = spec_of({"hidden_size": 256, "layers": layers, **architecture}, parametrization)
+        network = spec.build(seed=1).eval()
+        content = export(network, spec)
+        assert len(content) <= 1.2 * made_bytes(network) + CONSTANT_BYTES
+        verify(content, network, spec)
+
+
+def test_a_complex_matrix_is_kept_once() -> None:
+    spec = spec_of({"kind": "urnn", "hidden_size": 64}, {"kind": "unitary_full"})
+    content = export(spec.build(seed=1), spec)
+    assert len(content) <= 4 * (2 * 64 * 64) + 4 * spec_numbers_beside(spec) + CONSTANT_BYTES
+
+
+def spec_numbers_beside(spec: ModelSpec) -> int:
+    return spec.parameter_count() - sum(
+        spec.parametrization.parameter_count(slot)
+        for slot in spec.architecture.slots(spec.signature).values()
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 13, 97, 101])
+@pytest.mark.parametrize("kind", ["rnn", "gru", "lstm", "mlp", "resnet", "highway"])
+@pytest.mark.parametrize(
+    "parametrization",
+    [
+        {"kind": "dense"},
+        {"kind": "low_rank", "d": 1},
+        {"kind": "householder_svd", "m1": 1, "m2": 1},
+    ],
+    ids=lambda given: given["kind"],
+)
+def test_odd_sizes(kind: str, size: int, parametrization: dict[str, Any]) -> None:
+    signature = Signature(input_size=1, sequence_length=3, output_size=1)
+    spec = spec_of({"kind": kind, "hidden_size": size}, parametrization)
+    spec = spec.model_copy(update={"signature": signature})
+    network = trained(spec)
+    content = export(network, spec)
+    verify(content, network, spec)
+    assert ran(content, torch.randn(1, 3, 1)).shape == (1, 1)
+
+
+def tampered(content: bytes) -> Iterator[bytes]:
+    """The file with one number changed, of each of its tensors in turn."""
+    names = [weight.name for weight in onnx.load_from_string(content).graph.initializer]
+    for name in names:
+        model = onnx.load_from_string(content)
+        (weight,) = (w for w in model.graph.initializer if w.name == name)
+        values = numpy_helper.to_array(weight).copy()
+        if values.dtype != np.float32 or not np.any(values):
+            continue
+        place = np.unravel_index(np.abs(values).argmax(), values.shape)
+        values[place] *= 1.2
+        weight.CopyFrom(numpy_helper.from_array(values, name))
+        yield model.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("architecture", "parametrization"),
+    [
+        ({"kind": "rnn", "activation": "tanh"}, {"kind": "dense"}),
+        ({"kind": "rnn", "activation": "identity"}, {"kind": "low_rank_diagonal", "d": 3}),
+        ({"kind": "gru", "reset": "before", "layers": 2}, {"kind": "dense"}),
+        ({"kind": "gru", "reset": "after"}, {"kind": "low_rank_diagonal", "d": 3, "tied": True}),
+        ({"kind": "lstm", "peephole": True}, {"kind": "low_rank", "d": 3}),
+        ({"kind": "mlp", "activation": "tanh"}, {"kind": "low_rank", "d": 3}),
+    ],
+    ids=lambda given: "-".join(map(str, given.values())),
+)
+def test_one_wrong_number_is_caught(
+    architecture: dict[str, Any], parametrization: dict[str, Any]
+) -> None:
+    spec = spec_of({"hidden_size": 8, **architecture}, parametrization)
+    network = trained(spec)
+    content = export(network, spec)
+    verify(content, network, spec)
+    files = list(tampered(content))
+    assert len(files) >= 5
+    for wrong in files:
+        with pytest.raises(ExportError, match=r"differs from the model by .*allowed is"):
+            verify(wrong, network, spec)
+
+
+def test_a_file_of_another_kind_is_caught() -> None:
+    one = spec_of({"kind": "gru", "hidden_size": 6, "reset": "before"}, {"kind": "dense"})
+    other = spec_of({"kind": "gru", "hidden_size": 6, "reset": "after"}, {"kind": "dense"})
+    network = trained(one)
+    swapped = export(network, other)
+    with pytest.raises(ExportError, match="differs"):
+        verify(swapped, network, one)
+    every = one.model_copy(update={"signature": EVERY})
+    with pytest.raises(ExportError, match=r"\[8, 5, 4\] where the model gives \[8, 4\]"):
+        verify(export(network, every), network, one)
+    with pytest.raises(ExportError, match="does not load"):
+        verify(b"no file", network, one)
+
+
+def test_a_model_that_gives_no_number_is_not_vouched_for() -> None:
+    spec = spec_of({"kind": "rnn", "hidden_size": 4}, {"kind": "dense"})
+    network = spec.build(seed=0).eval()
+    with torch.no_grad():
+        network.get_parameter("readout.bias").fill_(torch.nan)
+    with pytest.raises(ExportError, match="no number to compare"):
+        verify(export(network, spec), network, spec)
+
+
+def test_states_that_grow_beyond_all_numbers_are_compared_as_far_as_they_go() -> None:
+    architecture = {"kind": "rnn", "hidden_size": 4, "activation": "identity"}
+    spec = spec_of(architecture, {"kind": "dense"})
+    long = LAST.model_copy(update={"sequence_length": 64, "output_steps": "every"})
+    spec = spec.model_copy(update={"signature": long})
+    network = trained(spec)
+    with torch.no_grad():
+        network.get_parameter("recurrent.weight").mul_(20.0)
+    assert not network(torch.randn(1, 129, 3)).isfinite().all()
+    verify(export(network, spec), network, spec)
+
+
+def test_a_file_says_what_it_is() -> None:
+    spec = spec_of({"kind": "gru", "hidden_size": 5}, {"kind": "low_rank", "d": 2})
+    network = spec.build(seed=0)
+    model = onnx.load_from_string(export(network, spec, extra={"checkpoint": "abc"}))
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    assert ModelSpec.model_validate(json.loads(metadata["spec"])) == spec
+    assert metadata["checkpoint"] == "abc"
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", OPSET)]
+    (x,), (y,) = model.graph.input, model.graph.output
+    shapes = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (x, y)]
+    assert shapes == [["batch", "steps", 3], ["batch", 4]]
+    assert (x.name, y.name) == ("input", "output")
+
+
+def test_a_checkpoint_gives_the_same_bytes_every_time() -> None:
+    spec = spec_of(
+        {"kind": "lstm", "hidden_size": 5}, {"kind": "householder_svd", "m1": 2, "m2": 2}
+    )
+    network = trained(spec)
+    loaded = checkpoint.load(checkpoint.save_bytes(network, spec))
+    assert export(loaded.module, loaded.spec) == export(network, spec)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_model_of_another_precision_is_exported_in_single(dtype: torch.dtype) -> None:
+    spec = spec_of({"kind": "gru", "hidden_size": 5}, {"kind": "householder_svd", "m1": 2, "m2": 2})
+    network = trained(spec).to(dtype)
+    content = export(network, spec)
+    verify(content, network, spec)
+    assert ran(content, torch.randn(1, 2, 3)).dtype == torch.float32
+
+
+def test_more_than_one_file_holds_is_refused_before_it_is_copied() -> None:
+    graph = Graph()
+    with pytest.raises(ExportError, match=f"holds at most {LARGEST_FILE_BYTES}"):
+        graph.constant(torch.zeros(1).expand(1 << 29))
+
+
+def test_an_export_leaves_the_model_as_it_is() -> None:
+    spec = spec_of(
+        {"kind": "highway", "hidden_size": 5, "stack": "batch_normalised"}, {"kind": "dense"}
+    )
+    network = spec.build(seed=0).train()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    verify(export(network, spec), network, spec)
+    assert network.training
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
+        assert value.dtype == torch.float32
