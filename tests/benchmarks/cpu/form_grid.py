@@ -15,14 +15,14 @@ from torch import Tensor
 
 from models.kernels.calls import GATES, CellName, Kind, Packed, Tensors
 from models.kernels.sequence import sequence
-from models.ops.factors import LARGEST_RANK_SHARE, SMALLEST_FACTORED_SIZE
+from models.ops.factors import factored_form_pays
 from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.cpu.timing import Timing, is_noisy, timed
 
 Mode = Literal["train", "infer"]
 
 SIZES = (16, 24, 32, 48, 64, 96, 128, 256, 512)
-SHARES = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2)
+SHARES = (1 / 16, 1 / 8, 1 / 4, 5 / 16, 3 / 8, 7 / 16, 1 / 2)
 _BATCHES = (1, 64)
 _CELLS: tuple[CellName, ...] = ("rnn", "gru_reset_before")
 _MODES: tuple[Mode, ...] = ("train", "infer")
@@ -74,12 +74,16 @@ def _arguments() -> argparse.Namespace:
 
 
 def _measured(setting: Setting, size: int, *, rounds: int) -> Point:
-    ranks = {share: max(1, round(share * size)) for share in SHARES}
+    ranks = {share: _rank(share, size) for share in SHARES}
     runs = {_DENSE: _run(setting, size, rank=None)}
     runs |= {str(share): _run(setting, size, rank=rank) for share, rank in ranks.items()}
     timings: Mapping[str, Timing] = timed(runs, baseline=_DENSE, rounds=rounds)
     ratios = {share: timings[str(share)].ratio for share in SHARES}
     return Point(setting, size, ratios, is_noisy(timings[_DENSE]))
+
+
+def _rank(share: float, size: int) -> int:
+    return max(1, round(share * size))
 
 
 def _run(setting: Setting, size: int, *, rank: int | None) -> Callable[[], object]:
@@ -142,13 +146,13 @@ def _report(points: Sequence[Point]) -> str:
     for setting in settings:
         own = [point for point in points if point.setting == setting]
         parts += [f"## {setting.cell}, {setting.mode}, B{setting.batch}", _table(own)]
-    parts += ["## Rules: d <= share * n and n >= size", _rules(points)]
+    parts += ["## Rules, and what they lose against the faster form at every point", _rules(points)]
     return "\n\n".join(parts) + "\n"
 
 
 def _table(points: Sequence[Point]) -> str:
     lines = [
-        "| n | " + " | ".join(f"d = {share:g} n" for share in SHARES) + " |",
+        "| n | " + " | ".join(f"d/n = {share:.3g}" for share in SHARES) + " |",
         "|---|" + "---:|" * len(SHARES),
     ]
     for point in points:
@@ -159,25 +163,54 @@ def _table(points: Sequence[Point]) -> str:
 
 def _rules(points: Sequence[Point]) -> str:
     """How much time each rule loses against choosing the faster form at every point."""
-    sizes = sorted({point.size for point in points})
-    rules = {(share, size) for share in (0.0, *SHARES) for size in sizes}
-    rules.add((LARGEST_RANK_SHARE, SMALLEST_FACTORED_SIZE))
-    losses = {rule: _losses(rule, points) for rule in rules}
-    ordered = sorted(rules, key=lambda rule: losses[rule])[:8]
-    ordered += [(LARGEST_RANK_SHARE, SMALLEST_FACTORED_SIZE), (0.0, sizes[0])]
-    lines = ["| share | size | mean loss | largest loss |", "|---:|---:|---:|---:|"]
-    for share, size in dict.fromkeys(ordered):
-        mean, worst = losses[share, size]
-        now = " (now)" if (share, size) == (LARGEST_RANK_SHARE, SMALLEST_FACTORED_SIZE) else ""
-        lines.append(f"| {share:g}{now} | {size} | {mean:.1%} | {worst:.0%} |")
+    losses = {rule: _losses(rule, points) for rule in (*_candidates(), NOW, NEVER)}
+    ordered = sorted(losses, key=lambda rule: losses[rule])[:_BEST]
+    lines = ["| factored where | mean loss | largest loss |", "|---|---:|---:|"]
+    for rule in dict.fromkeys([*ordered, NOW, NEVER]):
+        mean, worst = losses[rule]
+        lines.append(f"| {rule.words} | {mean:.1%} | {worst:.0%} |")
     return "\n".join(lines)
 
 
-def _losses(rule: tuple[float, int], points: Sequence[Point]) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Rule:
+    """Whether to take the factored form, by rank d and size n."""
+
+    words: str
+    pays: Callable[[int, int], bool]
+
+
+NOW = Rule("as it is now", factored_form_pays)
+NEVER = Rule("nowhere", lambda _rank, _size: False)
+_BEST = 8
+
+
+def _from_size(share: float, smallest: int) -> Rule:
+    return Rule(
+        f"d <= {share:g} n and n >= {smallest}",
+        lambda rank, size: rank <= share * size and size >= smallest,
+    )
+
+
+def _beyond_offset(share: float, offset: int) -> Rule:
+    return Rule(
+        f"d <= {share:g} (n - {offset})", lambda rank, size: rank <= share * (size - offset)
+    )
+
+
+def _candidates() -> list[Rule]:
+    """Two numbers each: a share and the smallest size, or a share of what exceeds a size."""
+    shares = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+    return [
+        *(_from_size(share, size) for share in shares for size in SIZES[2:]),
+        *(_beyond_offset(share, offset) for share in shares for offset in (8, 16, 24, 32, 40, 48)),
+    ]
+
+
+def _losses(rule: Rule, points: Sequence[Point]) -> tuple[float, float]:
     """The geometric mean and the largest of chosen time over best time, less 1."""
-    largest_share, smallest = rule
     logs = [
-        math.log(ratio if share <= largest_share and point.size >= smallest else 1.0)
+        math.log(ratio if rule.pays(_rank(share, point.size), point.size) else 1.0)
         - math.log(min(ratio, 1.0))
         for point in points
         for share, ratio in point.ratios.items()
