@@ -7,7 +7,7 @@ contiguous; x alone may be strided, with steps of 1 in its last dimension.
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -168,12 +168,10 @@ def forward(
     tensors = _contiguous(tensors)
     shape = _shape(kind, tensors)
     arguments = _arguments(tensors, lengths, results)
-    shape_and_arguments = ctypes.byref(shape), ctypes.byref(arguments)
     if kind.cell in STACKS:
-        _check(_functions()["stack_forward"](*shape_and_arguments))
+        call("stack_forward", shape, arguments)
     else:
-        function = _functions()["sequence_forward"]
-        _check(function(*shape_and_arguments, ctypes.c_void_p(packed)))
+        call("sequence_forward", shape, arguments, rest=(ctypes.c_void_p(packed),))
 
 
 def backward(
@@ -198,10 +196,9 @@ def backward(
         for gradient in (getattr(incoming, name) for name in _RESULTS)
     ]
     leaving = [outgoing.get(name) for name in _TENSORS]
-    gradients = _Gradients(*(_address(tensor) for tensor in (*arriving, *leaving)))
+    gradients = _Gradients(*(address_of(tensor) for tensor in (*arriving, *leaving)))
     name = "stack_backward" if kind.cell in STACKS else "sequence_backward"
-    function = _functions()[name]
-    _check(function(ctypes.byref(shape), ctypes.byref(arguments), ctypes.byref(gradients)))
+    call(name, shape, arguments, gradients)
 
 
 def _contiguous(tensors: Tensors) -> Tensors:
@@ -234,10 +231,11 @@ def _shape(kind: Kind, tensors: Tensors) -> _Shape:
 
 def _arguments(tensors: Tensors, lengths: Tensor | None, results: Results | None) -> _Arguments:
     written = (getattr(results, name, None) for name in _RESULTS)
-    return _Arguments(*(_address(t) for t in (*tensors.in_order(), lengths, *written)))
+    return _Arguments(*(address_of(t) for t in (*tensors.in_order(), lengths, *written)))
 
 
-def _address(tensor: Tensor | None) -> int | None:
+def address_of(tensor: Tensor | None) -> int | None:
+    """Where a tensor's numbers are; null for none."""
     return None if tensor is None else tensor.data_ptr()
 
 
@@ -247,6 +245,11 @@ def _functions() -> ctypes.CDLL:
     return loaded
 
 
-def _check(failed: int) -> None:
-    if failed:
-        raise MemoryError("no memory for a sequence's workspace")
+def call(name: str, *structures: ctypes.Structure, rest: tuple[Any, ...] = ()) -> None:
+    """Call a function of the library on structures, which it is given by reference.
+
+    Raises:
+        MemoryError: there is none left for the workspace.
+    """
+    if _functions()[name](*map(ctypes.byref, structures), *rest):
+        raise MemoryError(f"no memory for the workspace of {name}")

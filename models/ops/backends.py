@@ -4,6 +4,7 @@ import os
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
+from torch import Tensor
 
 from models.kernels.library import library
 
@@ -29,3 +30,13 @@ def wanted_backend() -> Backend | None:
         allowed = ", ".join(get_args(Backend))
         raise ValueError(f"REFLECTORY_BACKEND is {wanted!r}; allowed are {allowed}")
     return cast(Any, wanted)
+
+
+def kernels_take(tensor: Tensor) -> bool:
+    """Whether our kernels compute with such a tensor, and the user leaves them to."""
+    return (
+        tensor.device.type == "cpu"
+        and tensor.dtype == torch.float32
+        and wanted_backend() in (None, "cpp")
+        and kernels_are_built()
+    )

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from models.kernels.reflectors import svd_factors
+from models.ops.backends import kernels_take
 from models.ops.linalg import solve_unit_triangle
 
 
@@ -148,6 +150,9 @@ def svd_diagonal_low_rank(
     Gives D `[G, n]`, L `[G, n, m1 + m2]` and R `[G, m1 + m2, n]`.
     """
     u, v = _scaled_sides(u_rows, v_rows)
+    if kernels_take(u):
+        left, right = svd_factors(u, v, sigma)
+        return sigma, left, right
     scaled_v = sigma.unsqueeze(-1) * v.mT
     v_side = apply_inverse_triangle(v, v, transposed=True)
     u_inner = torch.baddbmm(u * sigma.unsqueeze(-2), u @ scaled_v, v_side, alpha=-1)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.kernels.calls import GATES, Kind
 from models.kernels.stack import stack
-from models.ops.backends import kernels_are_built, wanted_backend
+from models.ops.backends import kernels_take
 from models.ops.factors import DenseFactors, Factors, LowRankFactors
 
 Reference: TypeAlias = Callable[[Tensor, Factors, Tensor], Tensor]
@@ -44,13 +44,7 @@ def _kernels_run(factors: Factors, x: Tensor) -> bool:
     Measured (tests/benchmarks): they are ahead of torch's operations with dense matrices up to
     n = 512 and more, and further with pairs of thin ones.
     """
-    return (
-        isinstance(factors, DenseFactors | LowRankFactors)
-        and x.device.type == "cpu"
-        and x.dtype == torch.float32
-        and wanted_backend() in (None, "cpp")
-        and kernels_are_built()
-    )
+    return isinstance(factors, DenseFactors | LowRankFactors) and kernels_take(x)
 
 
 def _matrices(factors: Factors, *, layers: int, gates: int) -> dict[str, Tensor | None]:

@@ -1,0 +1,94 @@
+"""Diagonal plus low rank of reflectors, by the kernels, against products of reflectors."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.kernels.library import library
+from models.kernels.reflectors import svd_factors
+from tests.models.reference import reflector_product
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
+
+SIZES = [(1, 1, 1, 1), (2, 7, 3, 2), (3, 33, 8, 5), (1, 128, 16, 16), (2, 100, 1, 40)]
+
+
+def random_sides(sizes: tuple[int, int, int, int], *, seed: int = 0) -> list[Tensor]:
+    """Staircases u and v with rows of length sqrt(2) and one of 0, and sigma; double precision."""
+    copies, size, m1, m2 = sizes
+    generator = torch.Generator().manual_seed(seed)
+
+    def rows(count: int) -> Tensor:
+        raw = torch.randn(copies, count, size, generator=generator, dtype=torch.float64).triu()
+        return 2**0.5 * raw / raw.norm(dim=-1, keepdim=True)
+
+    u, v = rows(m1), rows(m2)
+    u[0, m1 // 2] = 0
+    sigma = 1 + 0.3 * torch.randn(copies, size, generator=generator, dtype=torch.float64)
+    return [u, v, sigma]
+
+
+def whole(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:
+    """W, one reflector after the other."""
+    sides = [torch.stack([reflector_product(rows) for rows in side]) for side in (u, v)]
+    return sides[0] @ torch.diag_embed(sigma) @ sides[1].mT
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_diagonal_and_factors_are_the_product_of_the_reflectors(
+    sizes: tuple[int, int, int, int], threads: int
+) -> None:
+    exact = random_sides(sizes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        left, right = svd_factors(*(tensor.float() for tensor in exact))
+    finally:
+        torch.set_num_threads(before)
+    found = torch.diag_embed(exact[2]) + left.double() @ right.double()
+    # A handful of roundings of 6e-8 per reflector.
+    torch.testing.assert_close(found, whole(*exact), atol=3e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_gradients_are_those_of_the_factors_in_torch(sizes: tuple[int, int, int, int]) -> None:
+    """The same equations in torch's operations and double precision, differentiated by autograd."""
+    exact = [tensor.requires_grad_() for tensor in random_sides(sizes)]
+    given = [tensor.detach().float().requires_grad_() for tensor in exact]
+    generator = torch.Generator().manual_seed(1)
+    results = svd_factors(*given), factors_in_torch(*exact)
+    upstream = [torch.randn(tensor.shape, generator=generator) for tensor in results[0]]
+    ours, theirs = (
+        torch.autograd.grad(
+            sum(
+                ((part * up).sum() for part, up in zip(parts, upstream, strict=True)),
+                start=0.0 * parts[0].sum(),
+            ),
+            leaves,
+        )
+        for parts, leaves in zip(results, (given, exact), strict=True)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        scale = max(other.abs().max().item(), 1e-6)
+        assert (one.double() - other).abs().max().item() <= 5e-6 * scale
+
+
+def factors_in_torch(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+    """Eq. (6) with inverses written out."""
+
+    def inverse(rows: Tensor) -> Tensor:
+        identity = torch.eye(rows.shape[1], dtype=rows.dtype)
+        return torch.linalg.inv(identity + (rows @ rows.mT).triu(1))
+
+    scaled = v * sigma.unsqueeze(-2)
+    a = inverse(v).mT @ v
+    c = inverse(u) @ (u * sigma.unsqueeze(-2) - u @ scaled.mT @ a)
+    return torch.cat((-scaled, -u), 1).mT, torch.cat((a, c), 1)
+
+
+@pytest.mark.parametrize("sizes", SIZES[:3], ids=str)
+def test_the_operator_keeps_torchs_rules(sizes: tuple[int, int, int, int]) -> None:
+    given = [tensor.float().requires_grad_() for tensor in random_sides(sizes)]
+    results = torch.library.opcheck(torch.ops.reflectory.svd_factors.default, tuple(given))
+    assert set(results.values()) == {"SUCCESS"}
