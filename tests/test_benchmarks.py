@@ -1,9 +1,15 @@
-"""The benchmark runs, and finds that everything it times computes the same."""
+"""The benchmarks run, and what they time computes the same."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.cpu.cases import BOTH, QUICK, Mode
+from tests.benchmarks.cpu.timing import timed
+from tests.benchmarks.cpu.worker import measured
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,25 +26,40 @@ def report_of(module: str, *arguments: str) -> str:
     return run.stdout
 
 
-def test_a_quick_benchmark_times_and_checks_every_contestant(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", BOTH)
+def test_every_contestant_with_our_parameters_computes_what_we_do(mode: Mode) -> None:
+    rows = {row["name"]: row for row in measured(QUICK, mode, rounds=1)["rows"]}
+    sharing = {"ours", "torch's kernel on our W", "ours, torch backend"}
+    if mode == "train":
+        sharing |= {"loop over reflectors", "loop over reflectors, lean"}
+    assert rows.keys() == sharing | {"torch.nn", "ours, dense twin"}
+    assert {name for name, row in rows.items() if row["tolerable"]} == sharing
+
+
+def test_ratios_are_those_of_the_work() -> None:
+    numbers = list(range(20_000))
+    timings = timed(
+        {"once": lambda: sum(numbers), "four times": lambda: [sum(numbers) for _ in range(4)]},
+        baseline="once",
+        rounds=15,
+    )
+    assert timings["once"].ratio == 1
+    assert 2 < timings["four times"].ratio < 8
+
+
+@pytest.mark.slow
+def test_a_quick_benchmark_reports_its_case(tmp_path: Path) -> None:
     out = tmp_path / "report.md"
     text = report_of("sequences", "--out", str(out))
     assert out.read_text() == text
-    assert "wrong" not in text.partition("## Cases")[2]
-    assert "failed" not in text
-    for contestant in (
-        "torch.nn",
-        "ours",
-        "ours, dense twin",
-        "torch's kernel on our W",
-        "ours, torch backend",
-        "loop over reflectors",
-    ):
-        row = re.search(rf"\| {re.escape(contestant)} \| \w* \| ([\d.]+) ", text)
-        assert row is not None, contestant
-        assert float(row[1]) > 0
+    cases = text.partition("## Cases")[2]
+    assert "failed" not in cases
+    assert "wrong" not in cases
+    for mode in BOTH:
+        assert f"| {QUICK.name}, {mode} (" in cases
 
 
+@pytest.mark.slow
 def test_a_quick_comparison_of_forms_ends_with_rules() -> None:
     text = report_of("forms")
     assert re.search(r"^\| as it is now \| [\d.]+% \| \d+% \|$", text, re.MULTILINE)
