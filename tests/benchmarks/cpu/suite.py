@@ -47,6 +47,8 @@ def _arguments() -> argparse.Namespace:
 def _report(cases: Sequence[Case], command: str, *, rounds: int, apart: bool) -> str:
     """With `apart`, also what is measured beside the cases."""
     machine = described()
+    # First, so that what fails here fails early.
+    sections = _apart(rounds) if apart else {}
     results = [
         _told_of(case.name, mode, measured("worker", case.name, mode, rounds))
         for case in cases
@@ -58,7 +60,6 @@ def _report(cases: Sequence[Case], command: str, *, rounds: int, apart: bool) ->
         "\n".join(f"- {fact}" for fact in machine),
         report.legend(),
     ]
-    sections = _apart(rounds) if apart else {}
     figures = Figures(results, sections.pop("makings", []), sections.pop("pace", {}))
     if apart:
         parts += ["## Targets", "\n".join(target.line(figures) for target in TARGETS)]
