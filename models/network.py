@@ -5,6 +5,8 @@ from collections.abc import Callable, Generator
 
 from torch import Tensor, nn
 
+from models.ops.backends import Backend
+
 
 class GradientProbe:
     """Reads `|dL/dh|` where the gradient enters a network and where it has passed through it.
@@ -58,6 +60,10 @@ class Network(nn.Module):
     """A model of any architecture."""
 
     probe: GradientProbe | None = None
+
+    def backends(self) -> tuple[Backend, ...]:
+        """What would run the network now, each backend named once; torch's operations if not."""
+        return ("torch",)
 
     def watch_first(self, state: Tensor) -> Tensor:
         """Show the state `[B, n]` before the first step or layer to the probe, if there is one."""

@@ -16,8 +16,9 @@ from models.kernels.calls import Kind, StackName
 from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.ops.activations import Activation, activation_of
+from models.ops.backends import Backend
 from models.ops.factors import Factors
-from models.ops.stacks import run_stack
+from models.ops.stacks import choose_for_stack, run_stack
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of
 
@@ -231,6 +232,11 @@ class FeedForwardNetwork(Network):
         factors = self.hidden.factors()
         last = self.watch_last(run_stack(self.stack.kind, self.stack, first, factors, self.bias))
         return self.readout(F.dropout(last, self.readout_dropout, self.training))
+
+    def backends(self) -> tuple[Backend, ...]:
+        """What would run the hidden layers now."""
+        like = self.readout.plain_weight()
+        return (choose_for_stack(self.stack.kind, self.hidden.factors(), like),)
 
     def _check_input(self, x: Tensor) -> None:
         dtype = self.readout.plain_weight().dtype

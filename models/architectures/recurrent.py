@@ -22,10 +22,10 @@ from models.errors import InputError
 from models.kernels.calls import Kind, Packed
 from models.linear import Affine, StructuredLinear
 from models.network import Network
+from models.ops.backends import Backend
 from models.ops.factors import Factors, MaskedFactors
 from models.ops.recurrence import State
 from models.ops.sequences import (
-    Backend,
     Inputs,
     PlainInputs,
     ProjectedInputs,

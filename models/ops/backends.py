@@ -1,6 +1,9 @@
 """Which backends there are, and what the user says about them."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 import torch
@@ -8,7 +11,20 @@ from torch import Tensor
 
 from models.kernels.library import library
 
-Backend: TypeAlias = Literal["cpp", "vendor", "torch"]
+Backend: TypeAlias = Literal["cpp", "vendor", "graph", "torch"]
+"""Our kernels, torch's recurrent ones, steps in CUDA graphs, torch's single operations."""
+
+_preferred: ContextVar[Backend | None] = ContextVar("_preferred", default=None)
+
+
+@contextmanager
+def prefer(backend: Backend) -> Generator[None]:
+    """Have a backend taken wherever it computes the same, if the environment names none."""
+    token = _preferred.set(backend)
+    try:
+        yield
+    finally:
+        _preferred.reset(token)
 
 
 # What is traced asks once, and keeps the answer.
@@ -20,13 +36,15 @@ def kernels_are_built() -> bool:
 
 @torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
 def wanted_backend() -> Backend | None:
-    """The backend that `REFLECTORY_BACKEND` in the environment names, if it does.
+    """The backend that `REFLECTORY_BACKEND` in the environment names, or else one preferred.
 
     Raises:
         ValueError: there is none of that name.
     """
     wanted = os.environ.get("REFLECTORY_BACKEND")
-    if wanted is not None and wanted not in get_args(Backend):
+    if wanted is None:
+        return _preferred.get()
+    if wanted not in get_args(Backend):
         allowed = ", ".join(get_args(Backend))
         raise ValueError(f"REFLECTORY_BACKEND is {wanted!r}; allowed are {allowed}")
     return cast(Any, wanted)

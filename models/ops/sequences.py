@@ -2,27 +2,26 @@
 
 The backends: `cpp`, our kernels on the CPU; `vendor`, torch's own recurrent kernels, for dense
 matrices; `torch`, a loop over the steps in torch's operations, which computes everything on every
-device and is what the others are tested against.
+device and is what the others are tested against; `graph`, that loop captured in CUDA graphs.
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from models.kernels.calls import Kind, Packed, Tensors
-from models.kernels.library import library
 from models.kernels.sequence import sequence
+from models.ops import cuda_graphs
 from models.ops.activations import modulus
-from models.ops.factors import DenseFactors, Factors, LowRankFactors
+from models.ops.backends import Backend, kernels_are_built, wanted_backend
+from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
 from models.ops.recurrence import State
 from models.ops.vendor import vendor_computes, vendor_sequence
 
-Backend: TypeAlias = Literal["cpp", "vendor", "torch"]
 Reference: TypeAlias = Callable[[Factors, Tensor, State], Iterator[State]]
 
 VENDOR_LSTM_FROM = 192
@@ -89,9 +88,11 @@ def run_sequence(
             assert isinstance(factors, DenseFactors)
             assert isinstance(inputs, PlainInputs)
             return vendor_sequence(kind, factors, inputs.x, inputs.weight, inputs.bias, initial)
+        case "graph":
+            assert kind is not None
+            return _graphed(kind, reference, factors, inputs, initial, every=every)
         case "torch":
-            steps = reference(factors, inputs.projections(), initial)
-            return _collected(steps) if every else (initial[0].new_empty(0), _last(steps))
+            return _looped(reference, factors, inputs.projections(), initial, every=every)
 
 
 @torch.no_grad()
@@ -109,46 +110,115 @@ def pack(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> 
 def choose(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> Backend:
     """The backend that runs a sequence; `REFLECTORY_BACKEND` in the environment names another.
 
-    What is named there is taken wherever it computes the same.
+    What is named there is taken wherever it computes the same, see `computing`.
+
+    Raises:
+        ValueError: the environment names no backend.
     """
-    allowed = tuple(_computing(kind, factors, inputs, state))
-    wanted = _wanted()
-    if wanted in allowed:
-        return wanted
-    return allowed[0]
+    allowed = computing(kind, factors, inputs, state)
+    wanted = wanted_backend()
+    return wanted if wanted in allowed else allowed[0]
 
 
-def _computing(
+def computing(
     kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor
-) -> Iterator[Backend]:
-    """The backends that compute a sequence, the fastest first.
+) -> tuple[Backend, ...]:
+    """The backends that compute a sequence, the fastest first; of states `[B, n]` only sizes count.
 
-    Measured on CPUs (tests/benchmarks/sequences.py): our kernels are ahead of torch's in every
-    form, but for training a large dense LSTM, where oneDNN keeps its gates.
+    Whether gradients are kept decides, too: it has to be asked as the sequence will be run.
     """
-    dense = isinstance(factors, DenseFactors)
-    ours = (
-        kind is not None
-        and isinstance(factors, DenseFactors | LowRankFactors)
-        and state.device.type == "cpu"
-        and state.dtype == torch.float32
-        and _is_built()
+    asked = _Asked(kind, factors, inputs, state)
+    order = next(order for applies, order in _FASTEST_FIRST if applies(asked))
+    return tuple(backend for backend in order if _COMPUTES[backend](asked))
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """A sequence that is to be run, as far as the choice of a backend goes."""
+
+    kind: Kind | None
+    factors: Factors
+    inputs: Inputs
+    state: Tensor
+
+
+def _on_a_gpu(asked: _Asked) -> bool:
+    return asked.state.device.type == "cuda"
+
+
+def _trains_a_large_lstm(asked: _Asked) -> bool:
+    kind, factors = asked.kind, asked.factors
+    if kind is None or kind.cell != "lstm" or asked.state.shape[-1] < VENDOR_LSTM_FROM:
+        return False
+    return isinstance(factors, DenseFactors) and _learns(
+        factors.weight, asked.state, *_given(asked.inputs)
     )
-    theirs = (
-        kind is not None
-        and dense
-        and isinstance(inputs, PlainInputs)
-        and vendor_computes(kind)
-        and state.shape[0] > 0
+
+
+def _anything(_: _Asked) -> bool:
+    return True
+
+
+# Note [Which backend]
+# Measured in fp32 with one thread (tests/benchmarks): our kernels are ahead of torch.nn in every
+# cell and form and at every size, but for training a dense LSTM from about n = 192 on, where
+# oneDNN keeps its gates. A GPU has no kernels of ours: cuDNN where it computes the same, else
+# the loop as a graph, which saves the launches.
+_FASTEST_FIRST: tuple[tuple[Callable[[_Asked], bool], tuple[Backend, ...]], ...] = (
+    (_on_a_gpu, ("vendor", "graph", "torch")),
+    (_trains_a_large_lstm, ("vendor", "cpp", "torch")),
+    (_anything, ("cpp", "vendor", "torch")),
+)
+
+
+def _ours_compute(asked: _Asked) -> bool:
+    return (
+        asked.kind is not None
+        and isinstance(asked.factors, DenseFactors | LowRankFactors)
+        and asked.state.device.type == "cpu"
+        and asked.state.dtype == torch.float32
+        and kernels_are_built()
     )
-    large_lstm = kind is not None and kind.cell == "lstm" and state.shape[-1] >= VENDOR_LSTM_FROM
-    if theirs and (not ours or (large_lstm and torch.is_grad_enabled())):
-        yield "vendor"
-    if ours:
-        yield "cpp"
-    if theirs:
-        yield "vendor"
-    yield "torch"
+
+
+def _the_vendors_compute(asked: _Asked) -> bool:
+    return (
+        asked.kind is not None
+        and isinstance(asked.factors, DenseFactors)
+        and isinstance(asked.inputs, PlainInputs)
+        and vendor_computes(asked.kind)
+        and asked.state.device.type in ("cpu", "cuda")
+        and asked.state.shape[0] > 0
+    )
+
+
+def _a_graph_computes(asked: _Asked) -> bool:
+    return (
+        asked.kind is not None
+        and _is_taken_apart(asked.factors)
+        and asked.state.shape[0] > 0
+        and not torch.compiler.is_compiling()
+        and cuda_graphs.can_be_used(asked.state.device)
+    )
+
+
+_COMPUTES: Mapping[Backend, Callable[[_Asked], bool]] = {
+    "cpp": _ours_compute,
+    "vendor": _the_vendors_compute,
+    "graph": _a_graph_computes,
+    "torch": _anything,
+}
+
+
+def _given(inputs: Inputs) -> tuple[Tensor | None, ...]:
+    if isinstance(inputs, ProjectedInputs):
+        return (inputs.addends,)
+    return inputs.x, inputs.weight, inputs.bias
+
+
+def _learns(*tensors: Tensor | None) -> bool:
+    """Whether a backward pass may follow."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def _cpp(
@@ -161,9 +231,7 @@ def _cpp(
     packed: Packed | None,
 ) -> tuple[Tensor, State]:
     tensors = _tensors(factors, inputs, initial)
-    learns = torch.is_grad_enabled() and any(
-        tensor is not None and tensor.requires_grad for tensor in tensors.in_order()
-    )
+    learns = _learns(*tensors.in_order())
     states, _, last_h, last_c = sequence(kind, tensors, None, keep=every or learns, packed=packed)
     last: State = (last_h[0],) if len(initial) == 1 else (last_h[0], last_c[0])
     if not every:
@@ -207,6 +275,59 @@ def _matrices(factors: Factors) -> tuple[int, dict[str, Tensor | None]]:
     }
 
 
+def _looped(
+    reference: Reference, factors: Factors, projections: Tensor, initial: State, *, every: bool
+) -> tuple[Tensor, State]:
+    steps = reference(factors, projections, initial)
+    return _collected(steps) if every else (initial[0].new_empty(0), _last(steps))
+
+
+def _graphed(
+    kind: Kind,
+    reference: Reference,
+    factors: Factors,
+    inputs: Inputs,
+    initial: State,
+    *,
+    every: bool,
+) -> tuple[Tensor, State]:
+    form, parts = _taken_apart(factors)
+
+    def loop(projections: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+        matrices = _put_together(form, tensors[: len(parts)])
+        states, last = _looped(reference, matrices, projections, tensors[len(parts) :], every=every)
+        return (states, *last) if every else last
+
+    results = cuda_graphs.run((kind, form, every), loop, (inputs.projections(), *parts, *initial))
+    return (results[0], results[1:]) if every else (initial[0].new_empty(0), results)
+
+
+def _is_taken_apart(factors: Factors) -> bool:
+    if isinstance(factors, MaskedFactors):
+        return _is_taken_apart(factors.inner)
+    return isinstance(factors, DenseFactors | LowRankFactors)
+
+
+def _taken_apart(factors: Factors) -> tuple[tuple[type, ...], tuple[Tensor, ...]]:
+    """The classes that make factors up, the outermost first, and their tensors."""
+    if isinstance(factors, MaskedFactors):
+        form, tensors = _taken_apart(factors.inner)
+        return (MaskedFactors, *form), (factors.mask, *tensors)
+    if isinstance(factors, DenseFactors):
+        return (DenseFactors,), (factors.weight,)
+    assert isinstance(factors, LowRankFactors)
+    diagonal = () if factors.diagonal is None else (factors.diagonal,)
+    return (LowRankFactors,), (factors.left, factors.right, *diagonal)
+
+
+def _put_together(form: Sequence[type], tensors: Sequence[Tensor]) -> Factors:
+    outer, *others = form
+    if outer is MaskedFactors:
+        mask, *inner = tensors
+        return MaskedFactors(_put_together(others, inner), mask)
+    return outer(*tensors)
+
+
 def _collected(steps: Iterator[State]) -> tuple[Tensor, State]:
     states = list(steps)
     return torch.stack([h for h, *_ in states]), states[-1]
@@ -218,20 +339,3 @@ def _last(steps: Iterator[State]) -> State:
     for state in steps:
         last = state
     return last
-
-
-# What is traced asks once, and keeps the answer.
-@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
-def _is_built() -> bool:
-    return library() is not None
-
-
-@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
-def _wanted() -> Backend | None:
-    wanted = os.environ.get("REFLECTORY_BACKEND")
-    if wanted is None:
-        return None
-    if wanted not in get_args(Backend):
-        allowed = ", ".join(get_args(Backend))
-        raise ValueError(f"REFLECTORY_BACKEND is {wanted!r}; allowed are {allowed}")
-    return cast(Any, wanted)

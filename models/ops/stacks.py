@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.kernels.calls import GATES, Kind
 from models.kernels.stack import stack
-from models.ops.backends import kernels_take
+from models.ops.backends import Backend, kernels_take
 from models.ops.factors import DenseFactors, Factors, LowRankFactors
 
 Reference: TypeAlias = Callable[[Tensor, Factors, Tensor], Tensor]
@@ -26,7 +26,7 @@ def run_stack(
         factors: the matrices of all layers.
         bias: `[L, gates*n]`.
     """
-    if kind is None or not _kernels_run(factors, x):
+    if kind is None or choose_for_stack(kind, factors, x) != "cpp":
         return reference(x, factors, bias)
     gates = GATES[kind.cell]
     layers, size = bias.shape[0], x.shape[-1]
@@ -38,13 +38,14 @@ def run_stack(
     return stack(kind, x.contiguous(), biases, **matrices, keep=learns)
 
 
-def _kernels_run(factors: Factors, x: Tensor) -> bool:
-    """Whether our kernels run: on CPUs in single precision.
+def choose_for_stack(kind: Kind | None, factors: Factors, x: Tensor) -> Backend:
+    """What runs a stack: our kernels on CPUs in single precision, else torch's operations.
 
     Measured (tests/benchmarks): they are ahead of torch's operations with dense matrices up to
     n = 512 and more, and further with pairs of thin ones.
     """
-    return isinstance(factors, DenseFactors | LowRankFactors) and kernels_take(x)
+    ours = kind is not None and isinstance(factors, DenseFactors | LowRankFactors)
+    return "cpp" if ours and kernels_take(x) else "torch"
 
 
 def _matrices(factors: Factors, *, layers: int, gates: int) -> dict[str, Tensor | None]:

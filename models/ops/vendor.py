@@ -2,6 +2,11 @@
 
 They compute dense matrices only, tanh and relu only, and of the GRUs the one that resets after its
 matrix.
+
+Note [TF32]
+On a GPU cuDNN and cuBLAS may round the factors of products to 10 bits, TF32, which moves singular
+values by 5e-4 and breaks what spectral parametrizations promise. torch lets cuDNN do so unless told
+otherwise; whoever trains or measures says which, see `allow_tf32`.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,6 +27,18 @@ _COMPUTED: Mapping[tuple[str, str], Callable[..., Any]] = {
 }
 # Where the vendor has our gates: its GRU's order is reset, update, candidate.
 _GATE_ORDER = {"gru_reset_after": (1, 0, 2)}
+
+
+def allow_tf32(*, allowed: bool) -> None:
+    """Whether products on a GPU may round to TF32 in this process, cuDNN's own included."""
+    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = allowed
+
+
+def tf32_allowed() -> bool:
+    """Whether some products on a GPU may round to TF32 in this process."""
+    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
+    return bool(cudnn.allow_tf32) or bool(products.allow_tf32)
 
 
 def vendor_computes(kind: Kind) -> bool:
@@ -45,11 +62,15 @@ def vendor_sequence(
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
     if (order := _GATE_ORDER.get(kind.cell)) is not None:
         weight, w_in, bias = (_reordered(part, order) for part in (weight, w_in, bias))
-    hidden = [part.unsqueeze(0) for part in initial]
+    weights = w_in, weight, bias, torch.zeros_like(bias)
+    if x.is_cuda:
+        weights = _in_one_piece(weights)
+    # One row for all samples is no state to cuDNN.
+    hidden = [part.unsqueeze(0).contiguous() for part in initial]
     states, *last = _COMPUTED[kind.cell, kind.activation](
         x,
         tuple(hidden) if len(hidden) > 1 else hidden[0],
-        (w_in, weight, bias, torch.zeros_like(bias)),
+        weights,
         True,  # biases
         1,  # layers
         0.0,  # dropout
@@ -58,6 +79,13 @@ def vendor_sequence(
         False,  # batch first
     )
     return states, tuple(part[0] for part in last)
+
+
+def _in_one_piece(weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The same in one piece of memory, into which cuDNN would copy them itself, with a warning."""
+    whole = torch.cat([weight.flatten() for weight in weights])
+    parts = torch.split(whole, [weight.numel() for weight in weights])
+    return tuple(part.view_as(weight) for part, weight in zip(parts, weights, strict=True))
 
 
 def _reordered(stack: Tensor, order: tuple[int, ...]) -> Tensor:

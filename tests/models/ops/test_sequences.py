@@ -1,0 +1,388 @@
+"""Which backend runs a sequence, and that all of them compute the same."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.kernels.calls import CELLS, GATES, CellName, Kind, Tensors
+from models.kernels.library import library
+from models.ops.activations import activation_of
+from models.ops.backends import Backend, prefer
+from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
+from models.ops.recurrence import (
+    State,
+    gru_sequence_reset_after,
+    gru_sequence_reset_before,
+    lstm_sequence,
+    rnn_sequence,
+)
+from models.ops.sequences import (
+    VENDOR_LSTM_FROM,
+    Inputs,
+    PlainInputs,
+    ProjectedInputs,
+    Reference,
+    choose,
+    computing,
+    run_sequence,
+)
+from tests.models.kernels.cases import (
+    FORMS,
+    SLOPE,
+    Form,
+    Sizes,
+    in_double_precision,
+    random_tensors,
+    step_by_step,
+)
+
+needs_kernels = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
+
+KINDS = [
+    *(Kind("rnn", name, SLOPE) for name in ("tanh", "relu", "leaky_relu", "abs", "identity")),
+    *(Kind(cell, "tanh", 0.0) for cell in CELLS if cell != "rnn"),
+]
+VENDORS_KINDS = {("rnn", "tanh"), ("rnn", "relu"), ("gru_reset_after", "tanh"), ("lstm", "tanh")}
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+        ],
+    ),
+]
+
+SMALL = Sizes(models=1, steps=6, batch=3, size=7, inputs=4)
+
+
+def name_of(kind: Kind) -> str:
+    return kind.activation if kind.cell == "rnn" else kind.cell
+
+
+def drawn(kind: Kind | None, form: Form, sizes: Sizes) -> Tensors:
+    """Random tensors of a cell."""
+    return random_tensors("rnn" if kind is None else cast(CellName, kind.cell), form, sizes)
+
+
+def reference_of(kind: Kind) -> Reference:
+    """The cell as a loop in torch's operations."""
+    cells: dict[str, Reference] = {
+        "rnn": partial(rnn_sequence, activation=activation_of(kind.activation, leak=kind.slope)),
+        "gru_reset_before": gru_sequence_reset_before,
+        "gru_reset_after": gru_sequence_reset_after,
+        "lstm": lstm_sequence,
+    }
+    return cells[kind.cell]
+
+
+def never(_factors: Factors, _projections: Tensor, _initial: State) -> Iterator[State]:
+    raise AssertionError("the loop was not to run")
+
+
+def as_called(tensors: Tensors) -> tuple[Factors, Inputs, State]:
+    """One model's tensors as a network hands them over."""
+
+    def only(tensor: Tensor) -> Tensor:
+        return tensor[0]
+
+    factors: Factors
+    if tensors.weight is not None:
+        factors = DenseFactors(only(tensors.weight))
+    else:
+        assert tensors.left is not None
+        assert tensors.right is not None
+        diagonal = None if tensors.diagonal is None else only(tensors.diagonal)
+        factors = LowRankFactors(only(tensors.left), only(tensors.right), diagonal)
+    inputs: Inputs
+    if tensors.x is None:
+        assert tensors.addends is not None
+        inputs = ProjectedInputs(only(tensors.addends))
+    else:
+        assert tensors.w_in is not None
+        bias = None if tensors.bias is None else only(tensors.bias).flatten()
+        inputs = PlainInputs(only(tensors.x), only(tensors.w_in).flatten(0, 1), bias)
+    cell = () if tensors.c0 is None else (only(tensors.c0),)
+    return factors, inputs, (only(tensors.h0), *cell)
+
+
+def moved(tensors: Tensors, device: str, dtype: torch.dtype = torch.float32) -> Tensors:
+    """The same numbers as leaves of another device and type."""
+    return Tensors(
+        *(
+            None if t is None else t.detach().to(device, dtype).requires_grad_()
+            for t in tensors.in_order()
+        )  # pyright: ignore[reportArgumentType] -- h0 is given
+    )
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    scale = max(expected.abs().max().item(), 1e-6)
+    assert (found.detach().cpu().double() - expected).abs().max().item() <= tolerance * scale
+
+
+def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
+    """All states, the last one and the gradients of everything, against the cell's equations."""
+    exact = in_double_precision(moved(tensors, "cpu", torch.float64))
+    expected = step_by_step(kind, exact)
+    factors, inputs, initial = as_called(tensors)
+    states, last = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    close(states, expected.states[0], tolerance)
+    close(last[0], expected.states[0, -1], tolerance)
+    total, exact_total = states.square().sum(), expected.states.square().sum()
+    if expected.cells is not None:
+        close(last[1], expected.cells[0, -1], tolerance)
+        total, exact_total = total + last[1].sum(), exact_total + expected.cells[0, -1].sum()
+    names = [name for name in Tensors.names() if getattr(tensors, name) is not None]
+    ours = torch.autograd.grad(total, [getattr(tensors, name) for name in names])
+    theirs = torch.autograd.grad(exact_total, [getattr(exact, name) for name in names])
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other, 5 * tolerance)
+    with torch.inference_mode():
+        nothing, alone = run_sequence(
+            kind, reference_of(kind), factors, inputs, initial, every=False
+        )
+    assert nothing.numel() == 0 or nothing.shape == states.shape
+    close(alone[0], expected.states[0, -1], tolerance)
+
+
+def asked(
+    kind: Kind | None, form: Form, sizes: Sizes, **like: object
+) -> tuple[Kind | None, Factors, Inputs, Tensor]:
+    """What `choose` is asked about random tensors."""
+    tensors = drawn(kind, form, sizes)
+    factors, inputs, initial = as_called(moved(tensors, "cpu", **like))  # pyright: ignore[reportArgumentType]
+    return kind, factors, inputs, initial[0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("inputs", [4, 0], ids=["plain inputs", "projected inputs"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_every_backend_that_computes_a_sequence_computes_the_same(
+    kind: Kind, form: Form, inputs: int, device: str
+) -> None:
+    # Single precision, a few steps: a few dozen roundings of 6e-8.
+    sizes = Sizes(models=1, steps=6, batch=3, size=7, inputs=inputs)
+    tensors = moved(drawn(kind, form, sizes), device)
+    factors, given, initial = as_called(tensors)
+    backends = computing(kind, factors, given, initial[0])
+    assert backends[-1] == "torch"
+    for backend in backends:
+        with prefer(backend):
+            assert choose(kind, factors, given, initial[0]) == backend
+            # A graph replays from the second call on.
+            for _ in range(3):
+                check(kind, tensors, tolerance=5e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_our_kernels_come_first_and_the_vendors_second(kind: Kind, form: Form) -> None:
+    vendors = form == "dense" and (kind.cell, kind.activation) in VENDORS_KINDS
+    expected = ("cpp", "vendor", "torch") if vendors else ("cpp", "torch")
+    assert computing(*asked(kind, form, SMALL)) == expected
+    with torch.no_grad():
+        assert computing(*asked(kind, form, SMALL)) == expected
+
+
+@needs_kernels
+def test_a_large_dense_lstm_is_trained_by_the_vendor_and_run_by_us() -> None:
+    kind = Kind("lstm", "tanh", 0.0)
+
+    def of(size: int, form: Form = "dense") -> tuple[Kind | None, Factors, Inputs, Tensor]:
+        return asked(kind, form, Sizes(models=1, steps=1, batch=1, size=size, inputs=1))
+
+    assert computing(*of(VENDOR_LSTM_FROM)) == ("vendor", "cpp", "torch")
+    assert choose(*of(VENDOR_LSTM_FROM - 1)) == "cpp"
+    assert choose(*of(VENDOR_LSTM_FROM, "low_rank")) == "cpp"
+    with torch.no_grad():
+        assert choose(*of(VENDOR_LSTM_FROM)) == "cpp"
+    _, factors, inputs, state = of(VENDOR_LSTM_FROM)
+    assert isinstance(factors, DenseFactors)
+    assert isinstance(inputs, PlainInputs)
+    frozen = DenseFactors(factors.weight.detach())
+    still = PlainInputs(inputs.x.detach(), inputs.weight.detach(), None)
+    assert choose(kind, frozen, still, state.detach()) == "cpp"
+    # One thing that learns is enough.
+    assert choose(kind, frozen, still, state) == "vendor"
+    assert choose(kind, frozen, inputs, state.detach()) == "vendor"
+    gru = Kind("gru_reset_after", "tanh", 0.0)
+    tensors = Sizes(models=1, steps=1, batch=1, size=VENDOR_LSTM_FROM, inputs=1)
+    assert choose(*asked(gru, "dense", tensors)) == "cpp"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_double_precision_is_the_vendors_or_torchs(kind: Kind) -> None:
+    vendors = (kind.cell, kind.activation) in VENDORS_KINDS
+    found = choose(*asked(kind, "dense", SMALL, dtype=torch.float64))
+    assert found == ("vendor" if vendors else "torch")
+    assert choose(*asked(kind, "tied", SMALL, dtype=torch.float64)) == "torch"
+    for form in FORMS:
+        tensors = moved(drawn(kind, form, SMALL), "cpu", torch.float64)
+        check(kind, tensors, tolerance=1e-13)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_half_precision_is_not_ours(kind: Kind, form: Form) -> None:
+    assert "cpp" not in computing(*asked(kind, form, SMALL, dtype=torch.bfloat16))
+    tensors = drawn(kind, form, SMALL)
+    exact = step_by_step(kind, in_double_precision(tensors))
+    factors, inputs, initial = as_called(moved(tensors, "cpu", torch.bfloat16))
+    states, _ = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    assert states.dtype == torch.bfloat16
+    # 8 bits, rounded a few times per step.
+    close(states, exact.states[0], 0.05)
+
+
+def test_a_cell_that_only_its_loop_computes_is_looped() -> None:
+    assert computing(*asked(None, "dense", SMALL)) == ("torch",)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("cell", CELLS)
+def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
+    kind, gates = Kind(cell, "tanh", 0.0), GATES[cell]
+    tensors = moved(random_tensors(cell, "low_rank", SMALL), "cpu", torch.float64)
+    inner, inputs, initial = as_called(tensors)
+    generator = torch.Generator().manual_seed(2)
+    shape = 1 if tied else gates, SMALL.batch, SMALL.size
+    mask = torch.randint(0, 2, shape, generator=generator).double()
+    factors = MaskedFactors(inner, mask)
+    assert computing(kind, factors, inputs, initial[0]) == ("torch",)
+    states, _ = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    # The first step by hand: what a matrix sees of h0, and of r * h0, is what its mask leaves.
+    assert tensors.left is not None
+    assert tensors.right is not None
+    assert isinstance(inputs, PlainInputs)
+    weight = (tensors.left @ tensors.right)[0]
+    base = inputs.projections()[0].unflatten(-1, (gates, SMALL.size)).transpose(0, 1)
+    h = initial[0]
+
+    def gate(number: int, state: Tensor) -> Tensor:
+        return (mask[0 if tied else number] * state) @ weight[number].T
+
+    if cell == "rnn":
+        first = (base[0] + gate(0, h)).tanh()
+    elif cell == "lstm":
+        enter, forget, _, leave = ((base[g] + gate(g, h)).sigmoid() for g in range(4))
+        candidate = (base[2] + gate(2, h)).tanh()
+        first = leave * (forget * initial[1] + enter * candidate).tanh()
+    else:
+        update, reset = ((base[g] + gate(g, h)).sigmoid() for g in range(2))
+        inner_product = reset * gate(2, h) if cell == "gru_reset_after" else gate(2, reset * h)
+        first = update * h + (1 - update) * (base[2] + inner_product).tanh()
+    close(states[0], first.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "vendor", "torch"])
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_no_sample_is_no_work_and_no_error(kind: Kind, backend: Backend) -> None:
+    none = Sizes(models=1, steps=4, batch=0, size=6, inputs=2)
+    for form in FORMS:
+        tensors = drawn(kind, form, none)
+        factors, inputs, initial = as_called(tensors)
+        with prefer(backend):
+            assert choose(kind, factors, inputs, initial[0]) != "vendor"
+            states, last = run_sequence(
+                kind, reference_of(kind), factors, inputs, initial, every=True
+            )
+        assert states.shape == (4, 0, 6)
+        assert all(part.shape == (0, 6) for part in last)
+
+
+@needs_kernels
+def test_the_environment_names_a_backend_and_comes_before_a_preference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tanh, leaky = Kind("rnn", "tanh", 0.0), Kind("rnn", "leaky_relu", 0.1)
+    monkeypatch.setenv("REFLECTORY_BACKEND", "vendor")
+    assert choose(*asked(tanh, "dense", SMALL)) == "vendor"
+    # Where it does not compute the same, the fastest that does is taken.
+    assert choose(*asked(leaky, "dense", SMALL)) == "cpp"
+    with prefer("torch"):
+        assert choose(*asked(tanh, "dense", SMALL)) == "vendor"
+    monkeypatch.setenv("REFLECTORY_BACKEND", "graph")
+    assert choose(*asked(tanh, "dense", SMALL)) == "cpp"
+    monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
+    assert choose(*asked(tanh, "dense", SMALL)) == "torch"
+    monkeypatch.delenv("REFLECTORY_BACKEND")
+    with prefer("torch"):
+        assert choose(*asked(tanh, "dense", SMALL)) == "torch"
+    assert choose(*asked(tanh, "dense", SMALL)) == "cpp"
+
+
+def test_an_unknown_backend_is_refused_with_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REFLECTORY_BACKEND", "fortran")
+    with pytest.raises(ValueError, match="'fortran'; allowed are cpp, vendor, graph, torch"):
+        choose(*asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
+
+
+@needs_kernels
+def test_where_our_kernels_run_no_loop_does() -> None:
+    kind = Kind("gru_reset_before", "tanh", 0.0)
+    factors, inputs, initial = as_called(drawn(kind, "tied", SMALL))
+    states, _ = run_sequence(kind, never, factors, inputs, initial, every=True)
+    assert states.shape == (SMALL.steps, SMALL.batch, SMALL.size)
+
+
+WITHOUT_KERNELS = """
+import torch
+from models.kernels.calls import Kind
+from models.ops.backends import Backend, prefer
+from models.ops.factors import DenseFactors, LowRankFactors
+from models.ops.sequences import PlainInputs, computing
+state = torch.zeros(2, 3)
+inputs = PlainInputs(torch.zeros(4, 2, 1), torch.zeros(3, 1), None)
+for activation in ("tanh", "leaky_relu"):
+    kind = Kind("rnn", activation, 0.1)
+    print(*computing(kind, DenseFactors(torch.zeros(1, 3, 3)), inputs, state))
+    low_rank = LowRankFactors(torch.zeros(1, 3, 1), torch.zeros(1, 1, 3))
+    print(*computing(kind, low_rank, inputs, state))
+"""
+
+
+def run_python(program: str, **environment: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_without_our_kernels_the_vendors_or_a_loop_stand_in() -> None:
+    found = run_python(WITHOUT_KERNELS, REFLECTORY_KERNELS="torch").splitlines()
+    assert found == ["vendor torch", "torch", "torch", "torch"]
+
+
+WITH_TORCH_ALONE = """
+import importlib, importlib.util, pkgutil, sys
+for name in ("pydantic", "scipy", "optuna", "sqlalchemy", "safetensors", "sklearn"):
+    sys.modules[name] = None
+import models.kernels, models.ops
+for package in (models.kernels, models.ops):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+
+def test_kernels_and_operations_need_torch_alone() -> None:
+    imported = run_python(WITH_TORCH_ALONE).splitlines()
+    assert {"models.kernels.sequence", "models.ops.sequences"} <= set(imported)
