@@ -1,0 +1,148 @@
+"""Networks for inference alone: what a network computes, without what it is stored as."""
+
+import copy
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from models.architectures.highway import NormalisedMiddle
+from models.errors import ModelError
+from models.linear import StructuredLinear, hold, release
+from models.network import Network
+from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
+from models.ops.precision import raised
+from models.ops.weight_norm import NormalisedRows
+
+
+def fuse(network: Network) -> "FusedNetwork":
+    """A copy of a network, as it is now, that answers faster and learns no more.
+
+    Structured weights are there in the form that is applied, low rank plus a diagonal or dense by
+    `factored_form_pays`, and packed for the kernels where these run; what they were made of is
+    gone. To store a network, save the one that was fused: a checkpoint holds structured weights.
+    """
+    folds = not any(isinstance(part, NormalisedMiddle) for part in network.modules())
+    with torch.no_grad():
+        frozen: dict[int, Any] = {
+            id(part): FrozenLinear(part, fold=folds)
+            for part in network.modules()
+            if isinstance(part, StructuredLinear)
+        }
+        # A deep copy takes what its memo has for an object in the object's place.
+        copied = copy.deepcopy(network, frozen)
+        copied.probe = None
+        release(copied)
+        for part in list(copied.modules()):
+            _freeze_(part)
+    return FusedNetwork(copied)
+
+
+class FusedNetwork(nn.Module):
+    """A network that answers and does not learn; see `fuse`. It has no parameters."""
+
+    def __init__(self, network: Network) -> None:
+        """`network` is for this one alone, and has buffers only."""
+        super().__init__()
+        self.network = network
+        super().train(mode=False)
+        hold(network)
+
+    @torch.inference_mode()
+    def forward(self, x: Tensor) -> Tensor:
+        """As the network that was fused answers in evaluation mode.
+
+        Raises:
+            InputError: x has another shape or type.
+        """
+        return self.network(x)
+
+    @torch.inference_mode()
+    def backends(self) -> tuple[str, ...]:
+        """What runs the network, see `Network.backends`."""
+        return self.network.backends()
+
+    def train(self, mode: bool = True) -> Self:
+        """Stay as it is.
+
+        Raises:
+            ModelError: a mode is asked for in which it would learn.
+        """
+        if mode:
+            raise ModelError(
+                "a fused network cannot be trained: what its weights were made of is gone; "
+                "train the network that was fused, and fuse that again"
+            )
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Packed matrices are of one device and type: they are packed anew after a move."""
+        release(self.network)
+        moved = super()._apply(fn, recurse)  # pyright: ignore[reportUnknownMemberType] -- untyped
+        hold(self.network)
+        return moved
+
+
+class FrozenLinear(StructuredLinear):
+    """The matrices of a structured weight, as they were, in the form that is applied."""
+
+    weight: Tensor | None
+    left: Tensor | None
+    right: Tensor | None
+    diagonal: Tensor | None
+
+    def __init__(self, linear: StructuredLinear, *, fold: bool) -> None:
+        """With `fold` a low-rank form that does not pay becomes dense."""
+        super().__init__(linear.slot)
+        factors = linear.factors()
+        if fold:
+            factors = _in_the_faster_form(factors)
+        parts = dict.fromkeys(("weight", "left", "right", "diagonal"), None)
+        for name in parts:
+            part: Tensor | None = getattr(factors, name, None)
+            own = (
+                None if part is None else part.detach().clone(memory_format=torch.contiguous_format)
+            )
+            self.register_buffer(name, own, persistent=False)
+
+    def make_factors(self) -> Factors:
+        """The matrices themselves."""
+        if self.weight is not None:
+            return DenseFactors(self.weight)
+        assert self.left is not None
+        assert self.right is not None
+        return LowRankFactors(self.left, self.right, self.diagonal)
+
+    def multiply_adds(self) -> int:
+        """One per number that is kept."""
+        return sum(buffer.numel() for buffer in self.buffers())
+
+    def degrees_of_freedom(self) -> int:
+        """None: nothing is free any more."""
+        return 0
+
+
+def _in_the_faster_form(factors: Factors) -> Factors:
+    if not isinstance(factors, LowRankFactors):
+        return factors
+    _, rows, rank = factors.left.shape
+    if factored_form_pays(rank, min(rows, factors.right.shape[-1])):
+        return factors
+    right = factors.right.repeat_interleave(factors.shared_by, 0)
+    weight = raised(factors.left) @ raised(right)
+    if factors.diagonal is not None:
+        weight = weight + torch.diag_embed(raised(factors.diagonal))
+    return DenseFactors(weight.to(factors.left.dtype))
+
+
+def _freeze_(part: nn.Module) -> None:
+    """Make buffers of a module's own parameters, and a matrix of rows that are normalised."""
+    for name, child in list(part.named_children()):
+        if isinstance(child, NormalisedRows):
+            matrix = child().detach()
+            delattr(part, name)
+            part.register_buffer(name, matrix, persistent=False)
+    for name, parameter in list(part.named_parameters(recurse=False)):
+        delattr(part, name)
+        part.register_buffer(name, parameter.detach(), persistent=False)
