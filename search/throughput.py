@@ -6,16 +6,18 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.linear import StructuredLinear, cached_factors
+from models.fused import fuse
+from models.linear import StructuredLinear
 from models.model import ModelSpec, after_step, parameter_groups
+from models.ops.backends import Backend, prefer
+from models.ops.vendor import tf32_allowed
 from models.report import parameter_report
 from models.spec import Spec
 from search.devices import device_model, driver_version
@@ -29,6 +31,9 @@ _LONGEST_SECONDS = 1.5
 _WANTED_HALF_WIDTH = 0.03
 _SEED = 0
 _CONFIDENCE = 0.95
+_RIVALS: tuple[Backend, ...] = ("cpp", "vendor")
+_RIVALS_TIMINGS = 3
+_CALLS_BEFORE_A_GRAPH = 3
 
 Clock = Literal["thread", "wall", "cuda"]
 
@@ -66,6 +71,22 @@ class ThroughputRecord(Spec):
     evaluation_form: tuple[str, ...] = Field(
         description="in which forms the structured weights were applied"
     )
+    backend: tuple[str, ...] = Field(
+        default=(),
+        description="what ran the model: cpp, our kernels; vendor, torch's own recurrent kernels; "
+        "graph, steps in CUDA graphs; torch, its single operations; empty in older records",
+    )
+    dense_backend: tuple[str, ...] = Field(
+        default=(),
+        description="what ran the dense twin: the faster one, where several kernels compute it",
+    )
+    tf32: bool | None = Field(
+        default=None, description="whether a GPU's products may round to TF32; null on a CPU"
+    )
+    huge_pages: bool | None = Field(
+        default=None,
+        description="whether torch asked for huge pages of memory; null in older records",
+    )
     clock: Clock = Field(
         description="thread: CPU time of the measuring thread; wall: time that passed; "
         "cuda: events on the device"
@@ -92,8 +113,9 @@ def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Generator
 
     Whoever calls holds the device alone. Inputs and parameters are random with a fixed seed. A
     timing lasts 3 ms at least; a round times both models in random order; there are 9 to 60 rounds,
-    until the ratio's interval is narrower than 3% to either side or 1.5 seconds are over. A dense
-    model is its own twin and is measured by itself.
+    until the ratio's interval is narrower than 3% to either side or 1.5 seconds are over. The twin
+    runs on the vendor's kernels or on ours, whichever were faster in a few timings beforehand. A
+    dense model is its own twin and is measured by itself, on what it would run on anyway.
 
     Raises:
         SlotError: A model cannot be built.
@@ -185,20 +207,26 @@ class _Timer:
         return begin.elapsed_time(end) / 1000
 
 
+@dataclass(frozen=True)
+class _Subject:
+    """A model that is ready to be timed, and what is to be said about it."""
+
+    call: Callable[[], None]
+    backend: tuple[str, ...]
+    evaluation_form: tuple[str, ...]
+    dtype: str
+
+
 def _measure_shape(shape: Shape, job: MeasureJob, *, device: torch.device) -> ThroughputRecord:
     twin = shape.model.dense_twin()
     timer = _Timer.of(device, threads=job.threads)
     load_average = os.getloadavg()[0]
-    with ExitStack() as stack:
-        built = _built(shape.model, device)
-        evaluation_form = _evaluation_form(built)
-        model = _contestant(stack.enter_context(_calls(built, job, shape.model)), timer)
-        dense = (
-            model
-            if twin == shape.model
-            else _contestant(stack.enter_context(_calls(_built(twin, device), job, twin)), timer)
-        )
-        seconds = _rounds(model, dense)
+    subject = _subject(shape.model, job, device)
+    model = _contestant(subject.call, timer)
+    dense_subject, dense = (
+        (subject, model) if twin == shape.model else _fastest(twin, job, device, timer)
+    )
+    seconds = _rounds(model, dense)
     own = [job.batch_size / pair[0] for pair in seconds]
     others = [job.batch_size / pair[1] for pair in seconds]
     report = parameter_report(shape.model)
@@ -210,8 +238,12 @@ def _measure_shape(shape: Shape, job: MeasureJob, *, device: torch.device) -> Th
         mode=job.mode,
         batch_size=job.batch_size,
         sequence_length=_length(job, shape.model),
-        dtype=str(next(built.parameters()).dtype).removeprefix("torch."),
-        evaluation_form=evaluation_form,
+        dtype=subject.dtype,
+        evaluation_form=subject.evaluation_form,
+        backend=subject.backend,
+        dense_backend=dense_subject.backend,
+        tf32=tf32_allowed() if device.type == "cuda" else None,
+        huge_pages=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",
         clock=timer.clock,
         warm_up_rounds=_WARM_UP_ROUNDS,
         rounds=len(seconds),
@@ -255,7 +287,8 @@ def _ratio(seconds: Sequence[tuple[float, float]]) -> Estimate:
 
 def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
     """Find how many calls make one timing long enough; what is run for it warms up, too."""
-    call()
+    for _ in range(_CALLS_BEFORE_A_GRAPH if timer.clock == "cuda" else 1):
+        call()
     repetitions = 1
     while (seconds := timer(call, repetitions)) < _SHORTEST_TIMING_SECONDS:
         missing = _SHORTEST_TIMING_SECONDS / seconds if seconds > 0 else 10
@@ -263,26 +296,54 @@ def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
     return _Contestant(call, timer, repetitions)
 
 
-def _built(spec: ModelSpec, device: torch.device) -> nn.Module:
-    return spec.build(seed=_SEED).to(device)
+def _fastest(
+    spec: ModelSpec, job: MeasureJob, device: torch.device, timer: _Timer
+) -> tuple[_Subject, _Contestant]:
+    """A dense model on the vendor's kernels or on ours, whichever runs it faster here."""
+    subject = _subject(spec, job, device)
+    rivals = [(subject, _contestant(subject.call, timer))]
+    for backend in _RIVALS:
+        with prefer(backend):
+            subject = _subject(spec, job, device)
+            if any(subject.backend == other.backend for other, _ in rivals):
+                continue
+            subject = replace(subject, call=_preferring(backend, subject.call))
+            rivals.append((subject, _contestant(subject.call, timer)))
+    if len(rivals) == 1:
+        return rivals[0]
+    timed = [
+        min(contestant.seconds_per_call() for _ in range(_RIVALS_TIMINGS))
+        for _, contestant in rivals
+    ]
+    return rivals[timed.index(min(timed))]
 
 
-def _length(job: MeasureJob, spec: ModelSpec) -> int:
-    return job.sequence_length or spec.signature.sequence_length
+def _preferring(backend: Backend, call: Callable[[], None]) -> Callable[[], None]:
+    def preferring() -> None:
+        with prefer(backend):
+            call()
+
+    return preferring
 
 
-@contextmanager
-def _calls(module: nn.Module, job: MeasureJob, spec: ModelSpec) -> Generator[Callable[[], None]]:
-    """Give what is timed: one forward pass, or one step of training."""
-    device = next(module.parameters()).device
+def _subject(spec: ModelSpec, job: MeasureJob, device: torch.device) -> _Subject:
+    """A model that makes one forward pass when it is called, or one step of training."""
+    network = spec.build(seed=_SEED).to(device)
+    dtype = str(next(network.parameters()).dtype).removeprefix("torch.")
     generator = torch.Generator().manual_seed(_SEED)
     shape = (job.batch_size, _length(job, spec), spec.signature.input_size)
     x = torch.rand(shape, generator=generator).to(device)
     if job.mode == "training":
-        yield _training_step(module.train(), x, generator=generator)
+        module = network.train()
+        call = _training_step(module, x, generator=generator)
     else:
-        with cached_factors(module.eval()):
-            yield _forward(module, x)
+        module = fuse(network)
+        call = _forward(module, x)
+    return _Subject(call, module.backends(), _evaluation_form(module), dtype)
+
+
+def _length(job: MeasureJob, spec: ModelSpec) -> int:
+    return job.sequence_length or spec.signature.sequence_length
 
 
 def _forward(module: nn.Module, x: Tensor) -> Callable[[], None]:

@@ -1,4 +1,6 @@
+import json
 import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from models.architectures import Gru, Rnn
+from models.architectures import AnyArchitecture, Gru, Lstm, Mlp, Rnn
 from models.errors import SlotError
+from models.kernels.library import library
 from models.model import ModelSpec
 from models.parametrizations import Dense, HouseholderSvd, LowRank, PackedRotations
 from models.spec import Signature
@@ -20,7 +23,10 @@ from search.wire import MeasureJob, MeasurementReport, Shape
 SIGNATURE = Signature(input_size=8, sequence_length=6, output_size=10)
 
 
-def spec(architecture: Rnn | Gru, parametrization: object) -> ModelSpec:
+OURS = "torch" if library() is None else "cpp"
+
+
+def spec(architecture: AnyArchitecture, parametrization: object) -> ModelSpec:
     return ModelSpec.model_validate(
         {"architecture": architecture, "parametrization": parametrization, "signature": SIGNATURE}
     )
@@ -95,6 +101,10 @@ def test_a_record_names_its_circumstances(model: ModelSpec, mode: str) -> None:
     assert record.dense_parameters == count(model.dense_twin())
     assert record.multiply_adds > 0
     assert record.evaluation_form
+    assert record.backend == (OURS,)
+    assert record.dense_backend in {(OURS,), ("vendor",)}
+    assert record.tf32 is None
+    assert record.huge_pages is False
 
 
 def test_the_twin_has_one_multiply_add_per_weight_of_its_matrices() -> None:
@@ -122,6 +132,72 @@ def test_a_fraction_of_the_work_is_faster() -> None:
     assert record.evaluation_form == ("LowRankFactors",)
     assert record.multiply_adds < record.dense_multiply_adds / 10
     assert record.ratio.low > 1.3
+
+
+def test_a_record_from_before_it_named_what_ran_is_still_read() -> None:
+    report, _ = only(measure(job(DENSE)))
+    later = {"backend", "dense_backend", "tf32", "huge_pages"}
+    old = {name: value for name, value in report.record.items() if name not in later}
+    assert len(old) == len(report.record) - len(later)
+    record = ThroughputRecord.model_validate_json(json.dumps(old))
+    assert (record.backend, record.dense_backend) == ((), ())
+    assert (record.tf32, record.huge_pages) == (None, None)
+
+
+def test_what_torchs_operations_run_is_named_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
+    for model in (SPECTRAL, spec(Lstm(hidden_size=8, peephole=True), LowRank(d=2))):
+        _, record = only(measure(job(model)))
+        assert (record.backend, record.dense_backend) == (("torch",), ("torch",))
+
+
+def seconds_of_a_training_step(model: ModelSpec, *, batch_size: int) -> float:
+    """The least of many, forward and backward."""
+    module = model.build(seed=0)
+    x = torch.rand(batch_size, model.signature.sequence_length, model.signature.input_size)
+    seconds: list[float] = []
+    for _ in range(15):
+        module.zero_grad()
+        begun = time.thread_time()
+        module(x).sum().backward()
+        seconds.append(time.thread_time() - begun)
+    return min(seconds)
+
+
+@pytest.mark.skipif(library() is None, reason="no C++ compiler here")
+@pytest.mark.parametrize(
+    "architecture", [Lstm(hidden_size=256), Gru(hidden_size=64, reset="after")], ids=["lstm", "gru"]
+)
+def test_the_twin_runs_on_whatever_is_faster_here(
+    architecture: Lstm | Gru, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = spec(architecture, LowRank(d=3))
+    _, record = only(measure(job(model, mode="training", batch_size=20)))
+    seconds: dict[tuple[str, ...], float] = {}
+    for backend in ("cpp", "vendor"):
+        monkeypatch.setenv("REFLECTORY_BACKEND", backend)
+        twin = model.dense_twin()
+        seconds[twin.build(seed=0).backends()] = seconds_of_a_training_step(twin, batch_size=20)
+    assert seconds.keys() == {("cpp",), ("vendor",)}
+    # Within the noise of this machine, either may win.
+    assert seconds[record.dense_backend] < 1.3 * min(seconds.values())
+
+
+def test_measuring_leaves_no_preference_behind() -> None:
+    twin = SPECTRAL.dense_twin().build(seed=0)
+    before = twin.backends()
+    list(measure(job(SPECTRAL, mode="training")))
+    assert twin.backends() == before
+
+
+def test_feed_forward_models_are_measured_as_they_are_fused() -> None:
+    folded = spec(Mlp(hidden_size=16), LowRank(d=2))
+    _, record = only(measure(job(folded)))
+    assert record.evaluation_form == ("DenseFactors",)
+    assert record.backend == (OURS,)
+    assert record.dense_backend in {(OURS,), ("torch",)}
+    _, trained = only(measure(job(folded, mode="training")))
+    assert trained.evaluation_form == ("LowRankFactors",)
 
 
 def test_shapes_are_measured_one_by_one_in_their_order() -> None:
@@ -163,4 +239,6 @@ def test_a_gpu_is_timed_by_its_own_events(mode: str) -> None:
     assert record.clock == "cuda"
     assert record.device == torch.cuda.get_device_name()
     assert record.driver
+    assert record.backend
+    assert record.tf32 in {True, False}
     assert record.samples_per_second.median > 0
