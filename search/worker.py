@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 from models.checkpoint import save_bytes
 from models.errors import CheckpointError
+from models.ops.vendor import allow_tf32
 from models.report import parameter_report
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.executors.base import AttemptTicket
@@ -68,6 +69,8 @@ def run(ticket: AttemptTicket) -> int:
     Configures this process's logging and expects it to lead a process group of its own.
     """
     _configure_logging()
+    # Trained, measured and compared in full single precision, see Note [TF32].
+    allow_tf32(allowed=False)
     lease = ticket.lease_seconds
     with WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link:
         try:

@@ -10,6 +10,7 @@ import sys
 import sklearn.datasets  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
 import torch
 
+from models.kernels.library import library
 from search import worker
 from search.errors import ExecutorError
 from search.executors.base import AttemptTicket
@@ -24,7 +25,9 @@ def run_attempt(ticket: AttemptTicket) -> int:
 
 
 def warm_up() -> None:
-    """Have libraries import here what they would else import in every attempt, at first use."""
+    """Have done here, once, what every attempt would else do at first use."""
+    # Builds the CPU kernels where this machine never has; without a compiler it says so, once.
+    library()
     # Nothing is sent. The HTTP client loads its transport when the first one is made.
     WorkerLink("http://127.0.0.1", "warm-up", "", lease_seconds=1.0).close()
 
