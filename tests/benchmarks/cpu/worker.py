@@ -15,7 +15,7 @@ from tests.benchmarks.cpu import deep, peers
 from tests.benchmarks.cpu.cases import BY_NAME, DEEP, Case, Mode
 from tests.benchmarks.cpu.checks import errors, reference, spectrum_error
 from tests.benchmarks.cpu.contestant import OURS, TORCH, Factories, data_of
-from tests.benchmarks.cpu.floor import flops
+from tests.benchmarks.cpu.floor import activations, flops, least_ms
 from tests.benchmarks.cpu.machine import measured_peak
 from tests.benchmarks.cpu.timing import is_noisy, timed
 
@@ -38,8 +38,7 @@ def measured(case: Case, mode: Mode, *, rounds: int) -> dict[str, Any]:
         fewer={name: min(rounds, each.rounds) for name, each in contestants.items() if each.rounds},
     )
     peak = measured_peak()
-    work = flops(case, mode)
-    floor_ms = work / peak.gflops / 1e6 if peak else None
+    floor_ms = least_ms(case, mode, peak) if peak else None
     return {
         "case": case.name,
         "mode": mode,
@@ -47,7 +46,8 @@ def measured(case: Case, mode: Mode, *, rounds: int) -> dict[str, Any]:
         "note": case.note,
         "noisy": is_noisy(timings[TORCH]),
         "spectrum_error": spectrum_error(case.spec.build(seed=0)) if mode == "train" else None,
-        "gflop": work / 1e9,
+        "gflop": flops(case, mode) / 1e9,
+        "million_tanhs": activations(case) / 1e6,
         "peak": peak.gflops if peak else None,
         "floor_ms": floor_ms,
         "reached": floor_ms / timings[OURS].median_ms if floor_ms else None,
