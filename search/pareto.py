@@ -35,6 +35,8 @@ class FrontPoint(Spec):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    artifacts: tuple[str, ...]
+    """Roles of what is stored of it."""
 
 
 class Front(Spec):
@@ -161,6 +163,7 @@ def front(
                 architecture=trial.architecture,
                 parametrization=trial.parametrization,
                 hyperparameters=dict(trial.hyperparameters),
+                artifacts=tuple(sorted(trial.artifacts)),
             )
             for trial in points
         ),

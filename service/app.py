@@ -7,6 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
@@ -14,6 +15,7 @@ from search.attempts import AttemptDesk
 from service.auth import LocalUserOnly
 from service.errors import add_error_handlers
 from service.events import EventPoller
+from service.exports import Exports
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
 from service.problems import Problem, documented
 from service.resources import Resources
@@ -40,6 +42,7 @@ def create_app(settings: Settings) -> FastAPI:
         store = LocalArtifactStore(settings.artifacts_dir)
         poller = EventPoller(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
+        exports = Exports(database, store)
         app.state.resources = Resources(
             settings=settings,
             database=database,
@@ -47,6 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
             desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
             poller=poller,
             pages=Pages(),
+            exports=exports,
             dashboard=dashboard,
         )
         _log.info("no keys exist: the local user is let in, over loopback only")
@@ -57,6 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
             await poller.stop()
             if dashboard is not None:
                 await dashboard.aclose()
+            await to_thread.run_sync(exports.close)
             database.dispose()
 
     app = FastAPI(

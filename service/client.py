@@ -39,15 +39,16 @@ from service.answers import (
     Trial,
 )
 from service.backoff import BUSY_STATUSES, TRANSIENT, Backoff, Busy, again, pause_asked
-from service.client_errors import ClientError, Damaged, Refused, Unreachable
+from service.client_errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 from service.downloads import Download, ToldProgress
 
-__all__ = ["Client", "ClientError", "Damaged", "Refused", "Unreachable"]
+__all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 
 _A = TypeVar("_A", bound=Answer)
 _T = TypeVar("_T")
 
 _PAGE = 100
+_MAKING = HTTPStatus.ACCEPTED
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBLEM = "application/problem+json"
 
@@ -177,7 +178,38 @@ class Client:
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
         """
-        path = f"{_path(study_id, number)}/checkpoint"
+        return self._download(f"{_path(study_id, number)}/checkpoint", out, told)
+
+    def onnx(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        """Fetch a trial's model as an ONNX file, as `download` fetches its checkpoint.
+
+        The server makes the file when it is first asked for.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+            Unfinished: it was not made within `patience` seconds.
+        """
+        path = f"{_path(study_id, number)}/onnx"
+        backoff = Backoff(patience)
+        # One byte is enough to learn whether it is there, or why it never will be.
+        first_byte = {"Range": "bytes=0-0"}
+        while (answer := self._request("GET", path, headers=first_byte)).status_code == _MAKING:
+            if not backoff.wait(at_least=pause_asked(Busy(answer))):
+                raise Unfinished(
+                    f"the ONNX file of trial {number} of study {study_id} was not made within "
+                    f"{patience:g} s; it is there later"
+                )
+        return self._download(path, out, told)
+
+    def _download(self, path: str, out: Path, told: ToldProgress | None) -> Downloaded:
         with Download(out, told or _tell_nobody) as download:
 
             def transfer() -> None:

@@ -3,6 +3,7 @@
 ClientError
 ├── Refused      the server understood and said no: read its problem document and change the request
 ├── Unreachable  no server of ours answers there: start it, or correct the address
+├── Unfinished   the server is still making what was asked for: ask again later
 └── Damaged      bytes arrived that are not what the server names: download them again
 """
 
@@ -23,6 +24,10 @@ class Refused(ClientError):
 
 class Unreachable(ClientError):
     """No Reflectory server answers at this address."""
+
+
+class Unfinished(ClientError):
+    """What was asked for is still being made; it will be there later."""
 
 
 class Damaged(ClientError):

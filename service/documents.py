@@ -155,6 +155,12 @@ class EpochDocument(Spec):
     seconds: float
 
 
+class ExportDocument(Spec):
+    """A file that is not there yet."""
+
+    detail: str
+
+
 class PointLinks(Spec):
     """What can be downloaded of a point on the front."""
 
@@ -264,7 +270,11 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                 links=PointLinks(
                     checkpoint=f"{trial_path(study_id, point.trial)}/checkpoint",
                     report=f"{trial_path(study_id, point.trial)}/report",
-                    onnx=None,
+                    onnx=(
+                        f"{trial_path(study_id, point.trial)}/onnx"
+                        if "onnx" in point.artifacts
+                        else None
+                    ),
                 ),
             )
             for point in front.points
@@ -298,7 +308,7 @@ def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict
             metrics=f"{path}/metrics",
             checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
             report=f"{path}/report" if "report" in trial.artifacts else None,
-            onnx=None,
+            onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
             log=f"{path}/log" if attempts else None,
         ),
     }

@@ -8,6 +8,7 @@ from fastapi import Depends, Query, Request
 
 from search.attempts import AttemptDesk
 from service.events import EventPoller
+from service.exports import Exports
 from service.settings import Settings
 from service.web.pages import Pages
 from storage.artifacts import ArtifactStore
@@ -24,6 +25,7 @@ class Resources:
     desk: AttemptDesk
     poller: EventPoller
     pages: Pages
+    exports: Exports
     dashboard: httpx2.AsyncClient | None
     """Speaks to the dashboard's process; null where there is none."""
 

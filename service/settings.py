@@ -86,6 +86,12 @@ class Settings(BaseSettings):
         gt=0,
         description="how long the coordinator may be silent before `/readyz` says that it is away",
     )
+    export_wait_seconds: float = Field(
+        default=1.0,
+        ge=0,
+        description="how long a request waits for an ONNX file that is being made, before it is "
+        "told to come again",
+    )
     max_spec_bytes: int = Field(
         default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"
     )

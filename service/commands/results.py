@@ -1,24 +1,26 @@
 """`front`, `download` and `catalog`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from service.answers import Downloaded
-from service.client import Client
+from service.client import Client, Refused, Unfinished
 from service.commands.connection import (
     DataDirOption,
     JsonOption,
     ServerOption,
     StudyArgument,
+    complain,
     connected,
     is_terminal,
     print_json,
 )
 from service.commands.tables import catalog_tables, front_table
+from service.downloads import ToldProgress
 from service.files import write_whole
 
 
@@ -57,7 +59,7 @@ def download(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download checkpoint and parameter-count report of one trial, or of the whole front."""
+    """Download checkpoint, report and ONNX file of one trial, or of the whole front."""
     with connected(server, data_dir, as_json=as_json) as client:
         numbers = [trial] if trial is not None else _front_numbers(client, study_id)
         out.mkdir(parents=True, exist_ok=True)
@@ -92,21 +94,34 @@ def catalog(
 def fetch(
     client: Client, study_id: str, number: int, out: Path, *, quiet: bool = False
 ) -> list[Path]:
-    """Download a trial's checkpoint and report (JSON, CSV and HTML) into a folder."""
+    """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
+
+    An ONNX file that cannot be had is complained of, and the rest is fetched all the same.
+    """
     stem = f"trial-{number}"
-    files = [_checkpoint(client, study_id, number, out / f"{stem}.safetensors", quiet=quiet).path]
+    files = [_file(client.download, study_id, number, out / f"{stem}.safetensors", quiet=quiet)]
     for form in ("json", "csv", "html"):
         report = out / f"{stem}.report.{form}"
         write_whole(report, client.report(study_id, number, form=form))
         files.append(report)
+    try:
+        files.append(_file(client.onnx, study_id, number, out / f"{stem}.onnx", quiet=quiet))
+    except (Refused, Unfinished) as error:
+        complain(f"trial {number} comes without an ONNX file: {error}")
     return files
 
 
-def _checkpoint(
-    client: Client, study_id: str, number: int, out: Path, *, quiet: bool
-) -> Downloaded:
+class _Fetch(Protocol):
+    """One of the client's ways to fetch a trial's file."""
+
+    def __call__(
+        self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
+    ) -> Downloaded: ...
+
+
+def _file(fetching: _Fetch, study_id: str, number: int, out: Path, *, quiet: bool) -> Path:
     if quiet or not is_terminal():
-        return client.download(study_id, number, out)
+        return fetching(study_id, number, out).path
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), transient=True) as progress:
         task = progress.add_task(out.name)
@@ -114,7 +129,7 @@ def _checkpoint(
         def told(received: int, total: int | None) -> None:
             progress.update(task, completed=received, total=total)
 
-        return client.download(study_id, number, out, told=told)
+        return fetching(study_id, number, out, told=told).path
 
 
 def _front_numbers(client: Client, study_id: str) -> list[int]:

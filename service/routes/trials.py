@@ -1,14 +1,16 @@
 """Trials: what was tried, what came of it, and its files."""
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import FileResponse, HTMLResponse, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 
 from models.report import ParameterReport
+from search.exports import exported
 from service.documents import (
     EpochDocument,
+    ExportDocument,
     TrialDetail,
     TrialPage,
     trial_detail,
@@ -30,6 +32,7 @@ router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
 
+_RETRY_SECONDS = "1"
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -106,17 +109,49 @@ def get_checkpoint(
 ) -> Response:
     """The trained model of the trial's best epoch; `ETag` is its SHA-256."""
     artifact = _artifact(held, study_id, number, "checkpoint")
-    part = requested_part(
-        artifact.size,
-        f'"{artifact.sha256}"',
-        range_header=range_header,
-        if_range=if_range,
-        if_none_match=if_none_match,
-    )
-    if part.status == HTTPStatus.NOT_MODIFIED:
-        return Response(status_code=part.status, headers=dict(part.headers))
-    filename = f"{study_id}-{number}.safetensors"
-    return PartResponse(held.store.open_reader(artifact.sha256), part, filename=filename)
+    wanted = _Wanted(range_header, if_range, if_none_match)
+    return _file(held, artifact, wanted, filename=f"{study_id}-{number}.safetensors")
+
+
+@router.get(
+    "/{number}/onnx",
+    response_class=StreamingResponse,
+    responses={
+        200: {"description": "ONNX, with the spec in its metadata", "content": _BINARY},
+        202: {
+            "description": "The file is being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        206: {"description": "The range that was asked for", "content": _BINARY},
+        304: {"description": "The file is the one that the client has"},
+        **documented(403, 404, 409, 416, 422),
+    },
+)
+def get_onnx(
+    study_id: str,
+    number: Number,
+    held: Held,
+    range_header: Annotated[str | None, Header(alias="Range")] = None,
+    if_range: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """The trained model as an ONNX file; `ETag` is its SHA-256.
+
+    It is made of the checkpoint when it is first asked for, and stored only after onnxruntime has
+    computed with it what the model computes.
+    """
+    artifact = _onnx(held, study_id, number)
+    if artifact is None:
+        patience = held.settings.export_wait_seconds
+        if held.exports.make(study_id, number, patience=patience):
+            artifact = _onnx(held, study_id, number)
+    if artifact is None:
+        waiting = ExportDocument(detail="the ONNX file is being made; ask again")
+        return JSONResponse(
+            waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
+        )
+    wanted = _Wanted(range_header, if_range, if_none_match)
+    return _file(held, artifact, wanted, filename=f"{study_id}-{number}.onnx")
 
 
 @router.get(
@@ -173,6 +208,27 @@ def get_log(study_id: str, number: Number, held: Held) -> Response:
     if path is None or not path.is_file():
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
     return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+
+class _Wanted(NamedTuple):
+    """What a request says about the part that it wants."""
+
+    range_header: str | None
+    if_range: str | None
+    if_none_match: str | None
+
+
+def _file(held: Resources, artifact: ArtifactRecord, wanted: _Wanted, *, filename: str) -> Response:
+    """The part that is wanted of a stored file; its entity tag is its digest."""
+    part = requested_part(artifact.size, f'"{artifact.sha256}"', **wanted._asdict())
+    if part.status == HTTPStatus.NOT_MODIFIED:
+        return Response(status_code=part.status, headers=dict(part.headers))
+    return PartResponse(held.store.open_reader(artifact.sha256), part, filename=filename)
+
+
+def _onnx(held: Resources, study_id: str, number: int) -> ArtifactRecord | None:
+    with held.database.read() as session:
+        return exported(session, study_id, number)
 
 
 def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:

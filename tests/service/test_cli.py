@@ -108,14 +108,15 @@ def test_front_comes_as_table_csv_and_json(site: Site, study: StudyRecord) -> No
     assert reflectory(site, "front", study.id, "--csv", "--json").returncode == 2
 
 
-def test_download_brings_checkpoint_and_reports_of_a_trial(
+def test_download_brings_checkpoint_reports_and_onnx_file_of_a_trial(
     site: Site, study: StudyRecord, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "folder"
     run = reflectory(site, "download", study.id, 2, "--out", out, "--json")
     files = [Path(file).name for file in json.loads(succeeded(run))["files"]]
     stem = "trial-2.report"
-    assert files == ["trial-2.safetensors", f"{stem}.json", f"{stem}.csv", f"{stem}.html"]
+    reports = [f"{stem}.json", f"{stem}.csv", f"{stem}.html"]
+    assert files == ["trial-2.safetensors", *reports, "trial-2.onnx"]
     loaded = checkpoint.load(out / "trial-2.safetensors")
     report = json.loads((out / "trial-2.report.json").read_text())
     assert report["totals"]["parameters"] == loaded.spec.parameter_count()

@@ -188,7 +188,7 @@ def test_a_report_page_stands_alone(client: TestClient, site: Site) -> None:
     assert "default-src 'none'" in page.headers["content-security-policy"]
 
 
-@pytest.mark.parametrize("part", ["checkpoint", "report", "log"])
+@pytest.mark.parametrize("part", ["checkpoint", "report", "log", "onnx"])
 def test_what_a_trial_has_not_got_is_a_404(client: TestClient, site: Site, part: str) -> None:
     study = site.study()
     site.trial(study, 0, state=TrialState.QUEUED)
