@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.kernels.rotations import rotations_backward, rotations_forward
+from models.ops.backends import kernels_take
+
 
 def stage_count(size: int) -> int:
     """How many stages the schedule has: n - 1 for even n, n for odd n, none for n = 1."""
@@ -62,6 +65,8 @@ def rotation_product(angles: Tensor, partners: Tensor) -> Tensor:
 # neither unrolls the stages nor sees the backward pass's in-place steps.
 @torch.library.custom_op("reflectory::rotation_product", mutates_args=())
 def _product(angles: Tensor, partners: Tensor) -> Tensor:
+    if kernels_take(angles):
+        return rotations_forward(angles, partners)
     copies, _, size = angles.shape
     product = torch.eye(size, dtype=angles.dtype, device=angles.device)
     product = product.expand(copies, size, size).contiguous()
@@ -77,6 +82,8 @@ def _product_backward(
     gradient: Tensor, angles: Tensor, partners: Tensor, product: Tensor
 ) -> Tensor:
     """Rotations can be undone: this walks back from the product (eq. 8), and no stage is stored."""
+    if kernels_take(angles):
+        return rotations_backward(gradient, angles, partners, product)
     both = torch.stack((product, gradient))
     swapped = torch.empty_like(both)
     # Rows of a stack of matrices are picked twice as fast as those of a stack of stacks.

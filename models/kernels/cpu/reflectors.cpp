@@ -16,12 +16,6 @@ struct Matrix {
   float *operator[](int64_t i) const { return data + i * row; }
 };
 
-float sum_of(Vec v) {
-  float total = 0;
-  for (int i = 0; i < LANES; i++) total += v[i];
-  return total;
-}
-
 float dot(const float *a, const float *b, int64_t n) {
   Vec sums[2] = {};
   int64_t j = 0;

@@ -32,6 +32,18 @@ static inline void store_some(float *p, Vec v, int64_t count) {
   else if (count > 0) memcpy(p, &v, count * 4);
 }
 
+// The sum over all lanes, by halves.
+static inline float sum_of(Vec v) {
+  typedef float Half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
+  Half half = *(Half *)&v + *((Half *)&v + 1);
+  float sums[LANES / 2], total = 0;
+  memcpy(sums, &half, sizeof half);
+  for (int width = LANES / 4; width > 1; width /= 2)
+    for (int i = 0; i < width; i++) sums[i] += sums[i + width];
+  for (int i = 0; i < 2 && i < LANES / 2; i++) total += sums[i];
+  return total;
+}
+
 // x P(x^2) / Q(x^2), fitted to tanh on [-8, 8] with a relative error of 6e-9 before rounding, of
 // 4e-7 in single precision; beyond 8, tanh is 1 to rounding.
 static inline Vec tanh_of(Vec x) {
