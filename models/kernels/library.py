@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,6 @@ _FLAGS = (
     "-fno-exceptions",
     "-fno-rtti",
     "-pthread",
-    "-shared",
     "-fPIC",
 )
 _COMPILERS = ("c++", "g++", "clang++")
@@ -97,23 +97,36 @@ def _compiler() -> str:
 
 
 def _build(compiler: str, path: Path) -> None:
-    """Build beside the final place and move there, so that nobody loads half a library."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".so")
-    os.close(handle)
-    sources = [str(source) for source in sorted(_SOURCES.glob("*.cpp"))]
-    command = [compiler, *_FLAGS, *_wide_vectors(), *sources, "-o", draft]
+    """Build beside the final place and move there, so that nobody loads half a library.
+
+    Sources are compiled side by side.
+    """
+    sources = sorted(_SOURCES.glob("*.cpp"))
+    flags = (*_FLAGS, *_wide_vectors())
+    with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as folder:
+        objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
+        with ThreadPoolExecutor(len(sources)) as pool:
+            jobs = [
+                pool.submit(_run, [compiler, *flags, "-c", str(source), "-o", target])
+                for source, target in zip(sources, objects, strict=True)
+            ]
+        for job in jobs:
+            job.result()
+        draft = Path(folder) / path.name
+        _run([compiler, *flags, "-shared", *objects, "-o", str(draft)])
+        draft.replace(path)
+
+
+def _run(command: list[str]) -> None:
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=_LONGEST_BUILD_SECONDS, check=False
         )
-        if result.returncode:
-            last = result.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-            raise BuildError(f"{compiler} failed with {result.returncode}: {last[0]}")
-        os.replace(draft, path)
     except subprocess.TimeoutExpired as error:
-        raise BuildError(f"{compiler} took more than {_LONGEST_BUILD_SECONDS:g} s") from error
-    finally:
-        Path(draft).unlink(missing_ok=True)
+        raise BuildError(f"{command[0]} took more than {_LONGEST_BUILD_SECONDS:g} s") from error
+    if result.returncode:
+        last = result.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise BuildError(f"{command[0]} failed with {result.returncode}: {last[0]}")
 
 
 def _digest(compiler: str) -> str:

@@ -39,11 +39,12 @@ def run_a_model(cache: Path, **environment: str) -> subprocess.Popen[str]:
 
 
 def slow_compiler(folder: Path) -> Path:
-    """The real compiler, which notes each run and takes a while longer."""
+    """The real compiler, which notes each library that it links and takes a while longer."""
     script = folder / "compiler"
     script.write_text(
         '#!/bin/sh\n[ "$1" = --version ] && exec ' + f"{COMPILER} --version\n"
-        f'echo run >> {folder / "runs"}\nsleep 1\nexec {COMPILER} "$@"\n'
+        f'case "$*" in *-shared*) echo linked >> {folder / "runs"}; sleep 1;; esac\n'
+        f'exec {COMPILER} "$@"\n'
     )
     script.chmod(0o755)
     return script
@@ -57,12 +58,12 @@ def test_processes_that_start_together_build_once_and_compute_the_same(tmp_path:
     outputs = [worker.communicate(timeout=120) for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0, 0], outputs
     assert len({found for found, _ in outputs}) == 1
-    assert (tmp_path / "runs").read_text().split() == ["run"]
+    assert (tmp_path / "runs").read_text().split() == ["linked"]
     assert sorted(path.suffix for path in cache.iterdir()) == ["", ".so"]
 
     again = run_a_model(cache, CXX=str(compiler))
     assert again.communicate(timeout=120)[0] == outputs[0][0]
-    assert (tmp_path / "runs").read_text().split() == ["run"]
+    assert (tmp_path / "runs").read_text().split() == ["linked"]
 
 
 def test_without_a_compiler_models_run_all_the_same_and_one_line_says_why(tmp_path: Path) -> None:
