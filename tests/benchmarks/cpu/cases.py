@@ -46,7 +46,8 @@ def _rnn(size: int, activation: str = "tanh") -> dict[str, Any]:
 
 
 def _gru(size: int, reset: str = "before") -> dict[str, Any]:
-    return {"kind": "gru", "hidden_size": size, "reset": reset}
+    # As the papers start gates for hundreds of steps; gradients otherwise vanish on the way.
+    return {"kind": "gru", "hidden_size": size, "reset": reset, "carry_bias": 5.0}
 
 
 def _lstm(size: int) -> dict[str, Any]:

@@ -16,6 +16,9 @@ GRADIENT_TOLERANCE = 1e-4
 """Looser than for outputs: sums over T * B terms of both signs, after T steps there and back, in
 which single precision loses about sqrt(T) times its rounding."""
 SPECTRUM_TOLERANCE = 2e-6
+_VANISHED = 1e-6
+"""Share of the largest gradient below which one counts as vanished over the steps: it is then held
+against this scale, for its own may be beyond the range of single precision."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,15 @@ def errors(contestant: Contestant, expected: Reference, mode: Mode) -> Errors | 
     if contestant.shares is None:
         return None
     outputs = contestant.run()
-    found = _error(outputs, expected.outputs)
+    found = _error(outputs, expected.outputs, least=0)
     if mode == "infer":
         return Errors(found, None)
     gradients = _gradients(contestant.shares)
     assert gradients.keys() == expected.gradients.keys()
-    worst = max(_error(value, expected.gradients[name]) for name, value in gradients.items())
+    least = _VANISHED * max(float(value.abs().max()) for value in expected.gradients.values())
+    worst = max(
+        _error(value, expected.gradients[name], least=least) for name, value in gradients.items()
+    )
     return Errors(found, worst)
 
 
@@ -90,7 +96,7 @@ def _gradients(module: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def _error(found: Tensor, expected: Tensor) -> float:
-    # A gradient that is 0 everywhere has no scale of its own.
-    scale = float(expected.abs().max()) or 1.0
+def _error(found: Tensor, expected: Tensor, *, least: float) -> float:
+    # A tensor that is 0 everywhere has no scale of its own.
+    scale = max(float(expected.abs().max()), least) or 1.0
     return float((found.double() - expected).abs().max()) / scale

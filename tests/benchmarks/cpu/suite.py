@@ -24,12 +24,11 @@ _REMEMBERED = ("torch.nn", "ours", "ours, dense twin", "ours, torch backend")
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
-    command = " ".join(["python -m tests.benchmarks.sequences", *sys.argv[1:]])
     chosen = [case for case in (*SEQUENCES, *DEEP) if arguments.only in case.name]
     text = (
-        _report([QUICK], command, rounds=2, apart=False)
+        _report([QUICK], rounds=2, apart=False)
         if arguments.quick
-        else _report(chosen, command, rounds=_ROUNDS, apart=not arguments.only)
+        else _report(chosen, rounds=arguments.rounds, apart=not arguments.only)
     )
     sys.stdout.write(text)
     if arguments.out is not None:
@@ -41,10 +40,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="file that the report is written to as well")
     parser.add_argument("--quick", action="store_true", help="one small case")
     parser.add_argument("--only", default="", help="text in the names of the cases to measure")
+    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each is timed")
     return parser.parse_args()
 
 
-def _report(cases: Sequence[Case], command: str, *, rounds: int, apart: bool) -> str:
+def _report(cases: Sequence[Case], *, rounds: int, apart: bool) -> str:
     """With `apart`, also what is measured beside the cases."""
     machine = described()
     # First, so that what fails here fails early.
@@ -56,7 +56,7 @@ def _report(cases: Sequence[Case], command: str, *, rounds: int, apart: bool) ->
     ]
     parts = [
         "# How fast the kernels are",
-        f"`{command}`, {datetime.now():%Y-%m-%d}, {rounds} rounds",
+        f"`python -m tests.benchmarks.sequences`, {datetime.now():%Y-%m-%d}, {rounds} rounds",
         "\n".join(f"- {fact}" for fact in machine),
         report.legend(),
     ]
