@@ -11,6 +11,7 @@ from models.architectures.highway import NormalisedMiddle
 from models.errors import ModelError
 from models.linear import StructuredLinear, hold, release
 from models.network import Network
+from models.ops.backends import Backend
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
 from models.ops.precision import raised
 from models.ops.weight_norm import NormalisedRows
@@ -59,9 +60,9 @@ class FusedNetwork(nn.Module):
         return self.network(x)
 
     @torch.inference_mode()
-    def backends(self) -> tuple[str, ...]:
+    def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:
         """What runs the network, see `Network.backends`."""
-        return self.network.backends()
+        return self.network.backends(batch_size=batch_size)
 
     def train(self, mode: bool = True) -> Self:
         """Stay as it is.

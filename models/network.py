@@ -61,7 +61,7 @@ class Network(nn.Module):
 
     probe: GradientProbe | None = None
 
-    def backends(self) -> tuple[Backend, ...]:
+    def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the network now, each backend named once; torch's operations if not."""
         return ("torch",)
 

@@ -339,7 +339,8 @@ def _subject(spec: ModelSpec, job: MeasureJob, device: torch.device) -> _Subject
     else:
         module = fuse(network)
         call = _forward(module, x)
-    return _Subject(call, module.backends(), _evaluation_form(module), dtype)
+    backends = module.backends(batch_size=job.batch_size)
+    return _Subject(call, backends, _evaluation_form(module), dtype)
 
 
 def _length(job: MeasureJob, spec: ModelSpec) -> int:

@@ -233,7 +233,7 @@ class FeedForwardNetwork(Network):
         last = self.watch_last(run_stack(self.stack.kind, self.stack, first, factors, self.bias))
         return self.readout(F.dropout(last, self.readout_dropout, self.training))
 
-    def backends(self) -> tuple[Backend, ...]:
+    def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the hidden layers now."""
         like = self.readout.plain_weight()
         return (choose_for_stack(self.stack.kind, self.hidden.factors(), like),)

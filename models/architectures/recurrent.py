@@ -310,13 +310,13 @@ class RecurrentNetwork(Network):
         """Keep them no longer."""
         self._held = None
 
-    def backends(self) -> tuple[Backend, ...]:
+    def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:
         """What would run the layers' sequences now, each named once; it is asked as it will be run.
 
         Whether the network trains and whether gradients are kept decide, too.
         """
         one = self.readout.plain_weight().new_empty(1)
-        state, mask = one.expand(1, self.recurrent.in_features), one.expand(1, 1, 1)
+        state, mask = one.expand(batch_size, self.recurrent.in_features), one.expand(1, 1, 1)
         masked = self.training and self.recurrent_dropout
         layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
         found: list[Backend] = []

@@ -177,7 +177,8 @@ def test_the_twin_runs_on_whatever_is_faster_here(
     for backend in ("cpp", "vendor"):
         monkeypatch.setenv("REFLECTORY_BACKEND", backend)
         twin = model.dense_twin()
-        seconds[twin.build(seed=0).backends()] = seconds_of_a_training_step(twin, batch_size=20)
+        backends = twin.build(seed=0).backends(batch_size=20)
+        seconds[backends] = seconds_of_a_training_step(twin, batch_size=20)
     assert seconds.keys() == {("cpp",), ("vendor",)}
     # Within the noise of this machine, either may win.
     assert seconds[record.dense_backend] < 1.3 * min(seconds.values())
