@@ -14,6 +14,9 @@ PYTEST_WORKERS ?= 2
 WHEEL_VENV ?= build/wheel-venv
 
 BIN := $(VENV)/bin
+GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+TORCH_ALONE := -c /dev/null --rootdir=. --confcutdir=tests/models -p no:cacheprovider \
+  -W ignore::pytest.PytestUnknownMarkWarning tests/models/kernels tests/models/ops
 # Errors alone: pip warns of every source that lacks a package.
 PIP_QUIET := -m pip install -qq --disable-pip-version-check
 
@@ -49,12 +52,15 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
 
-gpu: $(VENV)/installed-test  ## Tests and benchmarks on a CUDA device, where there is one
+# Any Python with torch and pytest will do: the kernels' own tests and their benchmark need no more,
+# nor the settings and fixtures of the others. The rest runs where it is installed.
+gpu:  ## Tests and benchmark on a CUDA device, where there is one
 	@if nvidia-smi >/dev/null 2>&1; then \
-	  $(BIN)/python -m pytest -m gpu -s || [ $$? -eq 5 ]; \
-	  for benchmark in tests/benchmarks/[a-z]*.py; do \
-	    module="$${benchmark%.py}"; $(BIN)/python -m "$${module//\//.}"; \
-	  done; \
+	  $(GPU_PYTHON) -m pytest $(TORCH_ALONE) -m gpu; \
+	  if $(GPU_PYTHON) -c "import numpy, optuna, psycopg, pytest_timeout, scipy" 2>/dev/null; then \
+	    $(GPU_PYTHON) -m pytest -m gpu tests/search; \
+	  fi; \
+	  $(GPU_PYTHON) -m tests.benchmarks.gpu_sequences; \
 	else \
 	  echo "No GPU answers here (nvidia-smi): the tests and benchmarks for one were not run."; \
 	fi

@@ -17,14 +17,20 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler he
 RUN_A_MODEL = """
 import logging, torch
 logging.basicConfig(level=logging.INFO)
-from models.architectures import Gru
-from models.model import ModelSpec
-from models.parametrizations import LowRank
-from models.spec import Signature
-signature = Signature(input_size=3, sequence_length=4, output_size=2)
-spec = ModelSpec(architecture=Gru(hidden_size=6), parametrization=LowRank(d=2), signature=signature)
-x = torch.randn(5, 4, 3, generator=torch.Generator().manual_seed(0))
-print(spec.build(seed=0)(x).detach().double().sum().item())
+from models.kernels.calls import Kind
+from models.ops.factors import LowRankFactors
+from models.ops.recurrence import gru_sequence_reset_before
+from models.ops.sequences import PlainInputs, run_sequence
+generator = torch.Generator().manual_seed(0)
+def draw(*shape):
+    return torch.randn(shape, generator=generator)
+factors = LowRankFactors(draw(3, 6, 2), draw(3, 2, 6))
+inputs = PlainInputs(draw(4, 5, 3), draw(18, 3), draw(18))
+kind = Kind("gru_reset_before", "tanh", 0.0)
+_, (last,) = run_sequence(
+    kind, gru_sequence_reset_before, factors, inputs, (draw(5, 6),), every=False
+)
+print(last.double().sum().item())
 """
 
 

@@ -1,7 +1,6 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
@@ -103,18 +102,19 @@ def test_lstm_follows_its_equations_at_every_step(form: str, with_peephole: bool
 def test_urnn_follows_its_equation_in_complex_numbers() -> None:
     """`z_t = rescale(W z_{t-1} + V x_t)`, with z as one complex array and W as one matrix."""
     half = SIZE // 2
-    a, b = (random(half, half, seed=seed).numpy() for seed in (1, 2))
-    w = a + 1j * b
-    factors = DenseFactors(torch.from_numpy(np.block([[a, -b], [b, a]]))[None])
+    a, b = (random(half, half, seed=seed) for seed in (1, 2))
+    w = torch.complex(a, b)
+    real = torch.cat((torch.cat((a, -b), dim=1), torch.cat((b, a), dim=1)))
+    factors = DenseFactors(real[None])
     projections, start = random(STEPS, BATCH, SIZE, seed=4), random(BATCH, SIZE, seed=5)
     bias = torch.tensor([-0.9, 0.2, -50.0], dtype=torch.float64)
-    z = start[:, :half].numpy() + 1j * start[:, half:].numpy()
+    z = torch.complex(start[:, :half], start[:, half:])
     states = [h for (h,) in urnn_sequence(factors, projections, (start,), bias=bias)]
-    for x, state in zip(projections.numpy(), states, strict=True):
-        z = z @ w.T + x[:, :half] + 1j * x[:, half:]
-        modulus_of_z = np.abs(z)
-        z = z * np.maximum(modulus_of_z + bias.numpy(), 0) / (modulus_of_z + 1e-5)
-        expected = torch.from_numpy(np.concatenate((z.real, z.imag), axis=1))
+    for x, state in zip(projections, states, strict=True):
+        z = z @ w.T + torch.complex(x[:, :half], x[:, half:])
+        modulus = z.abs()
+        z = z * (modulus + bias).clamp(min=0) / (modulus + 1e-5)
+        expected = torch.cat((z.real, z.imag), dim=1)
         torch.testing.assert_close(state, expected, atol=1e-12, rtol=0)
     # The last bias is below every modulus.
     assert not states[-1][:, [half - 1, SIZE - 1]].any()
