@@ -36,7 +36,7 @@ def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
     """L `[G, n, m2 + m1]` and R `[G, m2 + m1, n]` of `W = diag(sigma) + L R` (eq. 6).
 
     Args:
-        u: `[G, m1, n]`, rows of length sqrt(2) or 0, float32 on the CPU.
+        u: `[G, m1, n]`, rows of any length, float32 on the CPU; a row of zeros is no reflection.
         v: `[G, m2, n]`, alike.
         sigma: `[G, n]`.
     """

@@ -149,10 +149,10 @@ def svd_diagonal_low_rank(
 
     Gives D `[G, n]`, L `[G, n, m1 + m2]` and R `[G, m1 + m2, n]`.
     """
-    u, v = _scaled_sides(u_rows, v_rows)
-    if kernels_take(u):
-        left, right = svd_factors(u, v, sigma)
+    if kernels_take(u_rows):
+        left, right = svd_factors(u_rows, v_rows, sigma)
         return sigma, left, right
+    u, v = _scaled_sides(u_rows, v_rows)
     scaled_v = sigma.unsqueeze(-1) * v.mT
     v_side = apply_inverse_triangle(v, v, transposed=True)
     u_inner = torch.baddbmm(u * sigma.unsqueeze(-2), u @ scaled_v, v_side, alpha=-1)

@@ -42,10 +42,11 @@ struct Svd {
   const SvdShape &s;
   int64_t np;
   float *sigma;
+  float *u_scale, *v_scale;          // sqrt(2) over the rows' lengths
   Matrix u, v, scaled, inner, a, c;  // Z_u, Z_v, Z_v S, the product of Z_u and (Z_v S)^T, A, C
 
   Svd(const SvdShape &shape, Arena &arena) : s(shape), np(padded(shape.size)) {
-    sigma = arena.take(np);
+    sigma = arena.take(np), u_scale = arena.take(s.u_count), v_scale = arena.take(s.v_count);
     u = take(s.u_count, arena), v = take(s.v_count, arena), scaled = take(s.v_count, arena);
     inner = {arena.take(s.u_count * s.v_count), s.v_count};
     a = take(s.v_count, arena), c = take(s.u_count, arena);
@@ -54,7 +55,7 @@ struct Svd {
 
   static int64_t floats(const SvdShape &s) {
     const int64_t np = padded(s.size), rows = s.u_count + s.v_count;
-    return 16 * Arena::rounded(0) + 6 * rows * np + 2 * s.u_count * s.v_count + 3 * np;
+    return 16 * Arena::rounded(0) + 6 * rows * np + 2 * s.u_count * s.v_count + 3 * np + rows;
   }
 
   void load_row(const float *from, float *to) const {
@@ -62,8 +63,19 @@ struct Svd {
   }
   void read(const SvdArguments &g, int64_t copy) const {
     load_row(g.sigma + copy * s.size, sigma);
-    for (int64_t i = 0; i < s.u_count; i++) load_row(g.u + (copy * s.u_count + i) * s.size, u[i]);
-    for (int64_t i = 0; i < s.v_count; i++) load_row(g.v + (copy * s.v_count + i) * s.size, v[i]);
+    for (int64_t i = 0; i < s.u_count; i++)
+      u_scale[i] = load_scaled(g.u + (copy * s.u_count + i) * s.size, u[i]);
+    for (int64_t i = 0; i < s.v_count; i++)
+      v_scale[i] = load_scaled(g.v + (copy * s.v_count + i) * s.size, v[i]);
+  }
+  // A row of length sqrt(2), and what it was multiplied by; a row of zeros stays one. Squares of
+  // single precision neither overflow nor vanish in double.
+  float load_scaled(const float *from, float *to) const {
+    double square = 0;
+    for (int64_t j = 0; j < s.size; j++) square += double(from[j]) * from[j];
+    const double scale = square > 0 ? std::sqrt(2 / square) : 0;
+    for (int64_t j = 0; j < np; j++) to[j] = j < s.size ? float(from[j] * scale) : 0.f;
+    return float(scale);
   }
 
   void solve() const {
@@ -156,9 +168,14 @@ struct SvdBackward {
     const SvdShape &s = f.s;
     memcpy(g.sigma + copy * s.size, sigma, s.size * 4);
     for (int64_t i = 0; i < s.u_count; i++)
-      memcpy(g.u + (copy * s.u_count + i) * s.size, u[i], s.size * 4);
+      unscale(u[i], f.u[i], f.u_scale[i], g.u + (copy * s.u_count + i) * s.size);
     for (int64_t i = 0; i < s.v_count; i++)
-      memcpy(g.v + (copy * s.v_count + i) * s.size, v[i], s.size * 4);
+      unscale(v[i], f.v[i], f.v_scale[i], g.v + (copy * s.v_count + i) * s.size);
+  }
+  // From a row of length sqrt(2) to the row that was given (eq. 4): along itself it had no effect.
+  void unscale(float *grad, const float *z, float scale, float *out) const {
+    add(grad, -0.5f * dot(grad, z, f.np), z, f.np);
+    for (int64_t j = 0; j < f.s.size; j++) out[j] = scale * grad[j];
   }
 };
 

@@ -9,7 +9,7 @@ struct SvdShape {
 };
 
 struct SvdArguments {
-  const float *u;      // [G, m1, n], rows of length sqrt(2), or 0
+  const float *u;      // [G, m1, n], rows of any length; a row of zeros is no reflection
   const float *v;      // [G, m2, n], alike
   const float *sigma;  // [G, n]
   float *left;         // [G, n, m2 + m1]

@@ -14,13 +14,12 @@ SIZES = [(1, 1, 1, 1), (2, 7, 3, 2), (3, 33, 8, 5), (1, 128, 16, 16), (2, 100, 1
 
 
 def random_sides(sizes: tuple[int, int, int, int], *, seed: int = 0) -> list[Tensor]:
-    """Staircases u and v with rows of length sqrt(2) and one of 0, and sigma; double precision."""
+    """Staircases u and v of any length, one row of 0, and sigma; double precision."""
     copies, size, m1, m2 = sizes
     generator = torch.Generator().manual_seed(seed)
 
     def rows(count: int) -> Tensor:
-        raw = torch.randn(copies, count, size, generator=generator, dtype=torch.float64).triu()
-        return 2**0.5 * raw / raw.norm(dim=-1, keepdim=True)
+        return torch.randn(copies, count, size, generator=generator, dtype=torch.float64).triu()
 
     u, v = rows(m1), rows(m2)
     u[0, m1 // 2] = 0
@@ -70,12 +69,19 @@ def test_gradients_are_those_of_the_factors_in_torch(sizes: tuple[int, int, int,
         for parts, leaves in zip(results, (given, exact), strict=True)
     )
     for one, other in zip(ours, theirs, strict=True):
-        scale = max(other.abs().max().item(), 1e-6)
+        scale = max(other.abs().max().item(), 1)
         assert (one.double() - other).abs().max().item() <= 5e-6 * scale
 
 
 def factors_in_torch(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
     """Eq. (6) with inverses written out."""
+
+    def scaled_rows(rows: Tensor) -> Tensor:
+        lengths = rows.norm(dim=-1, keepdim=True)
+        dead = lengths == 0
+        return torch.where(dead, 0, 2**0.5 * rows / torch.where(dead, 1, lengths))
+
+    u, v = scaled_rows(u), scaled_rows(v)
 
     def inverse(rows: Tensor) -> Tensor:
         identity = torch.eye(rows.shape[1], dtype=rows.dtype)
@@ -92,3 +98,18 @@ def test_the_operator_keeps_torchs_rules(sizes: tuple[int, int, int, int]) -> No
     given = [tensor.float().requires_grad_() for tensor in random_sides(sizes)]
     results = torch.library.opcheck(torch.ops.reflectory.svd_factors.default, tuple(given))
     assert set(results.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("length", [1e-30, 1e-3, 1e25])
+def test_the_length_of_a_reflector_changes_nothing_but_its_own_gradient(length: float) -> None:
+    exact = random_sides((2, 9, 4, 3))
+    given = [tensor.float().requires_grad_() for tensor in exact]
+    scaled = [(part * length).detach().requires_grad_() for part in given[:2]]
+    results = [svd_factors(*given), svd_factors(scaled[0], scaled[1], given[2])]
+    torch.testing.assert_close(results[0], results[1], atol=1e-5, rtol=1e-5)
+    ours, theirs = (
+        torch.autograd.grad(left.square().sum() + right.sum(), leaves)
+        for (left, right), leaves in zip(results, (given[:2], scaled), strict=True)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other * length, atol=1e-4, rtol=1e-4)
