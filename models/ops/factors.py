@@ -12,17 +12,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-LARGEST_RANK_SHARE = 0.4
-SMALLEST_FACTORED_SIZE = 96
-
 
 def factored_form_pays(rank: int, size: int) -> bool:
-    """Whether products through diagonal + rank d beat an n x n one: d <= 0.4 n and n >= 96.
+    """Whether products through diagonal + rank d beat an n x n one: `2 d + 32 <= n`.
 
-    The measured crossover of training and inference on CPU. Below it the two thin products cost
-    more in operator overhead than they save in arithmetic.
+    The measured crossover of training and inference with our kernels on CPUs
+    (tests/benchmarks/forms.py): the two thin products cost as much as a dense one that is 32
+    columns narrower, whatever n is.
     """
-    return rank <= LARGEST_RANK_SHARE * size and size >= SMALLEST_FACTORED_SIZE
+    return 2 * rank + 32 <= size
 
 
 class Factors(Protocol):

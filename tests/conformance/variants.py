@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from models.errors import SlotError
 from models.linear import StructuredLinear
-from models.ops.factors import SMALLEST_FACTORED_SIZE
 from models.parametrizations import Parametrization
 from models.spec import Slot, Spec
 
@@ -55,7 +54,7 @@ SLOTS = [
     square(4, layers=3),
     square(4, gates=3, layers=2, field="complex"),
     Slot(out_features=6, in_features=4, gates=3, layers=2),
-    square(SMALLEST_FACTORED_SIZE + 1, gates=2, layers=2),
+    square(97, gates=2, layers=2),
 ]
 """Even, odd and single sizes, both kinds of numbers, rectangles, gates and layers.
 

@@ -34,7 +34,7 @@ def expected_weight(linear: HouseholderLinear, copy: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("size", "m"), [(1, 1), (2, 1), (2, 2), (7, 1), (7, 4), (7, 7), (96, 38), (96, 39)]
+    ("size", "m"), [(1, 1), (2, 1), (2, 2), (7, 1), (7, 4), (7, 7), (96, 32), (96, 33)]
 )
 def test_weight_is_the_product_of_sequential_reflectors(size: int, m: int) -> None:
     linear = linear_of(m, size)
@@ -105,10 +105,10 @@ def test_training_keeps_norms_the_determinant_and_the_fixed_directions(size: int
 
 
 def test_the_factored_form_is_taken_by_the_rule() -> None:
-    thin, wide = linear_of(38, 96), linear_of(39, 96)
+    thin, wide = linear_of(32, 96), linear_of(33, 96)
     assert isinstance(thin.factors(), LowRankFactors)
     assert isinstance(wide.factors(), DenseFactors)
-    assert thin.multiply_adds() == 2 * (2 * 96 * 38 + 96)
+    assert thin.multiply_adds() == 2 * (2 * 96 * 32 + 96)
     assert wide.multiply_adds() == 2 * 96**2
 
 

@@ -178,9 +178,10 @@ def test_gradients_through_time_are_exact(
 
 
 @pytest.mark.parametrize(
-    ("rank", "size", "pays"), [(38, 96, True), (39, 96, False), (1, 95, False), (51, 128, True)]
+    ("rank", "size", "pays"),
+    [(32, 96, True), (33, 96, False), (1, 33, False), (1, 34, True), (48, 128, True)],
 )
-def test_factored_form_is_taken_up_to_four_tenths_of_the_size_from_96_on(
+def test_factored_form_is_taken_while_it_is_32_columns_narrower(
     rank: int, size: int, pays: bool
 ) -> None:
     assert factored_form_pays(rank, size) is pays
