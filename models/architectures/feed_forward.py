@@ -1,6 +1,6 @@
 """What feed-forward architectures have in common: fields, slots, counts and the network."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of
 
 
-class Stack(nn.Module):
+class Stack(nn.Module, ABC):
     """How the hidden layers follow each other, with what they own beside matrices and biases."""
 
     @property
@@ -31,9 +31,9 @@ class Stack(nn.Module):
         """What the kernels call this stack as it runs now, where they compute it."""
         return None
 
+    @abstractmethod
     def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
         """What the last layer makes of `[B, n]`; `bias` is `[L, gates*n]`."""
-        raise NotImplementedError
 
 
 class FeedForward(Architecture):

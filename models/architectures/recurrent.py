@@ -1,6 +1,6 @@
 """What recurrent architectures have in common: fields, slots, counts and the network."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self, cast
@@ -39,15 +39,15 @@ from models.spec import Signature, Slot
 DropoutMasks = Literal["tied", "per_gate"]
 
 
-class Cell(nn.Module):
+class Cell(nn.Module, ABC):
     """A recurrence with what it owns beside its matrices."""
 
     kind: Kind | None = None
     """What the kernels call it; None where only `forward` computes it."""
 
+    @abstractmethod
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """Projections `[T, B, G*n]` -> T states; see `models.ops.recurrence`."""
-        raise NotImplementedError
 
 
 class Recurrent(Architecture):
