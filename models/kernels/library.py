@@ -32,6 +32,8 @@ _FLAGS = (
     "-fno-trapping-math",
     "-fno-exceptions",
     "-fno-rtti",
+    # A vector of zeros would become a call of memset, which costs as much as a small product.
+    "-fno-tree-loop-distribute-patterns",
     "-pthread",
     "-fPIC",
 )

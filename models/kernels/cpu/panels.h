@@ -149,6 +149,9 @@ static void outer_tile(int64_t rows, const float *a, int64_t a_row, const float 
   }
 }
 
+// What is left of 32 rows, a common rank, by whole tiles.
+constexpr int TAIL_ROWS = 32 % TILE_ROWS ? 32 % TILE_ROWS : TILE_ROWS;
+
 // c [m, n] += a^T b; every row of b is followed by LANES readable floats.
 static inline void add_outer(int64_t rows, int64_t m, int64_t n, const float *a, int64_t a_row,
                              const float *b, int64_t b_row, float *c, int64_t c_row) {
@@ -156,9 +159,28 @@ static inline void add_outer(int64_t rows, int64_t m, int64_t n, const float *a,
     int64_t i = 0;
     for (; i + TILE_ROWS <= m; i += TILE_ROWS)
       outer_tile<TILE_ROWS>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
+    for (; i + TAIL_ROWS <= m; i += TAIL_ROWS)
+      outer_tile<TAIL_ROWS>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
     for (; i + 4 <= m; i += 4)
       outer_tile<4>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
     for (; i < m; i++)
       outer_tile<1>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
+  }
+}
+
+// out [m] += the columns' sums of a [rows, m], each row times factor(row, column); entries of `out`
+// are `step` apart.
+template <class Factor>
+static inline void add_column_sums(int64_t rows, int64_t m, const float *a, int64_t a_row, float *out,
+                                   int64_t step, Factor factor) {
+  for (int64_t j = 0; j < m; j += LANES) {
+    // Four chains of sums, or each addition would wait for the one before.
+    Vec sums[4] = {};
+    int64_t r = 0;
+    for (; r + 4 <= rows; r += 4)
+      for (int i = 0; i < 4; i++) sums[i] += load(a + (r + i) * a_row + j) * factor(r + i, j);
+    for (; r < rows; r++) sums[0] += load(a + r * a_row + j) * factor(r, j);
+    const Vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int i = 0; i < LANES && j + i < m; i++) out[(j + i) * step] += sum[i];
   }
 }

@@ -17,6 +17,9 @@ struct Chunk {
   float *x;        // [rows, I]
 };
 
+// Up to so many inputs, sums by columns are less than a product's tile of LANES or more columns.
+constexpr int64_t FEW_INPUTS = 4;
+
 // One tile going backwards: the gradients of a step are in the chunk's rows from `row` on.
 struct Reverse {
   const Tile &k;
@@ -72,15 +75,6 @@ struct Reverse {
     });
   }
 
-  void add_column_sums(const float *a, int64_t a_row, const float *b, int64_t rows, float *out) {
-    for (int64_t j = 0; j < k.p.n; j += LANES) {
-      Vec sum = {};
-      if (b) for (int64_t r = 0; r < rows; r++) sum += load(a + r * a_row + j) * load(b + r * k.p.np + j);
-      else for (int64_t r = 0; r < rows; r++) sum += load(a + r * a_row + j);
-      store_some(out + j, load_some(out + j, k.p.n - j) + sum, k.p.n - j);
-    }
-  }
-
   void weights(int64_t rows, const WeightGradients &out) {
     const Plan &p = k.p;
     const int64_t n = p.n, np = p.np, d = p.d, I = p.inputs, wide = p.gates * np;
@@ -92,7 +86,9 @@ struct Reverse {
         if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
         if (out.left)
           add_outer(rows, n, d, own, wide, c.q + p.q_at[gate], p.q_size, out.left + gate * n * d, d);
-        if (out.diagonal) add_column_sums(own, wide, from, rows, out.diagonal + gate * n);
+        if (out.diagonal)
+          add_column_sums(rows, n, own, wide, out.diagonal + gate * n, 1,
+                          [&](int64_t r, int64_t j) { return load(from + r * np + j); });
       }
       if (!out.right) continue;
       float *right = out.right + (k.s.readers == 1 ? 0 : gr.first * d * n);
@@ -101,8 +97,12 @@ struct Reverse {
     for (int gate = 0; gate < p.gates; gate++) {
       const float *own = pre_in(0, gate);
       const int64_t row = pre_in_row(gate);
-      if (out.w_in && I) add_outer(rows, n, I, own, row, c.x, I, out.w_in + gate * n * I, I);
-      if (out.bias) add_column_sums(own, row, nullptr, rows, out.bias + gate * n);
+      if (out.w_in && I > FEW_INPUTS) add_outer(rows, n, I, own, row, c.x, I, out.w_in + gate * n * I, I);
+      for (int64_t i = 0; out.w_in && I <= FEW_INPUTS && i < I; i++)
+        add_column_sums(rows, n, own, row, out.w_in + gate * n * I + i, I,
+                        [&](int64_t r, int64_t) { return fill(c.x[r * I + i]); });
+      if (out.bias)
+        add_column_sums(rows, n, own, row, out.bias + gate * n, 1, [](int64_t, int64_t) { return fill(1.f); });
     }
   }
 };

@@ -13,6 +13,7 @@
 namespace {
 
 constexpr int64_t CHUNK_FLOATS = 96 * 1024;  // of a tile's chunk of steps, to stay in L2
+constexpr int64_t AHEAD = 2;  // steps by which the backward pass asks for states before it reads them
 
 void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
   const Shape &s = k.s;
@@ -279,6 +280,7 @@ struct BackwardTile : Reverse {
       for (int64_t t = end - 1; t >= begin; t--) {
         const int64_t row = (t - begin) * k.rows;
         load_state(t, c.h + row * np);
+        if (t > AHEAD) prefetch(k.a.states + k.at(t - 1 - AHEAD, 0), k.rows * n);
         take_outer(t);
         switch (s.cell) {
           case RNN: rnn(t, row); break;

@@ -142,11 +142,19 @@ struct Tile {
 
   // What the inputs and the bias add to gate g, in one panel.
   void start(Sums &sums, int64_t t, int g) const {
-    sums.each([&](Vec &v, int i, int64_t j) {
-      v = a.addends ? load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j)
-                    : load(p.bias + g * p.np + j);
-    });
-    if (p.inputs) sums.add(x(t), s.x_row, p.input[g]);
+    if (a.addends)
+      return sums.each([&](Vec &v, int i, int64_t j) {
+        v = load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
+      });
+    const float *bias = p.bias + g * p.np, *from = x(t);
+    if (p.inputs == 1) {  // a product of depth 1 would go through memory twice
+      const float *column = p.input[g].data;
+      return sums.each([&](Vec &v, int i, int64_t j) {
+        v = load(bias + j) + from[i * s.x_row] * load(column + j);
+      });
+    }
+    sums.each([&](Vec &v, int, int64_t j) { v = load(bias + j); });
+    if (p.inputs) sums.add(from, s.x_row, p.input[g]);
   }
 
   // The recurrent product of gate g and a vector `from` [rows, np] that was projected to q.
@@ -183,9 +191,10 @@ inline void open_gates(const Tile &k, int64_t t, int first, int count, const flo
 }
 
 inline void load_rows(const float *from, int64_t n, int64_t np, int rows, float *to) {
+  if (!from) return (void)memset(to, 0, rows * np * 4);
+  if (n == np) return (void)memcpy(to, from, rows * np * 4);
   for (int i = 0; i < rows; i++)
-    for (int64_t j = 0; j < np; j += LANES)
-      store(to + i * np + j, from ? load_some(from + i * n + j, n - j) : (Vec){});
+    for (int64_t j = 0; j < np; j += LANES) store(to + i * np + j, load_some(from + i * n + j, n - j));
 }
 inline void store_rows(const float *from, int64_t n, int64_t np, int rows, float *to) {
   for (int i = 0; i < rows; i++) memcpy(to + i * n, from + i * np, n * 4);

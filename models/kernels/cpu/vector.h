@@ -32,6 +32,12 @@ static inline void store_some(float *p, Vec v, int64_t count) {
   else if (count > 0) memcpy(p, &v, count * 4);
 }
 
+// Asks for memory that is read soon. A tile's rows of one step are neighbours, those of the step
+// before are far away, which is no pattern that a processor sees by itself.
+static inline void prefetch(const float *p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i);
+}
+
 // The sum over all lanes, by halves.
 static inline float sum_of(Vec v) {
   typedef float Half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));
