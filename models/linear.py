@@ -2,9 +2,8 @@
 
 import contextlib
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Generator, Mapping
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +12,10 @@ from models.ops.factors import DenseFactors, Factors
 from models.ops.initialisation import glorot_uniform_, normal_
 from models.ops.weight_norm import NormalisedRows
 from models.spec import Slot
+from models.upkeep import Holding
 
 
-class StructuredLinear(nn.Module, ABC):
+class StructuredLinear(nn.Module, Holding):
     """The G matrices W_g `[out, in]` of a slot, stored by their own numbers only.
 
     A complex matrix `A + iB` acts on vectors `(re | im)` of twice its size, as the real matrix
@@ -89,15 +89,6 @@ class StructuredLinear(nn.Module, ABC):
     def extra_repr(self) -> str:
         """Sizes, for printing."""
         return f"{self.in_features}, {self.out_features}, copies={self.copies}"
-
-
-@runtime_checkable
-class Settling(Protocol):
-    """A module whose parameters are brought back to where they belong after an optimizer step."""
-
-    def settle_(self) -> None:
-        """Bring the parameters back, in place."""
-        ...
 
 
 class Affine(nn.Module):
@@ -186,19 +177,6 @@ class StructuredAffine(nn.Module):
         if not isinstance(factors, DenseFactors):
             return None
         return factors.weight.flatten(0, 1), self.bias
-
-
-@runtime_checkable
-class Holding(Protocol):
-    """A module that can keep what it makes of its parameters, for inference."""
-
-    def hold(self) -> None:
-        """Make it now and keep it; what the modules below make is kept already."""
-        ...
-
-    def release(self) -> None:
-        """Keep it no longer."""
-        ...
 
 
 def hold(module: nn.Module) -> None:

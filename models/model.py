@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
-from models.linear import Settling, StructuredLinear
+from models.linear import StructuredLinear
 from models.network import Network
 from models.ops.initialisation import generator_of
 from models.ops.linalg import singular_values
 from models.ops.precision import raised
 from models.parametrizations import AnyParametrization, Dense
 from models.spec import Signature, Spec, kind_of
+from models.upkeep import Settling
 
 
 class ModelSpec(Spec):

@@ -5,10 +5,9 @@ attempts of its former self lost, and goes on.
 """
 
 import logging
-import re
 import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from search.attempts import token_digest
 from search.errors import ExecutorError
 from search.executors import AttemptTicket, Executor, Exit, Slot
+from search.lane import lane_folder
 from search.mirror import open_storage
 from search.studies import in_progress
 from search.study_run import StudyRun
@@ -66,7 +66,9 @@ class Coordinator:
         owner: str,
         folders: Folders,
         lease_seconds: float,
+        ended: Callable[[str], None] | None = None,
     ) -> None:
+        """`ended` is told each study of ours that is over."""
         self.database = database
         self._executor = executor
         self._optuna = open_storage(optuna_url)
@@ -74,6 +76,7 @@ class Coordinator:
         self._owner = owner
         self._folders = folders
         self._lease_seconds = lease_seconds
+        self._ended = ended
         self._runs: dict[str, StudyRun] = {}
         self._on_slot: dict[str, str] = {}
         self._slots = tuple(executor.capacity())
@@ -107,6 +110,8 @@ class Coordinator:
                 del self._runs[study_id]
                 with self.database.write() as session:
                     Studies(session).release(study_id, self._owner)
+                if self._ended is not None:
+                    self._ended(study_id)
         # The study that came first this round comes last in the next, so that none starves the
         # others of slots.
         self._runs = dict([*list(self._runs.items())[1:], *list(self._runs.items())[:1]])
@@ -166,7 +171,7 @@ class Coordinator:
             device=slot.device,
             data=self._folders.data,
             cache=self._folders.cache,
-            lane=self._folders.lanes / re.sub(r"[^A-Za-z0-9_-]", "-", slot.device),
+            lane=lane_folder(self._folders.lanes, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
         )
         self._on_slot[slot.name] = attempt_id

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +17,11 @@ from typing import Self
 # and keeps it, so that nobody new comes in, and then has the room to itself once the batches
 # underway are over. Both are flock locks on open files: the kernel frees them when their process
 # ends, however it ends.
+
+
+def lane_folder(lanes: Path, device: str) -> Path:
+    """Where a device's lane is, below the folder of all."""
+    return lanes / re.sub(r"[^A-Za-z0-9_-]", "-", device)
 
 
 class Lane:

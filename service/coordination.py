@@ -10,6 +10,8 @@ import optuna
 from search.coordinator import Coordinator, Folders
 from search.executors import LocalExecutor
 from search.executors.slots import cpu_slots, gpu_slots
+from search.front_exports import FrontExports
+from search.lane import lane_folder
 from service.locks import hold
 from service.settings import Settings
 from storage.artifacts import LocalArtifactStore
@@ -46,7 +48,10 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         held.callback(database.dispose)
         executor = LocalExecutor(slots, logs=settings.logs_dir)
         held.callback(executor.close)
-        LocalArtifactStore(settings.artifacts_dir).sweep()
+        store = LocalArtifactStore(settings.artifacts_dir)
+        store.sweep()
+        exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
+        held.callback(exports.close)
         Coordinator(
             database,
             executor,
@@ -62,4 +67,5 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,
+            ended=exports.ended,
         ).run(stop)

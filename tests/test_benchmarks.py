@@ -63,3 +63,12 @@ def test_a_quick_benchmark_reports_its_case(tmp_path: Path) -> None:
 def test_a_quick_comparison_of_forms_ends_with_rules() -> None:
     text = report_of("forms")
     assert re.search(r"^\| as it is now \| [\d.]+% \| \d+% \|$", text, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_a_quick_comparison_of_epochs_has_every_kind_of_trial() -> None:
+    text = report_of("epochs")
+    assert (
+        len(re.findall(r"^\| (?:rnn|gru|lstm) \w+ \| [\d.]+ \| [\d.]+ \|", text, re.MULTILINE))
+        == 12
+    )

@@ -35,6 +35,7 @@ from models.ops.sequences import (
 )
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
+from models.upkeep import Holding
 
 DropoutMasks = Literal["tied", "per_gate"]
 
@@ -227,7 +228,7 @@ class _Layer:
         return self
 
 
-class RecurrentNetwork(Network):
+class RecurrentNetwork(Network, Holding):
     """Layers of cells over projected inputs, and the readout.
 
     The inputs of all steps and gates are projected in one product per layer, the factors of all

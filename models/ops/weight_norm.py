@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from models.ops.householder import row_lengths
 from models.ops.linalg import row_norms
 from models.ops.precision import raised
+from models.upkeep import Settling
 
 LONGEST_ROW = 10.0
 
 
-class NormalisedRows(nn.Module):
+class NormalisedRows(nn.Module, Settling):
     """`w_i = g_i v_i / |v_i|` for every row i of a stack of matrices `[..., rows, columns]`.
 
     Without gain every row has length 1. The raw rows v are cut to length 10 after each optimizer

@@ -18,6 +18,7 @@ from models.ops.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, 
 from models.parametrizations.parametrization import Parametrization, refuse_outside
 from models.parametrizations.staircase import Staircase, trainable_entries
 from models.spec import Slot
+from models.upkeep import Settling
 
 Bound = Literal["sigmoid", "clip", "free"]
 SigmaLearningRate = Literal["matched", "plain"]
@@ -141,7 +142,7 @@ class HouseholderSvd(Parametrization):
         )
 
 
-class HouseholderSvdLinear(StructuredLinear):
+class HouseholderSvdLinear(StructuredLinear, Settling):
     """Stores the reflectors' nonzero entries and p `[G, min(out, in)]`, of which s is made."""
 
     def __init__(

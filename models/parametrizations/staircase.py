@@ -13,6 +13,7 @@ from models.ops.householder import (
     staircase_rows,
 )
 from models.ops.precision import raised
+from models.upkeep import Settling
 
 Start: TypeAlias = Callable[[Tensor], object]
 """Fills the reflectors' entries `[G, R(n, m)]` in place; their lengths are then made 1."""
@@ -31,7 +32,7 @@ def trainable_entries(size: int, count: int) -> int:
     return staircase_entries(size, trainable_reflectors(size, count))
 
 
-class Staircase(nn.Module):
+class Staircase(nn.Module, Settling):
     """G products of `count` reflectors of R^size, each stored from its first nonzero on.
 
     Lengths carry no meaning: vectors are kept at length 1, because the gradient, orthogonal to the

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from models.linear import Settling
 from models.ops.weight_norm import LONGEST_ROW, NormalisedRows, plain_rows, unit_rows
+from models.upkeep import Settling
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -9,6 +9,7 @@ import json
 from itertools import product
 from pathlib import Path
 
+import onnx
 import optuna
 import pytest
 import torch
@@ -116,6 +117,17 @@ def test_a_checkpoint_is_downloaded_and_rebuilt_with_the_counts_of_its_report(
         signature = loaded.spec.signature
         inputs = torch.zeros(2, signature.sequence_length, signature.input_size)
         assert loaded.module(inputs).shape == (2, signature.output_size)
+
+
+def test_every_point_of_the_final_front_gets_an_onnx_file_unasked(server, study) -> None:
+    def links() -> list[str | None]:
+        points = server.get(f"/v1/studies/{study['id']}/front")["points"]
+        return [point["links"]["onnx"] for point in points]
+
+    wait_until(lambda: None not in links(), what="an ONNX file of every point")
+    for link in links():
+        content = server.http.get(link).content
+        onnx.checker.check_model(onnx.load_from_string(content))
 
 
 def test_a_downloaded_checkpoint_reaches_the_quality_that_the_service_reports(
