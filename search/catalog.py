@@ -70,7 +70,7 @@ def catalog() -> Catalog:
         architectures=tuple(map(_entry, ARCHITECTURES)),
         parametrizations=tuple(map(_entry, PARAMETRIZATIONS)),
         tasks=tuple(
-            TaskEntry(**_entry(variant).model_dump(by_alias=True), metric=variant().metric)
+            TaskEntry(**_entry(variant).model_dump(by_alias=True), metric=variant.example().metric)
             for variant in TASKS
         ),
         combinations={
@@ -117,7 +117,7 @@ def _refusals() -> dict[str, dict[str, str]]:
     """The pairs that are not defined, asked of the space of everything."""
     space = ModelSpace(
         StudySpec(
-            task=TASKS[0](),
+            task=TASKS[0].example(),
             architectures=tuple(ARCHITECTURE_KINDS),
             parametrizations=tuple(PARAMETRIZATION_KINDS),
         )

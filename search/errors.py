@@ -3,6 +3,7 @@
 SearchError
 ├── SpecRefused       the study spec cannot be run: change the named part (path, value, allowed)
 ├── DataError         a data file is missing or damaged: put the named file right
+├── TaskUnresolved    a task was asked about data that nobody looked at: a bug of ours
 ├── TrainingDiverged  a loss or a gradient is NaN or Inf: the trial is infeasible
 ├── WorkerRefused     the server does not take this worker's word any more: stop
 └── ExecutorError     an attempt could not be started: try again, then give up
@@ -38,6 +39,10 @@ class SpecRefused(SearchError, ValueError):
 
 class DataError(SearchError):
     """A data file is missing, damaged or could not be fetched; the message names the file."""
+
+
+class TaskUnresolved(SearchError):
+    """A task was asked for what follows from its data before `resolved` looked at them."""
 
 
 class TrainingDiverged(SearchError):

@@ -15,9 +15,11 @@ from models.errors import CheckpointError
 from models.spec import Spec
 from search.wire import TrainJob
 
-_FORMAT: Final = "reflectory-resume-2"
+_FORMAT: Final = "reflectory-resume-3"
 
 Tensors = dict[str, Tensor]
+
+_GROUPS: Final = ("model", "best", "optimizer", "rng", "carried")
 
 
 class Position(Spec):
@@ -81,6 +83,9 @@ class ResumeState:
     """By `<parameter>/<quantity>`."""
     generators: Tensors
     """Generator states by name; `order` is the one at the beginning of the epoch underway."""
+    carried: Tensors
+    """The parts of the state in which the model ended the last batch, by number, where the next one
+    goes on from it; else empty."""
 
 
 def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:
@@ -116,7 +121,7 @@ def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
                 f"the resume file belongs to another trial: {metadata.get('job')}; "
                 f"expected is {_identity(job)}"
             )
-        groups: dict[str, Tensors] = {name: {} for name in ("model", "best", "optimizer", "rng")}
+        groups: dict[str, Tensors] = {name: {} for name in _GROUPS}
         for key, tensor in tensors.items():
             group, name = key.split(":", 1)
             groups[group][name] = tensor
@@ -131,6 +136,7 @@ def from_bytes(content: bytes, *, job: TrainJob) -> ResumeState:
         best=groups["best"],
         optimizer=groups["optimizer"],
         generators=groups["rng"],
+        carried=groups["carried"],
     )
 
 
@@ -140,6 +146,7 @@ def _groups(state: ResumeState) -> dict[str, Tensors]:
         "best": state.best,
         "optimizer": state.optimizer,
         "rng": state.generators,
+        "carried": state.carried,
     }
 
 

@@ -113,6 +113,7 @@ def _new_trial(study_id: str, number: int, drawn: DrawnTrial, *, at: datetime) -
         violation=None,
         quality=None,
         test_quality=None,
+        test_metrics={},
         best_epoch=None,
         epochs_trained=0,
         throughput=None,

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -16,12 +17,12 @@ from torch import Tensor, nn
 from models.errors import CheckpointError
 from models.linear import cached_factors
 from models.model import after_step, penalty, spectral_margin
-from models.network import GradientProbe, observed
+from models.network import GradientProbe, State, observed
 from search.errors import TrainingDiverged
 from search.gradients import clip_gradients, shrink_instead
 from search.optimizers import decay_weights, make_optimizer, restore_state, state_of
 from search.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
-from search.tasks import Split, Splits, Task
+from search.tasks import Batch, Samples, Splits, Task
 from search.wire import EpochReport, TrainJob, Verdict
 
 _EVALUATION_BATCH = 256
@@ -60,6 +61,8 @@ class TrainingResult:
     """The validation metric of the best epoch."""
     test_quality: float
     """The test metric of the best epoch."""
+    test_metrics: Mapping[str, float]
+    """All that the task measures on the test split, by name, of the best epoch."""
     best_epoch: int
     epochs_trained: int
 
@@ -133,6 +136,7 @@ class _Run:
         # For modules that draw while they train.
         torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] -- untyped
         self.best: Tensors = {}
+        self.carried: State = ()
         self.saved_at = time.monotonic()
 
     def to_end(self) -> TrainingResult:
@@ -148,12 +152,14 @@ class _Run:
             raise ValueError(f"a budget of {self.job.epochs} epochs trains nothing")
         # A verdict after the last epoch of the budget stops nothing.
         stopped = self.position.epoch <= self.job.epochs
+        test = self._evaluate(self.splits.test)
         return TrainingResult(
             module=self.module,
             outcome="stopped" if stopped else "complete",
             reason=verdict.reason if stopped else None,
             quality=quality,
-            test_quality=self._evaluate(self.splits.test),
+            test_quality=test[self.task.metric.name],
+            test_metrics=test,
             best_epoch=self.position.best_epoch,
             epochs_trained=self.position.epochs_trained,
         )
@@ -172,28 +178,31 @@ class _Run:
         self.order_at_epoch_start = self.order.get_state()
         self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
         self.position = state.position
+        parts = sorted(state.carried, key=int)
+        self.carried = tuple(state.carried[part].to(self.device) for part in parts)
 
     def _train_epoch(self) -> None:
         self._set_learning_rates()
         self.order_at_epoch_start = self.order.get_state()
-        order = torch.randperm(len(self.splits.train), generator=self.order).to(self.device)
-        batches = torch.split(order, self.training.batch_size)
+        if self.position.batch == 0:
+            self.carried = ()
+        batches = self.splits.train.batches(self.training.batch_size, self.order)
         self.module.train()
         clock = _Stopwatch(self.hooks)
         before = self.position.seconds
-        for rows in batches[self.position.batch :]:
-            after = self._step(rows, last=self.position.batch + 1 == len(batches))
+        for named in batches[self.position.batch :]:
+            after = self._step(named, last=self.position.batch + 1 == len(batches))
             self.position = after.model_copy(update={"seconds": before + clock.seconds()})
             self._save_if_due()
 
-    def _step(self, rows: Tensor, *, last: bool) -> Position:
+    def _step(self, named: Tensor, *, last: bool) -> Position:
         with self.hooks.batch():
-            x = self.splits.train.x.index_select(0, rows)
-            y = self.splits.train.y.index_select(0, rows)
+            batch = self.splits.train.take(named)
             self.optimizer.zero_grad(set_to_none=True)
             # One batch of an epoch is enough to see by, and costs the others nothing.
             with observed(self.module) if last else nullcontext(GradientProbe()) as probe:
-                loss = self.task.loss(self.module(x), y)
+                output, carried = self._answer(self.splits.train, batch, self.carried)
+                loss = self.task.loss(output, batch.y)
                 own = penalty(self.module)
                 total = loss if own is None else loss + own
                 finite = self._is_finite(total.item(), what="the loss")
@@ -206,10 +215,11 @@ class _Run:
             decay_weights(self.optimizer, self.training.weight_decay)
             self.optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
             after_step(self.module)
+            self.carried = tuple(part.detach() for part in carried)
             _settle(self.device)
             return self.position.after_batch(
                 loss=loss.item(),
-                samples=len(rows),
+                samples=batch.counts,
                 recovered=not finite,
                 gradient_first=probe.first,
                 gradient_last=probe.last,
@@ -224,7 +234,7 @@ class _Run:
                 f"batches is NaN or Inf, with nan_recovery {self.training.nan_recovery}"
             )
         clock = _Stopwatch(self.hooks)
-        quality = self._evaluate(self.splits.validation)
+        quality = self._evaluate(self.splits.validation)[self.task.metric.name]
         best = position.best_quality
         if best is None or self.task.metric.is_better(quality, best):
             self.best = _copy(self.module.state_dict())
@@ -248,29 +258,41 @@ class _Run:
         self.order_at_epoch_start = self.order.get_state()
         return verdict
 
+    def _answer(self, samples: Samples, batch: Batch, carried: State) -> tuple[Tensor, State]:
+        """The model's output, and the state in which it ended where the samples carry it on."""
+        if not samples.carries_state:
+            return self.module(batch.x, lengths=batch.lengths), ()
+        return self.module.continued(batch.x, carried)
+
     @torch.no_grad()
-    def _evaluate(self, split: Split) -> float:
+    def _evaluate(self, samples: Samples) -> dict[str, float]:
+        """All metrics of a split, by name."""
         self.module.eval()
-        outputs: list[Tensor] = []
+        meter, carried = self.task.meter(), ()
         with cached_factors(self.module):
-            for x in torch.split(split.x, _EVALUATION_BATCH):
+            for named in samples.batches(_EVALUATION_BATCH, None):
                 with self.hooks.batch():
-                    outputs.append(self.module(x))
+                    batch = samples.take(named)
+                    output, carried = self._answer(samples, batch, carried)
+                    self._refuse_not_finite(output)
+                    meter.add(output, batch.y)
                     _settle(self.device)
-        output = torch.cat(outputs)
-        finite = torch.isfinite(output)
-        if not finite.all():
-            raise TrainingDiverged(
-                f"epoch {self.position.epoch}: {int((~finite).sum())} of {output.numel()} "
-                f"predictions on held-out samples are NaN or Inf"
-            )
-        quality = self.task.quality(output, split.y)
+        values = dict(meter.values())
+        quality = values[self.task.metric.name]
         if not math.isfinite(quality):
             raise TrainingDiverged(
                 f"epoch {self.position.epoch}: {self.task.metric.name} "
                 f"on held-out samples is {quality}"
             )
-        return quality
+        return values
+
+    def _refuse_not_finite(self, output: Tensor) -> None:
+        finite = torch.isfinite(output)
+        if not finite.all():
+            raise TrainingDiverged(
+                f"epoch {self.position.epoch}: {int((~finite).sum())} of {output.numel()} "
+                f"predictions of a batch of held-out samples are NaN or Inf"
+            )
 
     def _is_finite(self, value: float, *, what: str) -> bool:
         """Whether it is; where it is not and training knows no way on, this is the end."""
@@ -303,6 +325,7 @@ class _Run:
             best=self.best,
             optimizer=state_of(self.optimizer, self.module),
             generators=generators,
+            carried={str(part): tensor for part, tensor in enumerate(self.carried)},
         )
 
 

@@ -136,6 +136,10 @@ class Completion(Spec):
     reason: str | None = None
     quality: float | None = Field(default=None, description="validation metric of the best epoch")
     test_quality: float | None = Field(default=None, description="test metric of the best epoch")
+    test_metrics: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="all that the task measures on the test split, by name, of the best epoch",
+    )
     best_epoch: int | None = Field(default=None, ge=1)
     epochs_trained: int = Field(default=0, ge=0)
     stood_still_seconds: float = Field(default=0.0, ge=0)

@@ -1,6 +1,7 @@
 """One attempt in one process: take the lease's job, do it, say how it ended."""
 
 import logging
+import math
 import signal
 import sys
 import traceback
@@ -160,9 +161,15 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
         reason=result.reason,
         quality=result.quality,
         test_quality=result.test_quality,
+        test_metrics=_finite(result.test_metrics),
         best_epoch=result.best_epoch,
         epochs_trained=result.epochs_trained,
     )
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What JSON can say; the task's own metric is known to be finite."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _resume(job: TrainJob, attempt: _Attempt, hooks: "_Hooks") -> bytes | None:

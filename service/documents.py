@@ -99,6 +99,9 @@ class TrialDocument(Spec):
     hyperparameters: dict[str, Any]
     values: TrialValues
     test_quality: float | None
+    test_metrics: dict[str, float] = Field(
+        description="all that the task measures on the test split, at the best epoch"
+    )
     throughput_ratio: float | None = Field(
         description="to the dense twin, measured in turn with it"
     )
@@ -295,6 +298,7 @@ def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict
             quality=trial.quality, parameters=trial.parameters, throughput=trial.throughput
         ),
         "test_quality": trial.test_quality,
+        "test_metrics": dict(trial.test_metrics),
         "throughput_ratio": trial.throughput_ratio,
         "dense_parameters": trial.dense_parameters,
         "best_epoch": trial.best_epoch,

@@ -112,6 +112,8 @@ class TrialRecord:
     """By how much the broken limit was exceeded (> 0), for infeasible trials."""
     quality: float | None
     test_quality: float | None
+    test_metrics: dict[str, float]
+    """All that the task measures on the test split, by name."""
     best_epoch: int | None
     epochs_trained: int
     throughput: float | None

@@ -102,6 +102,7 @@ class TrialRow(Table):
     violation: Mapped[float | None]
     quality: Mapped[float | None]
     test_quality: Mapped[float | None]
+    test_metrics: Mapped[dict[str, Json] | None] = mapped_column(document())
     best_epoch: Mapped[int | None]
     epochs_trained: Mapped[int]
     throughput: Mapped[float | None]

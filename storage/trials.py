@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from sqlalchemy import ColumnElement, false, func, select, update
 from sqlalchemy.orm import Session
@@ -175,6 +175,7 @@ class Trials:
         reason: str | None = None,
         quality: float | None = None,
         test_quality: float | None = None,
+        test_metrics: Mapping[str, float] | None = None,
         best_epoch: int | None = None,
         epochs_trained: int | None = None,
         violation: float | None = None,
@@ -193,6 +194,7 @@ class Trials:
             "reason": reason,
             "quality": quality,
             "test_quality": test_quality,
+            "test_metrics": dict(test_metrics or {}),
             "best_epoch": best_epoch,
             "violation": violation,
         }
@@ -308,6 +310,7 @@ def _record(row: TrialRow, artifacts: Mapping[str, str]) -> TrialRecord:
         violation=row.violation,
         quality=row.quality,
         test_quality=row.test_quality,
+        test_metrics=cast(dict[str, float], row.test_metrics or {}),
         best_epoch=row.best_epoch,
         epochs_trained=row.epochs_trained,
         throughput=row.throughput,

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from search.tasks.digits import Digits
 from search.tasks.mnist import Mnist
+from search.tasks.samples import Batch, Samples, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
-from search.tasks.task import Metric, Split, Splits, Task
+from search.tasks.task import Meter, Metric, Task
 
 AnyTask: TypeAlias = Annotated[Digits | Mnist, Field(discriminator="kind")]
 
@@ -17,12 +18,15 @@ TASKS: tuple[type[Digits] | type[Mnist], ...] = (Digits, Mnist)
 __all__ = [
     "TASKS",
     "AnyTask",
+    "Batch",
     "DataSources",
     "Digits",
     "DownloadProgress",
+    "Meter",
     "Metric",
     "Mirror",
     "Mnist",
+    "Samples",
     "Split",
     "Splits",
     "Task",

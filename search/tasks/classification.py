@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from search.tasks.array_cache import Arrays
-from search.tasks.task import Metric, Split, Splits
+from search.tasks.samples import Split, Splits
+from search.tasks.task import Metric
 
 ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
 """The arrays of three splits: x [N, pixels] float32, y [N] int64."""
@@ -53,7 +54,18 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(output, target)
 
 
-def accuracy(output: Tensor, target: Tensor) -> float:
-    """Share of the samples whose largest logit is the target's."""
-    hits = int((output.argmax(dim=-1) == target).sum().item())
-    return hits / target.numel()
+class AccuracyMeter:
+    """Share of the samples whose largest logit [B, classes] is the target's [B]."""
+
+    def __init__(self) -> None:
+        self._hits = 0
+        self._samples = 0
+
+    def add(self, output: Tensor, target: Tensor) -> None:
+        """Count a batch."""
+        self._hits += int((output.argmax(dim=-1) == target).sum().item())
+        self._samples += target.numel()
+
+    def values(self) -> Mapping[str, float]:
+        """Accuracy."""
+        return {"accuracy": self._hits / self._samples}

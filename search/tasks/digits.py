@@ -1,6 +1,6 @@
 """Handwritten digits that come with scikit-learn: small, real, nothing to download."""
 
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from pydantic import Field
@@ -11,13 +11,14 @@ from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.classification import (
     ARRAY_NAMES,
     TEN_CLASS_ACCURACY,
-    accuracy,
+    AccuracyMeter,
     as_sequences,
     cross_entropy,
     split_arrays,
 )
+from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import Metric, Splits
+from search.tasks.task import Metric
 
 _TRAIN, _VALIDATION = 997, 400
 _SPLIT_SEED = 0
@@ -47,10 +48,19 @@ class Digits(Spec):
         description="train on this many images only, for quick studies; null: all",
     )
 
+    @classmethod
+    def example(cls) -> Self:
+        """The task as it is when nothing is said."""
+        return cls()
+
     @property
     def metric(self) -> Metric:
         """Accuracy."""
         return TEN_CLASS_ACCURACY
+
+    def resolved(self, sources: DataSources) -> Self:  # noqa: ARG002 -- nothing follows from files
+        """The same: all sizes are known."""
+        return self
 
     def signature(self) -> Signature:
         """The layout's steps, and ten classes after the last."""
@@ -66,9 +76,9 @@ class Digits(Spec):
         """Cross-entropy."""
         return cross_entropy(output, target)
 
-    def quality(self, output: Tensor, target: Tensor) -> float:
+    def meter(self) -> AccuracyMeter:
         """Accuracy."""
-        return accuracy(output, target)
+        return AccuracyMeter()
 
 
 def _decode() -> Arrays:

@@ -15,15 +15,16 @@ from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.classification import (
     ARRAY_NAMES,
     TEN_CLASS_ACCURACY,
-    accuracy,
+    AccuracyMeter,
     as_sequences,
     cross_entropy,
     split_arrays,
 )
 from search.tasks.download import fetch, sha256_of
 from search.tasks.formats import idx
+from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
-from search.tasks.task import Metric, Splits
+from search.tasks.task import Metric
 
 OFFICIAL_CHECKSUMS = {
     "train-images-idx3-ubyte.gz": (
@@ -94,10 +95,19 @@ class Mnist(Spec):
             )
         return self
 
+    @classmethod
+    def example(cls) -> Self:
+        """The task as it is when nothing is said."""
+        return cls()
+
     @property
     def metric(self) -> Metric:
         """Accuracy."""
         return TEN_CLASS_ACCURACY
+
+    def resolved(self, sources: DataSources) -> Self:  # noqa: ARG002 -- nothing follows from files
+        """The same: all sizes are known."""
+        return self
 
     def signature(self) -> Signature:
         """The layout's steps, and ten classes after the last."""
@@ -129,9 +139,9 @@ class Mnist(Spec):
         """Cross-entropy."""
         return cross_entropy(output, target)
 
-    def quality(self, output: Tensor, target: Tensor) -> float:
+    def meter(self) -> AccuracyMeter:
         """Accuracy."""
-        return accuracy(output, target)
+        return AccuracyMeter()
 
     def _pixel_order(self) -> NDArray[Any]:
         if self.layout != "permuted":

@@ -1,9 +1,12 @@
 """Where tasks find their files, and how they tell that a download moves on."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
+
+from search.tasks.dataset_facts import DatasetFacts
 
 
 class DownloadProgress(Protocol):
@@ -24,6 +27,34 @@ class Mirror:
     """SHA-256 by file name, for files of the user's own; None: those of the public files."""
 
 
+class DatasetShelf(Protocol):
+    """Users' uploads, read and kept by the service."""
+
+    def facts(self, dataset_id: str) -> DatasetFacts:
+        """What an upload holds.
+
+        Raises:
+            DataError: there is none of this id.
+        """
+        ...
+
+    def digest(self, dataset_id: str) -> str:
+        """SHA-256 of the container, in hexadecimal digits.
+
+        Raises:
+            DataError: there is none of this id.
+        """
+        ...
+
+    def open(self, dataset_id: str) -> AbstractContextManager[BinaryIO]:
+        """The container, see `search.tasks.container`.
+
+        Raises:
+            DataError: there is none of this id, or it cannot be had.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class DataSources:
     """The folders in which tasks look for files and keep what they fetched and decoded."""
@@ -34,3 +65,5 @@ class DataSources:
     """The user's own files; never written to."""
     mirrors: Mapping[str, Mirror] = field(default_factory=dict[str, Mirror])
     """By task kind."""
+    datasets: DatasetShelf | None = None
+    """None where there are no uploads."""

@@ -1,13 +1,16 @@
-"""What a task is: sizes, data in three splits, a loss to train on and a metric to report."""
+"""What a task is: sizes, data in three splits, a loss to train on and metrics to report."""
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Protocol, Self
 
-import torch
 from torch import Tensor
 
 from models.spec import Signature, Spec
+from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
+
+IGNORED = -100
+"""The target of steps that are no part of a sample or of its loss: `F.cross_entropy` skips it."""
 
 
 class Metric(Spec):
@@ -24,48 +27,33 @@ class Metric(Spec):
         return value > than if self.direction == "maximize" else value < than
 
 
-@dataclass(frozen=True)
-class Split:
-    """Samples in memory: x [N, T, features] float32 and their targets, for classes y [N] int64."""
+class Meter(Protocol):
+    """Adds up predictions, batch by batch, to a split's metrics."""
 
-    x: Tensor
-    y: Tensor
+    def add(self, output: Tensor, target: Tensor) -> None:
+        """Take in a batch: what the model gave and what the samples say, as the loss gets them."""
+        ...
 
-    def __len__(self) -> int:
-        return self.x.shape[0]
-
-    def to(self, device: torch.device) -> "Split":
-        """The same samples on a device."""
-        return Split(self.x.to(device), self.y.to(device))
-
-
-@dataclass(frozen=True)
-class Splits:
-    """Disjoint samples: gradients see `train`, the search `validation`; `test` chooses nothing."""
-
-    train: Split
-    validation: Split
-    test: Split
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of samples of each split, by name."""
-        return {
-            "train": len(self.train),
-            "validation": len(self.validation),
-            "test": len(self.test),
-        }
-
-    def to(self, device: torch.device) -> "Splits":
-        """The same samples on a device."""
-        return Splits(self.train.to(device), self.validation.to(device), self.test.to(device))
+    def values(self) -> Mapping[str, float]:
+        """All metrics of what was added, by name; the task's own is among them."""
+        ...
 
 
 class Task(Protocol):
-    """What training and the service ask of a task; every class of the union answers it."""
+    """What training and the service ask of a task; every class of the union answers it.
+
+    A task whose sizes follow from files or uploads has a field `facts`, None in what a user sends:
+    `resolved` fills it in when a study is submitted. Until then such a task has neither metric nor
+    signature.
+    """
 
     title: ClassVar[str]
     paper: ClassVar[str]
+
+    @classmethod
+    def example(cls) -> Self:
+        """A resolved document, for the catalog; its files need not be there."""
+        ...
 
     @property
     def kind(self) -> str:
@@ -74,11 +62,28 @@ class Task(Protocol):
 
     @property
     def metric(self) -> Metric:
-        """The metric of validation and test quality; known without reading data."""
+        """The metric of validation and test quality.
+
+        Raises:
+            TaskUnresolved: it follows from data that were not looked at.
+        """
+        ...
+
+    def resolved(self, sources: DataSources) -> Self:
+        """The same task with what follows from its data; nothing is downloaded.
+
+        Raises:
+            DataError: a file or an upload is missing or damaged; the message names it, and where
+                it belongs.
+        """
         ...
 
     def signature(self) -> Signature:
-        """The shapes at both ends of a model for this task; known without reading data."""
+        """The shapes at both ends of a model for this task.
+
+        Raises:
+            TaskUnresolved: they follow from data that were not looked at.
+        """
         ...
 
     def load(self, sources: DataSources, *, progress: DownloadProgress | None = None) -> Splits:
@@ -87,7 +92,8 @@ class Task(Protocol):
         The same files give the same splits, sample for sample and in the same order.
 
         Raises:
-            DataError: A file is missing, damaged or could not be fetched.
+            DataError: A file is missing, damaged, no longer what it was when the task was resolved,
+                or could not be fetched.
         """
         ...
 
@@ -95,6 +101,6 @@ class Task(Protocol):
         """Give the mean training loss over a batch, as a scalar that can be differentiated."""
         ...
 
-    def quality(self, output: Tensor, target: Tensor) -> float:
-        """Give the metric's value over all samples of a split."""
+    def meter(self) -> Meter:
+        """A meter that has seen nothing yet."""
         ...

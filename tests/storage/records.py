@@ -51,6 +51,7 @@ def trial(study_id: str, number: int, **given: Any) -> TrialRecord:
         violation=None,
         quality=None,
         test_quality=None,
+        test_metrics={},
         best_epoch=None,
         epochs_trained=0,
         throughput=None,

@@ -1,0 +1,119 @@
+"""The samples of a split, and how they come in batches."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples that are shown to a model together."""
+
+    x: Tensor
+    """`[B, T, features]` float32, or `[B, T]` int64 where the signature has a vocabulary."""
+    y: Tensor
+    """As the task's loss takes it: `[B]` or `[B, ...]`, or `[B, T]` for an answer at every step."""
+    lengths: Tensor | None = None
+    """`[B]` int64, at least 1: steps of each sample, where they differ; what follows is padding."""
+    weight: int | None = None
+    """What the batch counts for in a mean over batches; None: its samples."""
+
+    @property
+    def counts(self) -> int:
+        """What the batch counts for in a mean over batches."""
+        return len(self.x) if self.weight is None else self.weight
+
+
+class Samples(Protocol):
+    """One split. What it gives depends on nothing but itself and the generator it is given."""
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether row i of a batch goes on where row i of the one before ended, all epoch long.
+
+        The model then begins each batch in the state in which it ended the last one.
+        """
+        ...
+
+    def __len__(self) -> int:
+        """Samples, or tokens of a text."""
+        ...
+
+    def batches(self, size: int, generator: torch.Generator | None) -> Sequence[Tensor]:
+        """An epoch's batches, each named by what `take` reads it from.
+
+        Args:
+            size: rows of a batch; the last one may be smaller.
+            generator: draws the order, and what else is drawn anew in each epoch; without one the
+                order is the split's own and the same each time, as for evaluation.
+        """
+        ...
+
+    def take(self, batch: Tensor) -> Batch:
+        """The samples of a batch that `batches` named, on the split's device."""
+        ...
+
+    def to(self, device: torch.device) -> "Samples":
+        """The same samples on a device."""
+        ...
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples in memory: x [N, T, features] float32 and their targets, for classes y [N] int64."""
+
+    x: Tensor
+    y: Tensor
+    lengths: Tensor | None = None
+    """`[N]` int64: steps of each sample, where they differ."""
+
+    @property
+    def carries_state(self) -> bool:
+        """Samples are independent of each other."""
+        return False
+
+    def __len__(self) -> int:
+        return self.x.shape[0]
+
+    def batches(self, size: int, generator: torch.Generator | None) -> Sequence[Tensor]:
+        """All samples once: in a fresh permutation, or as they come."""
+        count = len(self)
+        rows = (
+            torch.arange(count) if generator is None else torch.randperm(count, generator=generator)
+        )
+        return torch.split(rows.to(self.x.device), size)
+
+    def take(self, batch: Tensor) -> Batch:
+        """The samples of some rows."""
+        lengths = None if self.lengths is None else self.lengths.index_select(0, batch)
+        return Batch(self.x.index_select(0, batch), self.y.index_select(0, batch), lengths)
+
+    def to(self, device: torch.device) -> "Split":
+        """The same samples on a device."""
+        lengths = None if self.lengths is None else self.lengths.to(device)
+        return Split(self.x.to(device), self.y.to(device), lengths)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Disjoint samples: gradients see `train`, the search `validation`; `test` chooses nothing."""
+
+    train: Samples
+    validation: Samples
+    test: Samples
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of samples of each split, by name."""
+        return {
+            "train": len(self.train),
+            "validation": len(self.validation),
+            "test": len(self.test),
+        }
+
+    def to(self, device: torch.device) -> "Splits":
+        """The same samples on a device."""
+        return Splits(self.train.to(device), self.validation.to(device), self.test.to(device))
