@@ -51,13 +51,13 @@ class FusedNetwork(nn.Module):
         hold(network)
 
     @torch.inference_mode()
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """As the network that was fused answers in evaluation mode.
 
         Raises:
             InputError: x has another shape or type.
         """
-        return self.network(x)
+        return self.network(x, lengths)
 
     @torch.inference_mode()
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:

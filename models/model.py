@@ -71,6 +71,11 @@ class ModelSpec(Spec):
         """The count by the papers' conventions, to compare with their tables."""
         return self.architecture.paper_count(self.signature, self.parametrization)
 
+    def main_count(self) -> int:
+        """Numbers of the recurrent or hidden matrices alone."""
+        slot = next(iter(self.architecture.slots(self.signature).values()))
+        return self.parametrization.fitted(slot).parameter_count(slot)
+
     def dense_twin(self) -> "ModelSpec":
         """The same architecture and sizes with plain matrices."""
         return self.model_copy(update={"parametrization": Dense()})

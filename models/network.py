@@ -5,7 +5,9 @@ from collections.abc import Callable, Generator
 
 from torch import Tensor, nn
 
+from models.errors import InputError
 from models.ops.backends import Backend
+from models.ops.recurrence import State
 
 
 class GradientProbe:
@@ -60,6 +62,22 @@ class Network(nn.Module):
     """A model of any architecture."""
 
     probe: GradientProbe | None = None
+
+    def continued(self, x: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: ARG002
+        """Go on from the state in which an earlier call ended.
+
+        Args:
+            x: the next steps of each sequence, as `forward` takes them.
+            state: what the earlier call gave; empty for the beginning of the sequences.
+
+        Returns:
+            What `forward` gives, and the state after the last step: one `[B, n]` for each part of
+            each layer's state.
+
+        Raises:
+            InputError: x or the state has another shape or type, or the network has no state.
+        """
+        raise InputError(f"{type(self).__name__} reads a sequence as a whole and has no state")
 
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the network now, each backend named once; torch's operations if not."""

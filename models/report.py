@@ -36,6 +36,10 @@ class ReportTotals(Spec):
 
     parameters: int
     paper_parameters: int = Field(description="counted as the source of the architecture counts")
+    main_parameters: int = Field(
+        description="of the recurrent or hidden matrices alone, as papers count that leave out "
+        "embeddings, input matrices, biases and readout"
+    )
     degrees_of_freedom: int
     size_bytes: int
     multiply_adds: int
@@ -46,6 +50,7 @@ class ReportRatios(Spec):
 
     parameters: float
     paper_parameters: float
+    main_parameters: float
     degrees_of_freedom: float
     size_bytes: float
     multiply_adds: float
@@ -63,7 +68,7 @@ class ParameterReport(Spec):
     def to_csv(self) -> str:
         """The rows as CSV, then one each for the totals, the dense twin's totals and the ratios."""
         text = io.StringIO()
-        columns = [*ReportRow.model_fields, "paper_parameters"]
+        columns = [*ReportRow.model_fields, "paper_parameters", "main_parameters"]
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         for row in self.rows:
@@ -180,6 +185,7 @@ def _totals(spec: ModelSpec, rows: list[ReportRow]) -> ReportTotals:
     return ReportTotals(
         parameters=whole.parameters,
         paper_parameters=spec.paper_count(),
+        main_parameters=spec.main_count(),
         degrees_of_freedom=whole.degrees_of_freedom,
         size_bytes=whole.size_bytes,
         multiply_adds=whole.multiply_adds,

@@ -16,7 +16,8 @@ class Signature(Spec):
     """What a task demands of a model: the shapes at both ends.
 
     A sequence model maps `[B, T, input_size]` to `[B, output_size]` (`last`) or to
-    `[B, T, output_size]` (`every`).
+    `[B, T, output_size]` (`every`). With a vocabulary it reads tokens `[B, T]` instead, and an
+    embedding of its own gives each `input_size` numbers.
     """
 
     input_size: int = Field(ge=1, description="features per step")
@@ -29,6 +30,9 @@ class Signature(Spec):
     output_steps: Literal["last", "every"] = Field(
         default="last",
         description="whether the model answers after the last step or after every step",
+    )
+    vocabulary: int | None = Field(
+        default=None, ge=1, description="tokens that are read; null: numbers are"
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from models.example_input import example_input
 from models.fused import fuse
 from models.linear import StructuredLinear
 from models.model import ModelSpec, after_step, parameter_groups
@@ -331,8 +332,9 @@ def _subject(spec: ModelSpec, job: MeasureJob, device: torch.device) -> _Subject
     network = spec.build(seed=_SEED).to(device)
     dtype = str(next(network.parameters()).dtype).removeprefix("torch.")
     generator = torch.Generator().manual_seed(_SEED)
-    shape = (job.batch_size, _length(job, spec), spec.signature.input_size)
-    x = torch.rand(shape, generator=generator).to(device)
+    x = example_input(
+        spec.signature, batch=job.batch_size, steps=_length(job, spec), generator=generator
+    ).to(device)
     if job.mode == "training":
         module = network.train()
         call = _training_step(module, x, generator=generator)

@@ -55,11 +55,16 @@ class FeedForward(Architecture):
     )
 
     def check(self, signature: Signature) -> None:
-        """The task asks for one answer per sequence."""
+        """The task asks for one answer per sequence of numbers."""
         if signature.output_steps != "last":
             raise SignatureError(
                 f"{kind_of(type(self))} reads a sequence as a whole and answers it once; "
                 f"output_steps = {signature.output_steps!r} does not fit, allowed is 'last'"
+            )
+        if signature.vocabulary is not None:
+            raise SignatureError(
+                f"{kind_of(type(self))} reads numbers; tokens (vocabulary = "
+                f"{signature.vocabulary}) do not fit, allowed is a task without a vocabulary"
             )
 
     @abstractmethod
@@ -220,8 +225,10 @@ class FeedForwardNetwork(Network):
         self.input_dropout = input_dropout
         self.readout_dropout = readout_dropout
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """`[B, T, input_size]` -> `[B, output_size]`; T is the signature's, B may be 0.
+
+        Where samples have `lengths` of their own, the padding behind them is read like all else.
 
         Raises:
             InputError: x has another shape or type.

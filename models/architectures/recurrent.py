@@ -18,6 +18,7 @@ from models.architectures.inputs import (
     is_structured,
 )
 from models.draw import Draw
+from models.embedding import Embedding
 from models.errors import InputError
 from models.kernels.calls import Kind, Packed
 from models.linear import Affine, StructuredLinear
@@ -120,11 +121,13 @@ class Recurrent(Architecture):
         return {"recurrent": self.recurrent_slot(), **inputs}
 
     def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
-        """Recurrent and input matrices, biases, first states and the readout."""
+        """Recurrent and input matrices, biases, first states, embedding and readout."""
         slots = self.slots(signature)
         structured = [parametrization.fitted(slot).parameter_count(slot) for slot in slots.values()]
         plain = [self._plain_input_count(slot) for slot in self.plain_inputs(signature)]
-        return sum((*structured, *plain)) + self._vector_count() + self._readout_count(signature)
+        table = (signature.vocabulary or 0) * signature.input_size
+        ends = table + self._readout_count(signature)
+        return sum((*structured, *plain)) + self._vector_count() + ends
 
     def build(
         self,
@@ -136,6 +139,11 @@ class Recurrent(Architecture):
         """Plain matrices Glorot-uniform, biases and first states 0, or as the variant says."""
         network = RecurrentNetwork(
             input_size=signature.input_size,
+            embedding=(
+                None
+                if signature.vocabulary is None
+                else Embedding(signature.vocabulary, signature.input_size, generator=generator)
+            ),
             recurrent=parametrization.build(self.recurrent_slot(), generator=generator),
             inputs=[
                 input_layer(
@@ -241,6 +249,7 @@ class RecurrentNetwork(Network, Holding):
         self,
         *,
         input_size: int,
+        embedding: Embedding | None,
         recurrent: StructuredLinear,
         inputs: Sequence[InputLayer],
         cells: Sequence[Cell],
@@ -256,6 +265,7 @@ class RecurrentNetwork(Network, Holding):
         """`initial_state` is `[layers, parts, n]`; there are as many inputs and cells as layers."""
         super().__init__()
         self.input_size = input_size
+        self.embedding = embedding
         self.recurrent = recurrent
         self.inputs = nn.ModuleList(inputs)
         self.cells = nn.ModuleList(cells)
@@ -269,32 +279,55 @@ class RecurrentNetwork(Network, Holding):
         self.dropout_masks: DropoutMasks = dropout_masks
         self.readout_dropout = readout_dropout
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """`[B, T, input_size]` -> `[B, output_size]`, or `[B, T, output_size]` for every step.
 
-        T may differ from the signature's length; B may be 0.
+        T may differ from the signature's length; B may be 0. With an embedding x is `[B, T]` int64.
+
+        Args:
+            x: the sequences.
+            lengths: `[B]` int64, from 1 to T: how long each sequence is, if they differ. The answer
+                is then the one after a sequence's own last step; answers behind it mean nothing.
 
         Raises:
-            InputError: x has another shape or type.
+            InputError: x or the lengths have another shape or type.
         """
         self._check_input(x)
-        below, last = x.transpose(0, 1), x
+        if lengths is not None:
+            self._check_lengths(lengths, x)
+        return self._run(x, (), lengths)[0]
+
+    def continued(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Network.continued`."""
+        self._check_input(x)
+        self._check_state(state, x)
+        return self._run(x, state, None)
+
+    def _run(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, State]:
+        numbers = x if self.embedding is None else self.embedding(x)
+        below = h = numbers.transpose(0, 1)
+        ends: list[Tensor] = []
         layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
         for index, (layer, project, cell) in enumerate(
             zip(layers, self._projects, self._recurrences, strict=True)
         ):
-            below, (last, *_) = run_sequence(
+            below, last = run_sequence(
                 cell.kind,
                 cell,
-                self._masked(layer.factors, x),
+                self._masked(layer.factors, numbers),
                 self._inputs(project, below),
-                self._start(x, index),
+                self._start(numbers, index, state),
                 # Whoever needs the last state alone keeps no other one.
-                every=self.every_step or index + 1 < len(layers),
+                every=self.every_step or lengths is not None or index + 1 < len(layers),
                 packed=layer.packed,
             )
-        outputs = self._watched(below) if self.every_step else self.watch_last(last)
-        return self.readout(F.dropout(outputs, self.readout_dropout, self.training))
+            h = last[0]
+            ends += last
+        if self.every_step:
+            outputs = self._watched(below)
+        else:
+            outputs = self.watch_last(h if lengths is None else _at_last(below, lengths))
+        return self.readout(F.dropout(outputs, self.readout_dropout, self.training)), tuple(ends)
 
     def hold(self) -> None:
         """Keep the layers' factors, packed for the kernels where these run."""
@@ -367,8 +400,12 @@ class RecurrentNetwork(Network, Holding):
             states = torch.cat((states[:-1], self.watch_last(states[-1])[None]))
         return states.transpose(0, 1)
 
-    def _start(self, x: Tensor, layer: int) -> State:
+    def _start(self, x: Tensor, layer: int, state: State) -> State:
+        """The state before the first step; `state` holds all layers' where they go on."""
         size = self.recurrent.in_features
+        if state:
+            first, *others = state[layer * self.state_parts :][: self.state_parts]
+            return (self.watch_first(first) if layer == 0 else first, *others)
         if self.initial_state is None:
             parts = x.new_zeros(self.state_parts, x.shape[0], size)
         else:
@@ -377,6 +414,8 @@ class RecurrentNetwork(Network, Holding):
         return (self.watch_first(first) if layer == 0 else first, *others)
 
     def _check_input(self, x: Tensor) -> None:
+        if self.embedding is not None:
+            return self._check_tokens(x)
         features, dtype = self.input_size, self.readout.plain_weight().dtype
         if x.dim() != 3 or x.shape[2] != features or x.shape[1] == 0:
             raise InputError(
@@ -385,3 +424,33 @@ class RecurrentNetwork(Network, Holding):
             )
         if x.dtype != dtype:
             raise InputError(f"input of type {x.dtype} does not fit; the model has {dtype}")
+
+    def _check_tokens(self, x: Tensor) -> None:
+        if x.dim() != 2 or x.shape[1] == 0 or x.dtype != torch.int64:
+            raise InputError(
+                f"input of shape {list(x.shape)} and type {x.dtype} does not fit; "
+                "allowed are tokens [batch, steps >= 1] of type torch.int64"
+            )
+
+    def _check_lengths(self, lengths: Tensor, x: Tensor) -> None:
+        if lengths.shape != x.shape[:1] or lengths.dtype != torch.int64:
+            raise InputError(
+                f"lengths of shape {list(lengths.shape)} and type {lengths.dtype} do not fit; "
+                f"allowed are [{x.shape[0]}] of type torch.int64"
+            )
+
+    def _check_state(self, state: State, x: Tensor) -> None:
+        shape = (x.shape[0], self.recurrent.in_features)
+        count = len(self.cells) * self.state_parts
+        if state and (len(state) != count or any(part.shape != shape for part in state)):
+            shapes = ", ".join(str(list(part.shape)) for part in state)
+            raise InputError(
+                f"a state of {len(state)} parts ({shapes}) does not fit; allowed are none, "
+                f"or {count} of {list(shape)}"
+            )
+
+
+def _at_last(states: Tensor, lengths: Tensor) -> Tensor:
+    """Of all states `[T, B, n]` each sequence's own last one, `[B, n]`."""
+    last = (lengths - 1).view(1, -1, 1).expand(1, -1, states.shape[-1])
+    return states.gather(0, last).squeeze(0)

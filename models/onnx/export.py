@@ -41,7 +41,8 @@ Write = Callable[[Graph, Any, Any, str], str]
 def export(network: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | None = None) -> bytes:
     """The model in evaluation, as an ONNX file of opset 17 in single precision.
 
-    It maps `input` `[batch, steps, input_size]` to `output`, in the shape that the model gives.
+    It maps `input` `[batch, steps, input_size]`, or tokens `[batch, steps]`, to `output`, in the
+    shape that the model gives.
     Batches may have any size, and sequences any length where the architecture takes any. Matrices
     stand in it in the form in which the model applies them; what is made of the parameters for that
     is made in double precision. The metadata hold the format, the spec as JSON, and `extra`.
@@ -80,10 +81,12 @@ def _described(graph: Graph, spec: ModelSpec) -> onnx.GraphProto:
     signature = spec.signature
     steps: Dimension = "steps" if spec.architecture.any_length else signature.sequence_length
     answers: list[Dimension] = [steps] if signature.output_steps == "every" else []
+    features: list[Dimension] = [signature.input_size] if signature.vocabulary is None else []
     return graph.described(
         spec.architecture.kind,
-        inputs=[(INPUT, ["batch", steps, signature.input_size])],
+        inputs=[(INPUT, ["batch", steps, *features])],
         outputs=[(OUTPUT, ["batch", *answers, signature.output_size])],
+        reads_tokens=signature.vocabulary is not None,
     )
 
 

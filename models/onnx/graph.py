@@ -84,13 +84,21 @@ class Graph:
         *,
         inputs: Sequence[tuple[str, Sequence[Dimension] | None]],
         outputs: Sequence[tuple[str, Sequence[Dimension] | None]],
+        reads_tokens: bool = False,
     ) -> onnx.GraphProto:
-        """The finished graph; shapes that are None are left open, as are named dimensions."""
+        """The finished graph; shapes that are None are left open, as are named dimensions.
+
+        All values are numbers of single precision; with `reads_tokens` the inputs are whole ones.
+        """
+        read = onnx.TensorProto.INT64 if reads_tokens else onnx.TensorProto.FLOAT
         return helper.make_graph(
             self._nodes,
             name,
-            [_described(*value) for value in inputs],
-            [_described(*value) for value in outputs],
+            [helper.make_tensor_value_info(value, read, shape) for value, shape in inputs],
+            [
+                helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, shape)
+                for value, shape in outputs
+            ],
             initializer=self._weights,
         )
 
@@ -105,7 +113,3 @@ class Graph:
             root._weights.append(numpy_helper.from_array(value, name))
             root._constants[key] = name
         return root._constants[key]
-
-
-def _described(name: str, shape: Sequence[Dimension] | None) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)

@@ -54,9 +54,14 @@ class _Layer:
 
 
 def write_recurrent(graph: Graph, cell: CellGraph, network: RecurrentNetwork, x: str) -> str:
-    """`[B, T, input_size]` -> `[B, output_size]`, or `[B, T, output_size]` for every step."""
+    """`[B, T, input_size]` -> `[B, output_size]`, or `[B, T, output_size]` for every step.
+
+    With an embedding x is `[B, T]`.
+    """
     gates = network.recurrent.slot.gates
     batch = graph.apply("Shape", x, start=0, end=1)
+    if network.embedding is not None:
+        x = graph.apply("Gather", graph.constant(network.embedding.weight), x, axis=0)
     below = graph.apply("Transpose", x, perm=[1, 0, 2])
     last = below
     layers = zip(

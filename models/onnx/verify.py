@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import ExportError
+from models.example_input import example_input
 from models.model import ModelSpec
 from models.onnx.export import INPUT, in_double_precision
 from models.ops.initialisation import generator_of
@@ -49,7 +50,8 @@ def verify(content: bytes, network: nn.Module, spec: ModelSpec) -> float:
     shares: list[float] = []
     for x in _inputs(spec):
         with torch.no_grad():
-            expected, rounded = exact(x.double()), single(x).double()
+            expected = exact(x.double() if x.is_floating_point() else x)
+            rounded = single(x).double()
         held = (expected.abs() < _LARGEST) & rounded.isfinite()
         if not held.any():
             raise ExportError(f"on {list(x.shape)} the model gives no number to compare with")
@@ -93,7 +95,7 @@ def _inputs(spec: ModelSpec) -> Iterator[Tensor]:
         lengths = [first, 2 * first + 1]
     generator = generator_of(0)
     for steps in lengths:
-        yield torch.randn(BATCH, steps, signature.input_size, generator=generator)
+        yield example_input(signature, batch=BATCH, steps=steps, generator=generator)
 
 
 def _session(content: bytes) -> Any:
