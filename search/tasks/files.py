@@ -9,30 +9,31 @@ from search.errors import DataError
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def find(folder: Path | None, *names: str, task: str) -> Path:
+def find(folder: Path | None, name: str, *others: str, task: str) -> Path:
     """Give the first of some files that is there, plain or gzipped.
 
     Args:
         folder: the user's data folder (`DataSources.folder`).
-        names: the file's possible names, relative to the folder and without `.gz`; the first is the
-            one that is asked for when none is there. None may come from a user unchecked.
+        name: the file's name, relative to the folder and without `.gz`; the one that is asked for
+            when none is there. Like `others`, it must be free of what a user may write unchecked.
+        others: other names and places, in the order in which they are looked for.
         task: the task's kind, for the message.
 
     Raises:
         DataError: None of them is there, or there is no such folder; the message says which file to
             put where.
     """
-    wanted = f"{task} needs {names[0]}, plain or gzipped (.gz)"
+    wanted = f"{task} needs {name}, plain or gzipped (.gz)"
     if folder is None:
         raise DataError(f"{wanted}, in a data folder; there is none: name it in REFLECTORY_DATA")
     if not folder.is_dir():
         raise DataError(f"{wanted}, but the data folder {folder} does not exist")
-    for name in names:
-        for path in (folder / name, folder / f"{name}.gz"):
+    for candidate in (name, *others):
+        for path in (folder / candidate, folder / f"{candidate}.gz"):
             if path.is_file():
                 return path
-    others = f" (or as {', '.join(names[1:])})" if len(names) > 1 else ""
-    raise DataError(f"{wanted}; it is not there: put it at {folder / names[0]}{others}")
+    elsewhere = f", or in the same folder as {', '.join(others)}" if others else ""
+    raise DataError(f"{wanted}; it is not there: put it at {folder / name}{elsewhere}")
 
 
 def content(path: Path) -> bytes:
