@@ -10,8 +10,10 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.pareto import hypervolume, objective_infos
+from search.resolving import resolved
 from search.space import SearchSpace
 from search.spec import StudySpec
+from search.tasks import DataSources
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.events import Events
@@ -60,30 +62,35 @@ def submit(
     database: Database,
     spec: StudySpec,
     *,
+    sources: DataSources,
     idempotency_key: str | None = None,
 ) -> StudyRecord:
-    """Store a study, to be begun by a coordinator.
+    """Store a study with the facts of its data, to be begun by a coordinator.
 
-    The same key with the same spec gives the same study.
+    The same key with the same spec gives the same study, whatever became of its data since.
 
     Raises:
-        SpecRefused: the spec cannot be run; nothing is stored.
+        SpecRefused: the spec cannot be run, or its data are not there; nothing is stored.
         IdempotencyConflict: the key came with another spec before.
     """
+    # Of what was sent: the data may have changed when the same is sent again.
+    digest = hashlib.sha256(
+        json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()
+    ).hexdigest()
+    if idempotency_key is not None:
+        with database.read() as session:
+            known = Studies(session).find_idempotent(idempotency_key, digest)
+        if known is not None:
+            return known
+    spec = resolved(spec, sources)
     SearchSpace(spec)
-    document = spec.model_dump(mode="json")
-    digest = hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     with database.write() as session:
         studies = Studies(session)
-        if idempotency_key is not None:
-            known = studies.find_idempotent(idempotency_key, digest)
-            if known is not None:
-                return known
         study = studies.create(
             id=study_id,
             name=spec.name,
-            spec=document,
+            spec=spec.model_dump(mode="json"),
             at=now,
             idempotency_key=idempotency_key,
             body_digest=digest,

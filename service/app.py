@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from search.attempts import AttemptDesk
+from search.tasks import DataSources
 from service.auth import LocalUserOnly
 from service.errors import add_error_handlers
 from service.events import EventPoller
@@ -47,6 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
             settings=settings,
             database=database,
             store=store,
+            sources=DataSources(cache=settings.cache_dir, folder=settings.data_sets),
             desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
             poller=poller,
             pages=Pages(),

@@ -7,6 +7,7 @@ import httpx2
 from fastapi import Depends, Query, Request
 
 from search.attempts import AttemptDesk
+from search.tasks import DataSources
 from service.events import EventPoller
 from service.exports import Exports
 from service.settings import Settings
@@ -22,6 +23,8 @@ class Resources:
     settings: Settings
     database: Database
     store: ArtifactStore
+    sources: DataSources
+    """Where a study's data are looked at when it is submitted."""
     desk: AttemptDesk
     poller: EventPoller
     pages: Pages

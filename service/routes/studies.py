@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import AfterValidator
 
 from search import pareto, studies
+from search.resolving import resolved
 from search.space import SpaceDescription, describe
 from search.spec import OBJECTIVES, Objective, StudySpec
 from service.documents import (
@@ -66,8 +67,10 @@ def submit_study(
     """Submit a study; a coordinator begins it as soon as there is room."""
     if dry_run:
         response.status_code = 200
-        return describe(spec)
-    study = studies.submit(held.database, spec, idempotency_key=idempotency_key)
+        return describe(resolved(spec, held.sources))
+    study = studies.submit(
+        held.database, spec, sources=held.sources, idempotency_key=idempotency_key
+    )
     response.headers["Location"] = study_path(study.id)
     with held.database.read() as session:
         return study_document(session, Studies(session).get(study.id))

@@ -15,6 +15,7 @@ from search.attempts import announce_trial, token_digest
 from search.draws import CornerSource
 from search.space import SearchSpace
 from search.spec import StudySpec
+from search.tasks import DataSources
 from search.wire import TrainJob
 from service.settings import Settings
 from storage.artifact_rows import ArtifactRows
@@ -73,13 +74,14 @@ class Site:
         self.database = Database(self.settings.database_url)
         self.database.migrate()
         self.store = LocalArtifactStore(self.settings.artifacts_dir)
+        self.sources = DataSources(cache=self.settings.cache_dir, folder=self.settings.data_sets)
 
     def close(self) -> None:
         self.database.dispose()
 
     def study(self, **changes: Any) -> StudyRecord:
         spec = StudySpec.model_validate({**SMALL_SPEC, **changes})
-        return studies.submit(self.database, spec)
+        return studies.submit(self.database, spec, sources=self.sources)
 
     def run(self, study: StudyRecord) -> None:
         self._enter(study, StudyState.RUNNING)
