@@ -67,3 +67,16 @@ class DatasetFacts(Spec):
         ):
             raise ValueError("classes and class_counts must be of one length, or both be null")
         return self
+
+
+class SamplePreview(Spec):
+    """The beginning of one sample, as it is shown to its owner."""
+
+    split: str | None = Field(description="null: of an upload that names no split")
+    steps: int = Field(ge=1, description="of the whole sample")
+    values: tuple[tuple[float, ...], ...] = Field(
+        description="the first features of the first steps, to 6 digits: `[steps][features]`"
+    )
+    target: str | tuple[float, ...] | tuple[str, ...] | None = Field(
+        description="a class's name, numbers, or the names of labels; null for forecasting"
+    )
