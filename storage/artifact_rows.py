@@ -1,11 +1,16 @@
-"""Which stored bytes play which part for a trial; they are in the store before a row names them."""
+"""Which stored bytes are named by which rows; they are in the store before a row names them."""
 
-from sqlalchemy import select
+from collections.abc import Collection
+
+from sqlalchemy import delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage.records import ArtifactRecord
 from storage.statements import added, insert, lock_study, storable_integer
-from storage.tables import ArtifactRow, TrialArtifactRow
+from storage.tables import ArtifactRow, DatasetRow, TrialArtifactRow
+
+# Any number will do; every transaction that adds or takes away names of artifacts waits for it.
+_NAMING_LOCK = 0x6E616D65
 
 
 class ArtifactRows:
@@ -21,9 +26,7 @@ class ArtifactRows:
             NotFound: if there is no such trial.
         """
         lock_study(self._session, study_id)
-        self._session.execute(
-            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing()
-        )
+        self.add(artifact)
         added(
             self._session,
             insert(self._session, TrialArtifactRow)
@@ -45,6 +48,45 @@ class ArtifactRows:
             .where(TrialArtifactRow.study_id == study_id, TrialArtifactRow.number == number)
         )
         return {role: _record(row) for role, row in rows}
+
+    def add(self, artifact: ArtifactRecord) -> None:
+        """Note that there are such bytes; harmless when repeated."""
+        self._session.execute(
+            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing()
+        )
+
+    def lock_names(self) -> None:
+        """Let no other transaction that asks for the same go on until this one ends.
+
+        Note [Named bytes stay]: bytes are removed by transactions that hold this lock and find no
+        row that names them; whoever names bytes that such a transaction may know of holds it too,
+        and looks whether they are still there. A writing transaction on SQLite is alone anyway.
+        """
+        if self._session.get_bind().dialect.name == "postgresql":
+            self._session.execute(select(func.pg_advisory_xact_lock(_NAMING_LOCK)))
+
+    def drop_unused(self, digests: Collection[str]) -> None:
+        """Take away the rows of those artifacts that no trial and no data set names."""
+        used_by_trial = exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
+        used_by_dataset = exists().where(
+            or_(
+                DatasetRow.sha256 == ArtifactRow.sha256,
+                DatasetRow.test_sha256 == ArtifactRow.sha256,
+                DatasetRow.container_sha256 == ArtifactRow.sha256,
+            )
+        )
+        self._session.execute(
+            delete(ArtifactRow).where(
+                ArtifactRow.sha256.in_(digests), ~used_by_trial, ~used_by_dataset
+            )
+        )
+
+    def unnamed(self, digests: Collection[str]) -> list[str]:
+        """Those of the digests that no row names, in their order."""
+        named = set(
+            self._session.scalars(select(ArtifactRow.sha256).where(ArtifactRow.sha256.in_(digests)))
+        )
+        return [digest for digest in digests if digest not in named]
 
 
 def _record(row: ArtifactRow) -> ArtifactRecord:

@@ -212,6 +212,40 @@ class ArtifactRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DatasetRecord:
+    """A user's upload, as it came and as it was read."""
+
+    id: str
+    name: str
+    """As the user calls it; never part of a path."""
+    suffix: str
+    """Of the files' names, with its dot; says their format."""
+    size: int
+    """Bytes of the files as they came, both together."""
+    sha256: str
+    """Of the file with the training part, as it came."""
+    test_sha256: str | None
+    """Of the file with the test part; null where all came in one."""
+    fingerprint: str
+    """SHA-256 of the format, the files' digests and the options: equal ones are one data set."""
+    options: dict[str, Json]
+    """How the files were to be read."""
+    facts: dict[str, Json]
+    """What they hold."""
+    preview: list[Json]
+    """The first few samples, shortened."""
+    container_sha256: str
+    """Of what the files were read into."""
+    created_at: datetime
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The artifacts that the data set consists of, each once."""
+        named = (self.sha256, self.test_sha256, self.container_sha256)
+        return tuple(dict.fromkeys(digest for digest in named if digest is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExchangeRecord:
     """One word with the sampler: the study's order of asks and tells, from 1."""
 

@@ -268,3 +268,31 @@ class TrialArtifactRow(Table):
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     role: Mapped[str] = mapped_column(primary_key=True)
     sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))
+
+
+class DatasetRow(Table):
+    """A user's upload: the files as they came, what they were read into, and what was found."""
+
+    __tablename__ = "dataset"
+    __table_args__ = (
+        # One table is named thrice, which the convention for names of keys does not tell apart.
+        ForeignKeyConstraint(["sha256"], ["artifact.sha256"], name="fk_dataset_sha256"),
+        ForeignKeyConstraint(["test_sha256"], ["artifact.sha256"], name="fk_dataset_test_sha256"),
+        ForeignKeyConstraint(
+            ["container_sha256"], ["artifact.sha256"], name="fk_dataset_container_sha256"
+        ),
+        Index(None, "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    suffix: Mapped[str]
+    size: Mapped[int] = mapped_column(BigInteger)
+    sha256: Mapped[str]
+    test_sha256: Mapped[str | None]
+    fingerprint: Mapped[str] = mapped_column(unique=True)
+    options: Mapped[dict[str, Json]] = mapped_column(document())
+    facts: Mapped[dict[str, Json]] = mapped_column(document())
+    preview: Mapped[list[Json]] = mapped_column(document())
+    container_sha256: Mapped[str]
+    created_at: Mapped[datetime]

@@ -1,0 +1,140 @@
+"""Data sets: users' uploads, each stored once, kept while a study that has not ended needs it."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, select, tuple_
+from sqlalchemy.orm import Session
+
+from storage.artifact_rows import ArtifactRows
+from storage.cursors import cursor_of, instant_and_id_behind
+from storage.errors import Conflict, NotFound
+from storage.records import ArtifactRecord, DatasetRecord, Json, Page, StudyState
+from storage.statements import insert
+from storage.studies import Studies
+from storage.tables import DatasetRow
+
+
+class Datasets:
+    """The data sets of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, dataset: DatasetRecord, artifacts: Sequence[ArtifactRecord]) -> DatasetRecord:
+        """Add a data set whose bytes are stored; see Note [Named bytes stay].
+
+        Where there is one with its fingerprint, that one is returned: its id is not the given one,
+        and nothing is added.
+        """
+        earlier = self.find(dataset.fingerprint)
+        if earlier is not None:
+            return earlier
+        for artifact in artifacts:
+            ArtifactRows(self._session).add(artifact)
+        row = self._session.scalar(
+            insert(self._session, DatasetRow)
+            .values(**vars(dataset))
+            .on_conflict_do_nothing(index_elements=["fingerprint"])
+            .returning(DatasetRow)
+        )
+        if row is not None:
+            return _record(row)
+        earlier = self.find(dataset.fingerprint)
+        assert earlier is not None
+        return earlier
+
+    def find(self, fingerprint: str) -> DatasetRecord | None:
+        """The data set that was made of the same files, read in the same way; null if none was."""
+        row = self._session.scalar(select(DatasetRow).where(DatasetRow.fingerprint == fingerprint))
+        return None if row is None else _record(row)
+
+    def get(self, dataset_id: str) -> DatasetRecord:
+        """One data set.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        row = self._session.scalar(select(DatasetRow).where(DatasetRow.id == dataset_id))
+        if row is None:
+            raise NotFound(f"there is no data set {dataset_id!r}")
+        return _record(row)
+
+    def page(self, *, limit: int, cursor: str | None = None) -> Page[DatasetRecord]:
+        """Data sets, newest first.
+
+        Raises:
+            BadCursor: if the cursor was not given out by this list.
+        """
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not 1 or more")
+        query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
+        if cursor is not None:
+            key = tuple_(DatasetRow.created_at, DatasetRow.id)
+            query = query.where(key < tuple_(*instant_and_id_behind(cursor)))
+        rows = self._session.scalars(query.limit(limit + 1)).all()
+        items = [_record(row) for row in rows[:limit]]
+        last = items[-1] if len(rows) > limit else None
+        return Page(
+            items=items,
+            next_cursor=None if last is None else cursor_of(last.created_at.isoformat(), last.id),
+        )
+
+    def delete(self, dataset_id: str) -> DatasetRecord:
+        """Take away a data set, and the rows of artifacts that nothing else names.
+
+        Raises:
+            NotFound: if there is none.
+            Conflict: if a study that has not ended uses it.
+        """
+        dataset = self.get(dataset_id)
+        users = self.used_by(dataset_id)
+        if users:
+            raise Conflict(
+                f"data set {dataset_id!r} is used by {_listed(users)}; it can be deleted once "
+                "they have ended"
+            )
+        self._session.execute(delete(DatasetRow).where(DatasetRow.id == dataset_id))
+        ArtifactRows(self._session).drop_unused(dataset.digests)
+        return dataset
+
+    def used_by(self, dataset_id: str) -> list[str]:
+        """The ids of studies that have not ended and train on the data set, oldest first."""
+        # Documents are not looked into by queries, and there are few studies that have not ended.
+        open_states = (state for state in StudyState if not state.has_ended)
+        return [
+            study.id
+            for study in Studies(self._session).in_states(*open_states)
+            if _dataset_of(study.spec.get("task")) == dataset_id
+        ]
+
+
+def _dataset_of(task: Json) -> str | None:
+    """The data set that a study's task names; null for other tasks."""
+    match task:
+        case {"kind": "dataset", "id": str(dataset_id)}:
+            return dataset_id
+        case _:
+            return None
+
+
+def _listed(studies: Sequence[str]) -> str:
+    named = ", ".join(repr(study) for study in studies[:5])
+    more = f" and {len(studies) - 5} more" if len(studies) > 5 else ""
+    return f"{'study' if len(studies) == 1 else 'studies'} {named}{more}"
+
+
+def _record(row: DatasetRow) -> DatasetRecord:
+    return DatasetRecord(
+        id=row.id,
+        name=row.name,
+        suffix=row.suffix,
+        size=row.size,
+        sha256=row.sha256,
+        test_sha256=row.test_sha256,
+        fingerprint=row.fingerprint,
+        options=row.options,
+        facts=row.facts,
+        preview=row.preview,
+        container_sha256=row.container_sha256,
+        created_at=row.created_at,
+    )
