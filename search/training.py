@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from models.errors import CheckpointError
 from models.linear import cached_factors
 from models.model import after_step, penalty, spectral_margin
-from models.network import GradientProbe, State, observed
+from models.network import GradientProbe, observed
+from models.ops.recurrence import State
 from search.errors import TrainingDiverged
 from search.gradients import clip_gradients, shrink_instead
 from search.optimizers import decay_weights, make_optimizer, restore_state, state_of
 from search.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
-from search.tasks import Batch, Samples, Splits, Task
+from search.tasks import Batch, Criterion, Samples, Splits
 from search.wire import EpochReport, TrainJob, Verdict
 
 _EVALUATION_BATCH = 256
@@ -71,7 +72,7 @@ def train(
     job: TrainJob,
     splits: Splits,
     *,
-    task: Task,
+    task: Criterion,
     hooks: TrainingHooks,
     resume: bytes | None = None,
     device: torch.device | str = "cpu",
@@ -120,7 +121,7 @@ class _Run:
         job: TrainJob,
         splits: Splits,
         *,
-        task: Task,
+        task: Criterion,
         hooks: TrainingHooks,
         device: torch.device,
     ) -> None:

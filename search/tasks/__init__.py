@@ -8,7 +8,7 @@ from search.tasks.digits import Digits
 from search.tasks.mnist import Mnist
 from search.tasks.samples import Batch, Samples, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
-from search.tasks.task import Meter, Metric, Task
+from search.tasks.task import Criterion, Meter, Metric, Task
 
 AnyTask: TypeAlias = Annotated[Digits | Mnist, Field(discriminator="kind")]
 
@@ -19,6 +19,7 @@ __all__ = [
     "TASKS",
     "AnyTask",
     "Batch",
+    "Criterion",
     "DataSources",
     "Digits",
     "DownloadProgress",

@@ -35,7 +35,7 @@ def split_arrays(
     return arrays
 
 
-def as_sequences(arrays: Arrays, *, steps: int, train_samples: int | None) -> Splits:
+def as_sequences(arrays: Arrays, *, steps: int, train_samples: int | None) -> Splits[Split]:
     """View flat images [N, pixels] as sequences [N, steps, pixels / steps].
 
     The arrays' order is already random, so that the first `train_samples` are a fair draw.

@@ -16,7 +16,7 @@ from search.tasks.classification import (
     cross_entropy,
     split_arrays,
 )
-from search.tasks.samples import Splits
+from search.tasks.samples import Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
 
@@ -67,7 +67,12 @@ class Digits(Spec):
         steps = _STEPS[self.layout]
         return Signature(input_size=64 // steps, sequence_length=steps, output_size=10)
 
-    def load(self, sources: DataSources, *, progress: DownloadProgress | None = None) -> Splits:  # noqa: ARG002
+    def load(
+        self,
+        sources: DataSources,
+        *,
+        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
+    ) -> Splits[Split]:
         """Read the images: from scikit-learn the first time, from the cache afterwards."""
         arrays = cached_arrays(sources.cache / "digits-1", ARRAY_NAMES, _decode)
         return as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)

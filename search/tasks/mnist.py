@@ -22,7 +22,7 @@ from search.tasks.classification import (
 )
 from search.tasks.download import fetch, sha256_of
 from search.tasks.formats import idx
-from search.tasks.samples import Splits
+from search.tasks.samples import Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 from search.tasks.task import Metric
 
@@ -114,7 +114,9 @@ class Mnist(Spec):
         steps = _STEPS[self.layout]
         return Signature(input_size=_PIXELS // steps, sequence_length=steps, output_size=_CLASSES)
 
-    def load(self, sources: DataSources, *, progress: DownloadProgress | None = None) -> Splits:
+    def load(
+        self, sources: DataSources, *, progress: DownloadProgress | None = None
+    ) -> Splits[Split]:
         """Read the images from `sources.folder`, or download them where none of the files is there.
 
         Raises:

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, Self
 
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Samples(Protocol):
         """The samples of a batch that `batches` named, on the split's device."""
         ...
 
-    def to(self, device: torch.device) -> "Samples":
+    def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
         ...
 
@@ -91,19 +92,22 @@ class Split:
         lengths = None if self.lengths is None else self.lengths.index_select(0, batch)
         return Batch(self.x.index_select(0, batch), self.y.index_select(0, batch), lengths)
 
-    def to(self, device: torch.device) -> "Split":
+    def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
         lengths = None if self.lengths is None else self.lengths.to(device)
-        return Split(self.x.to(device), self.y.to(device), lengths)
+        return type(self)(self.x.to(device), self.y.to(device), lengths)
+
+
+S_co = TypeVar("S_co", bound=Samples, covariant=True, default=Samples)
 
 
 @dataclass(frozen=True)
-class Splits:
+class Splits(Generic[S_co]):
     """Disjoint samples: gradients see `train`, the search `validation`; `test` chooses nothing."""
 
-    train: Samples
-    validation: Samples
-    test: Samples
+    train: S_co
+    validation: S_co
+    test: S_co
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -114,6 +118,6 @@ class Splits:
             "test": len(self.test),
         }
 
-    def to(self, device: torch.device) -> "Splits":
+    def to(self, device: torch.device) -> "Splits[S_co]":
         """The same samples on a device."""
         return Splits(self.train.to(device), self.validation.to(device), self.test.to(device))

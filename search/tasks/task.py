@@ -39,7 +39,28 @@ class Meter(Protocol):
         ...
 
 
-class Task(Protocol):
+class Criterion(Protocol):
+    """What training asks of a task: how wrong a model is, and how good."""
+
+    @property
+    def metric(self) -> Metric:
+        """The metric of validation and test quality.
+
+        Raises:
+            TaskUnresolved: it follows from data that were not looked at.
+        """
+        ...
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Give the mean training loss over a batch, as a scalar that can be differentiated."""
+        ...
+
+    def meter(self) -> Meter:
+        """A meter that has seen nothing yet."""
+        ...
+
+
+class Task(Criterion, Protocol):
     """What training and the service ask of a task; every class of the union answers it.
 
     A task whose sizes follow from files or uploads has a field `facts`, None in what a user sends:
@@ -58,15 +79,6 @@ class Task(Protocol):
     @property
     def kind(self) -> str:
         """The task's name in a study spec."""
-        ...
-
-    @property
-    def metric(self) -> Metric:
-        """The metric of validation and test quality.
-
-        Raises:
-            TaskUnresolved: it follows from data that were not looked at.
-        """
         ...
 
     def resolved(self, sources: DataSources) -> Self:
@@ -95,12 +107,4 @@ class Task(Protocol):
             DataError: A file is missing, damaged, no longer what it was when the task was resolved,
                 or could not be fetched.
         """
-        ...
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Give the mean training loss over a batch, as a scalar that can be differentiated."""
-        ...
-
-    def meter(self) -> Meter:
-        """A meter that has seen nothing yet."""
         ...

@@ -63,14 +63,15 @@ def test_padding_changes_neither_answers_nor_gradients(
     lengths = torch.tensor([9, 1, 4, 8])
     x = torch.randn(4, 9, 3)
     for row, length in enumerate(lengths):
-        x[row, length:] = 1e3 * torch.randn(9 - length, 3)
+        x[row, length:] = 1e3 * torch.randn(9 - int(length), 3)
     together = network(x, lengths=lengths)
     grads = torch.autograd.grad(together.square().sum(), list(network.parameters()))
     alone = torch.cat([network(x[i : i + 1, :length]) for i, length in enumerate(lengths)])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
     expected = torch.autograd.grad(alone.square().sum(), list(network.parameters()))
     for one, other in zip(grads, expected, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-3)
+        # Sums over all samples in another order: roundings of the largest entry.
+        torch.testing.assert_close(one, other, atol=1e-4 * float(other.abs().max()), rtol=1e-3)
     torch.testing.assert_close(
         fuse(network)(x, lengths=lengths), alone.detach(), atol=1e-5, rtol=1e-4
     )
@@ -89,7 +90,7 @@ def test_a_sequence_in_pieces_is_the_sequence(cell, parametrization, steps: str)
         outputs.append(output)
     found = torch.cat(outputs, dim=1) if steps == "every" else outputs[-1]
     torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
-    assert len(state) == 2 * network.state_parts
+    assert len(state) == (4 if cell["kind"] == "lstm" else 2)
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(c.values()))
@@ -119,7 +120,10 @@ def test_tokens_are_embedded_counted_stored_and_exported(cell, steps: str) -> No
 
 def test_main_parameters_are_those_of_the_papers_that_count_recurrent_matrices_alone() -> None:
     signature = Signature(
-        input_size=128, sequence_length=300, output_size=10_000, output_steps="every",
+        input_size=128,
+        sequence_length=300,
+        output_size=10_000,
+        output_steps="every",
         vocabulary=10_000,
     )
 
@@ -139,7 +143,9 @@ def test_what_does_not_fit_is_refused_with_what_is_allowed() -> None:
     x = torch.zeros(2, 9, 3)
     with pytest.raises(InputError, match=r"lengths of shape \[3\].*allowed are \[2\]"):
         network(x, lengths=torch.ones(3, dtype=torch.int64))
-    with pytest.raises(InputError, match=r"1 parts \(\[2, 5\]\).*allowed are none, or 2 of \[2, 6\]"):
+    with pytest.raises(
+        InputError, match=r"1 parts \(\[2, 5\]\).*allowed are none, or 2 of \[2, 6\]"
+    ):
         network.continued(x, (torch.zeros(2, 5),))
     reader = spec_of(CELLS[0], signature=TOKENS).build(seed=0)
     with pytest.raises(InputError, match=r"allowed are tokens \[batch, steps >= 1\]"):

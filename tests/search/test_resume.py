@@ -184,7 +184,7 @@ def test_a_position_survives_its_file_to_the_last_bit(value: float) -> None:
         best_epoch=1,
         best_quality=value,
     )
-    state = ResumeState(position, model={}, best={}, optimizer={}, generators={})
+    state = ResumeState(position, model={}, best={}, optimizer={}, generators={}, carried={})
     read = from_bytes(to_bytes(state, job=job), job=job).position
     assert read == position
     assert read.loss_sum.hex() == value.hex()

@@ -18,11 +18,18 @@ from search.tasks import Metric, Split, Splits
 from search.training import is_out_of_memory, train
 from search.trial import OptimizerName, TrainingSpec
 from search.wire import TrainJob
-from tests.search.training_cases import MODELS, TASK, RecordingHooks, load_splits, make_job
+from tests.search.training_cases import (
+    MODELS,
+    TASK,
+    FixedMeter,
+    RecordingHooks,
+    load_splits,
+    make_job,
+)
 
 
 @pytest.fixture(scope="module")
-def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits:
+def splits(tmp_path_factory: pytest.TempPathFactory) -> Splits[Split]:
     return load_splits(tmp_path_factory.mktemp("cache"))
 
 
@@ -53,8 +60,8 @@ class Scripted:
         self.targets.append(target)
         return TASK.loss(output, target)
 
-    def quality(self, output: Tensor, target: Tensor) -> float:  # noqa: ARG002
-        return self._qualities.pop(0)
+    def meter(self) -> FixedMeter:
+        return FixedMeter(self.metric.name, self._qualities.pop(0))
 
 
 def parameters(module: nn.Module) -> dict[str, Tensor]:
@@ -65,7 +72,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def plain_loop(job: TrainJob, splits: Splits) -> tuple[nn.Module, list[float], list[float]]:
+def plain_loop(job: TrainJob, splits: Splits[Split]) -> tuple[nn.Module, list[float], list[float]]:
     """The same training, written down once more without any of its machinery."""
     training = job.trial.training
     module = job.trial.model.build(seed=job.trial.seed)
@@ -96,7 +103,7 @@ def plain_loop(job: TrainJob, splits: Splits) -> tuple[nn.Module, list[float], l
 
 
 @pytest.mark.parametrize("model", ["rnn-dense", "gru-low_rank_diagonal"])
-def test_training_is_what_a_plain_loop_with_adam_does(model: str, splits: Splits) -> None:
+def test_training_is_what_a_plain_loop_with_adam_does(model: str, splits: Splits[Split]) -> None:
     clipped = TrainingSpec(learning_rate=0.01, batch_size=48, decay=0.5, clip_norm=0.3)
     job = make_job(model, training=clipped)
     hooks = RecordingHooks()
@@ -115,14 +122,14 @@ def test_training_is_what_a_plain_loop_with_adam_does(model: str, splits: Splits
         torch.testing.assert_close(to_last.module.get_parameter(name), value)
 
 
-def test_learning_gets_somewhere_on_real_digits(splits: Splits) -> None:
+def test_learning_gets_somewhere_on_real_digits(splits: Splits[Split]) -> None:
     job = make_job(epochs=30, training=TrainingSpec(learning_rate=0.01, batch_size=32))
     result = train(job, splits, task=TASK, hooks=RecordingHooks())
     assert result.quality > 0.5
     assert result.test_quality > 0.5
 
 
-def test_one_seed_gives_one_result_and_another_another(splits: Splits) -> None:
+def test_one_seed_gives_one_result_and_another_another(splits: Splits[Split]) -> None:
     def run(seed: int) -> dict[str, Tensor]:
         hooks = RecordingHooks()
         return parameters(train(make_job(seed=seed), splits, task=TASK, hooks=hooks).module)
@@ -131,7 +138,9 @@ def test_one_seed_gives_one_result_and_another_another(splits: Splits) -> None:
     assert not equal(run(1), run(2))
 
 
-def test_each_epoch_is_a_fresh_order_of_all_samples_short_batch_included(splits: Splits) -> None:
+def test_each_epoch_is_a_fresh_order_of_all_samples_short_batch_included(
+    splits: Splits[Split],
+) -> None:
     task = Scripted(0.1, 0.2, 0.3)
     train(make_job(epochs=2), splits, task=task, hooks=RecordingHooks())
     assert [len(target) for target in task.targets] == [64, 64, 64, 8] * 2
@@ -146,7 +155,7 @@ def test_each_epoch_is_a_fresh_order_of_all_samples_short_batch_included(splits:
     [("maximize", [0.3, 0.5, 0.5, 0.4], 2), ("minimize", [7.0, 2.0, 3.0, 2.0], 2)],
 )
 def test_the_best_epoch_is_the_first_of_the_best_and_its_parameters_are_kept(
-    splits: Splits, direction: str, qualities: list[float], best: int
+    splits: Splits[Split], direction: str, qualities: list[float], best: int
 ) -> None:
     task = Scripted(*qualities, 0.77, direction=direction)
     result = train(make_job(epochs=4), splits, task=task, hooks=RecordingHooks())
@@ -160,20 +169,20 @@ def test_the_best_epoch_is_the_first_of_the_best_and_its_parameters_are_kept(
     assert equal(parameters(result.module), parameters(to_best.module))
 
 
-def test_a_stop_ends_training_after_the_epoch(splits: Splits) -> None:
+def test_a_stop_ends_training_after_the_epoch(splits: Splits[Split]) -> None:
     hooks = RecordingHooks(stop_after=2)
     result = train(make_job(epochs=5), splits, task=TASK, hooks=hooks)
     assert (result.outcome, result.reason, result.epochs_trained) == ("stopped", "beaten by 3", 2)
     assert len(hooks.reports) == 2
 
 
-def test_a_stop_after_the_last_epoch_of_the_budget_stops_nothing(splits: Splits) -> None:
+def test_a_stop_after_the_last_epoch_of_the_budget_stops_nothing(splits: Splits[Split]) -> None:
     hooks = RecordingHooks(stop_after=2)
     result = train(make_job(epochs=2), splits, task=TASK, hooks=hooks)
     assert (result.outcome, result.reason, result.epochs_trained) == ("complete", None, 2)
 
 
-def test_the_test_split_chooses_nothing(splits: Splits) -> None:
+def test_the_test_split_chooses_nothing(splits: Splits[Split]) -> None:
     wrong = Splits(splits.train, splits.validation, Split(splits.test.x, (splits.test.y + 1) % 10))
     one = train(make_job(), splits, task=TASK, hooks=RecordingHooks())
     other = train(make_job(), wrong, task=TASK, hooks=RecordingHooks())
@@ -181,7 +190,7 @@ def test_the_test_split_chooses_nothing(splits: Splits) -> None:
     assert one.test_quality != other.test_quality
 
 
-def test_the_device_works_only_inside_batches(splits: Splits) -> None:
+def test_the_device_works_only_inside_batches(splits: Splits[Split]) -> None:
     hooks = RecordingHooks()
     outside: list[str] = []
 
@@ -199,7 +208,7 @@ def test_the_device_works_only_inside_batches(splits: Splits) -> None:
     assert hooks.batches == 2 * (4 + 2) + 2
 
 
-def test_time_stood_still_is_told_and_is_no_training_time(splits: Splits) -> None:
+def test_time_stood_still_is_told_and_is_no_training_time(splits: Splits[Split]) -> None:
     class Halting(RecordingHooks):
         @contextmanager
         def batch(self) -> Iterator[None]:
@@ -220,7 +229,7 @@ def test_time_stood_still_is_told_and_is_no_training_time(splits: Splits) -> Non
 
 @pytest.mark.parametrize(("seconds", "saves"), [(0, 2 * (4 + 1)), (1e9, 0)])
 def test_resume_files_are_as_far_apart_as_the_job_says(
-    splits: Splits, seconds: float, saves: int
+    splits: Splits[Split], seconds: float, saves: int
 ) -> None:
     hooks = RecordingHooks()
     job = make_job(epochs=2, checkpoint_seconds=seconds)
@@ -229,7 +238,9 @@ def test_resume_files_are_as_far_apart_as_the_job_says(
 
 
 @pytest.mark.parametrize("kind", ["rnn-householder_svd", "rnn-dense"])
-def test_the_margin_is_that_of_the_trained_singular_values(splits: Splits, kind: str) -> None:
+def test_the_margin_is_that_of_the_trained_singular_values(
+    splits: Splits[Split], kind: str
+) -> None:
     hooks, rising = RecordingHooks(), Scripted(0.1, 0.2, 0.3, 0.0)
     result = train(make_job(kind), splits, task=rising, hooks=hooks)
     recurrent = result.module.get_submodule("recurrent")
@@ -246,7 +257,9 @@ def poisoned(split: Split, row: int, value: float) -> Split:
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_names_epoch_batch_and_value(splits: Splits, value: float) -> None:
+def test_a_loss_that_is_no_number_names_epoch_batch_and_value(
+    splits: Splits[Split], value: float
+) -> None:
     order = torch.randperm(200, generator=torch.Generator().manual_seed(7))
     third_batch_row = int(order[2 * 64])
     damaged = Splits(poisoned(splits.train, third_batch_row, value), splits.validation, splits.test)
@@ -254,7 +267,7 @@ def test_a_loss_that_is_no_number_names_epoch_batch_and_value(splits: Splits, va
         train(make_job(seed=7), damaged, task=TASK, hooks=RecordingHooks())
 
 
-def test_a_gradient_that_is_no_number_names_epoch_batch_and_value(splits: Splits) -> None:
+def test_a_gradient_that_is_no_number_names_epoch_batch_and_value(splits: Splits[Split]) -> None:
     class Steep(Scripted):
         def loss(self, output: Tensor, target: Tensor) -> Tensor:  # noqa: ARG002
             return (output - output.detach()).abs().sqrt().sum()  # 0, with slope 0 * inf
@@ -263,13 +276,13 @@ def test_a_gradient_that_is_no_number_names_epoch_batch_and_value(splits: Splits
         train(make_job(), splits, task=Steep(), hooks=RecordingHooks())
 
 
-def test_predictions_that_are_no_numbers_are_named(splits: Splits) -> None:
+def test_predictions_that_are_no_numbers_are_named(splits: Splits[Split]) -> None:
     damaged = Splits(splits.train, poisoned(splits.validation, 5, math.nan), splits.test)
-    with pytest.raises(TrainingDiverged, match="epoch 1: 10 of 4000 predictions"):
+    with pytest.raises(TrainingDiverged, match="epoch 1: 10 of 2560 predictions of a batch"):
         train(make_job(), damaged, task=TASK, hooks=RecordingHooks())
 
 
-def test_a_quality_that_is_no_number_is_named(splits: Splits) -> None:
+def test_a_quality_that_is_no_number_is_named(splits: Splits[Split]) -> None:
     with pytest.raises(TrainingDiverged, match="epoch 1: score on held-out samples is inf"):
         train(make_job(), splits, task=Scripted(math.inf), hooks=RecordingHooks())
 
@@ -305,7 +318,7 @@ assert threading.active_count() == 1
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("model", list(MODELS))
-def test_a_gpu_learns_what_the_cpu_learns_and_resumes(model: str, splits: Splits) -> None:
+def test_a_gpu_learns_what_the_cpu_learns_and_resumes(model: str, splits: Splits[Split]) -> None:
     job = make_job(model, checkpoint_seconds=0)
     on_cpu, on_gpu = RecordingHooks(), RecordingHooks()
     train(job, splits, task=TASK, hooks=on_cpu)
@@ -323,7 +336,9 @@ def test_a_gpu_learns_what_the_cpu_learns_and_resumes(model: str, splits: Splits
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad", "sgd"])
-def test_every_optimizer_is_the_same_on_a_gpu(optimizer: OptimizerName, splits: Splits) -> None:
+def test_every_optimizer_is_the_same_on_a_gpu(
+    optimizer: OptimizerName, splits: Splits[Split]
+) -> None:
     training = TrainingSpec(
         optimizer=optimizer, learning_rate=0.01, weight_decay=0.1, clip_value=0.05
     )

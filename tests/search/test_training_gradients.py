@@ -26,6 +26,7 @@ from tests.search.training_cases import (
     PIXELS,
     SIGNATURE,
     TASK,
+    FixedMeter,
     RecordingHooks,
     load_splits,
     make_job,
@@ -41,7 +42,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def splits(cache: Path) -> Splits:
+def splits(cache: Path) -> Splits[Split]:
     return load_splits(cache)
 
 
@@ -65,12 +66,12 @@ class AnyQuality:
         self.loss = TASK.loss
         self._asked = 0
 
-    def quality(self, output: Tensor, target: Tensor) -> float:  # noqa: ARG002
+    def meter(self) -> FixedMeter:
         self._asked += 1
-        return 1 - 1 / self._asked
+        return FixedMeter(self.metric.name, 1 - 1 / self._asked)
 
 
-def weights_after(job: TrainJob, splits: Splits) -> tuple[dict[str, Tensor], RecordingHooks]:
+def weights_after(job: TrainJob, splits: Splits[Split]) -> tuple[dict[str, Tensor], RecordingHooks]:
     hooks = RecordingHooks()
     result = train(job, splits, task=AnyQuality(), hooks=hooks)
     assert result.best_epoch == job.epochs
@@ -83,7 +84,9 @@ def with_training(job: TrainJob, training: TrainingSpec, **model: Any) -> TrainJ
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "rmsprop", "adagrad", "sgd"])
-def test_every_optimizer_learns_real_digits(optimizer: OptimizerName, splits: Splits) -> None:
+def test_every_optimizer_learns_real_digits(
+    optimizer: OptimizerName, splits: Splits[Split]
+) -> None:
     rate = {"adam": 0.01, "rmsprop": 0.005, "adagrad": 0.05, "sgd": 0.3}[optimizer]
     training = TrainingSpec(optimizer=optimizer, learning_rate=rate, batch_size=20)
     hooks = RecordingHooks()
@@ -92,7 +95,7 @@ def test_every_optimizer_learns_real_digits(optimizer: OptimizerName, splits: Sp
     assert hooks.reports[-1].train_loss < hooks.reports[0].train_loss / 2
 
 
-def test_a_step_is_no_longer_than_clip_value_lets_it_be(splits: Splits) -> None:
+def test_a_step_is_no_longer_than_clip_value_lets_it_be(splits: Splits[Split]) -> None:
     def moved(clip_value: float | None) -> np.ndarray:
         training = NOT_CLIPPED.model_copy(update={"clip_value": clip_value})
         job = make_job(epochs=1, training=training)
@@ -144,7 +147,7 @@ def penalised(weight: type[RidgeWeight], **training: Any) -> TrainJob:
     return with_training(plain, NOT_CLIPPED.model_copy(update=training), model=model)
 
 
-def test_a_penalty_is_differentiated_and_not_told(splits: Splits) -> None:
+def test_a_penalty_is_differentiated_and_not_told(splits: Splits[Split]) -> None:
     plain, told = weights_after(make_job(epochs=1, training=NOT_CLIPPED), splits)
     ridged, told_too = weights_after(penalised(RidgeWeight), splits)
     start = dict(make_job().trial.model.build(seed=7).named_parameters())
@@ -158,12 +161,12 @@ def test_a_penalty_is_differentiated_and_not_told(splits: Splits) -> None:
     assert told_too.reports[0].train_loss == told.reports[0].train_loss
 
 
-def test_a_penalty_that_overflows_is_a_loss_that_does(splits: Splits) -> None:
+def test_a_penalty_that_overflows_is_a_loss_that_does(splits: Splits[Split]) -> None:
     with pytest.raises(TrainingDiverged, match="epoch 1, batch 1: the loss is inf"):
         train(penalised(EndlessWeight), splits, task=TASK, hooks=RecordingHooks())
 
 
-def overflowing_row(splits: Splits, row: int) -> Splits:
+def overflowing_row(splits: Splits[Split], row: int) -> Splits[Split]:
     """The same data, one image of which makes the gradient's squares overflow."""
     x = splits.train.x.clone()
     x[row] = 1e30
@@ -178,7 +181,7 @@ LINEAR = ModelSpec(
 
 
 def test_recovery_shrinks_the_weights_in_place_of_the_batch_that_overflowed(
-    splits: Splits,
+    splits: Splits[Split],
 ) -> None:
     training = TrainingSpec(
         optimizer="sgd", learning_rate=0.5, batch_size=64, clip_norm=1.0, nan_recovery=0.1
@@ -208,7 +211,9 @@ def test_recovery_shrinks_the_weights_in_place_of_the_batch_that_overflowed(
         torch.testing.assert_close(found[name], value.detach())
 
 
-def test_a_batch_without_a_finite_loss_is_left_out_of_the_epochs_mean(splits: Splits) -> None:
+def test_a_batch_without_a_finite_loss_is_left_out_of_the_epochs_mean(
+    splits: Splits[Split],
+) -> None:
     x = splits.train.x.clone()
     x[17] = math.inf
     damaged = Splits(Split(x, splits.train.y), splits.validation, splits.test)
@@ -238,7 +243,7 @@ def test_a_recurrence_that_explodes_recovers_where_it_would_diverge(cache: Path)
     assert hooks.reports[-1].recovered_batches < hooks.reports[0].recovered_batches
 
 
-def test_an_epoch_of_nothing_but_recoveries_is_the_end(splits: Splits) -> None:
+def test_an_epoch_of_nothing_but_recoveries_is_the_end(splits: Splits[Split]) -> None:
     damaged = Splits(
         Split(splits.train.x * math.inf, splits.train.y), splits.validation, splits.test
     )
@@ -276,7 +281,7 @@ def norms_by_hand(state: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[float
     return float(np.mean(firsts)), float(np.mean(lasts))
 
 
-def test_gradients_of_an_epoch_are_those_of_its_last_batch(splits: Splits) -> None:
+def test_gradients_of_an_epoch_are_those_of_its_last_batch(splits: Splits[Split]) -> None:
     hooks = RecordingHooks()
     job = make_job(epochs=2, checkpoint_seconds=0)
     train(job, splits, task=TASK, hooks=hooks)
@@ -290,7 +295,7 @@ def test_gradients_of_an_epoch_are_those_of_its_last_batch(splits: Splits) -> No
         assert report.gradient_last == pytest.approx(after, rel=1e-4)
 
 
-def test_a_gradient_that_overflows_is_told_as_none(splits: Splits) -> None:
+def test_a_gradient_that_overflows_is_told_as_none(splits: Splits[Split]) -> None:
     last = int(torch.randperm(200, generator=torch.Generator().manual_seed(7))[-1])
     training = TrainingSpec(batch_size=64, nan_recovery=0.1)
     x = splits.train.x.clone()

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from torch import Tensor
+
 from models.architectures import Gru, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
-from search.tasks import DataSources, Digits, Splits
+from search.tasks import DataSources, Digits, Split, Splits
 from search.trial import TrainingSpec, TrialSpec
 from search.wire import EpochReport, TrainJob, Verdict
 
@@ -30,6 +32,19 @@ MODELS = {
         signature=SIGNATURE,
     ),
 }
+
+
+class FixedMeter:
+    """Says what it was made to say, whatever it is shown."""
+
+    def __init__(self, name: str, value: float) -> None:
+        self._values = {name: value}
+
+    def add(self, output: Tensor, target: Tensor) -> None:
+        del output, target
+
+    def values(self) -> dict[str, float]:
+        return self._values
 
 
 def make_job(
@@ -76,7 +91,7 @@ def make_overflowing_job(
     )
 
 
-def load_splits(cache: Path) -> Splits:
+def load_splits(cache: Path) -> Splits[Split]:
     return TASK.load(DataSources(cache=cache))
 
 
