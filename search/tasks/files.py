@@ -3,8 +3,14 @@
 import gzip
 import zlib
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import StringConstraints
 
 from search.errors import DataError
+
+ArchiveName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", max_length=100)]
+"""A data set's name: it becomes a part of a path, and can lead nowhere else."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -28,12 +34,16 @@ def find(folder: Path | None, name: str, *others: str, task: str) -> Path:
         raise DataError(f"{wanted}, in a data folder; there is none: name it in REFLECTORY_DATA")
     if not folder.is_dir():
         raise DataError(f"{wanted}, but the data folder {folder} does not exist")
-    for candidate in (name, *others):
-        for path in (folder / candidate, folder / f"{candidate}.gz"):
-            if path.is_file():
-                return path
-    elsewhere = f", or in the same folder as {', '.join(others)}" if others else ""
-    raise DataError(f"{wanted}; it is not there: put it at {folder / name}{elsewhere}")
+    path = locate(folder, name, *others)
+    if path is None:
+        raise DataError(f"{wanted}; it is not there: put it at {folder / name}")
+    return path
+
+
+def locate(folder: Path, *names: str) -> Path | None:
+    """Give the first of some files that is there, plain or gzipped, or None; see `find`."""
+    candidates = (folder / f"{name}{ending}" for name in names for ending in ("", ".gz"))
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def content(path: Path) -> bytes:
