@@ -117,6 +117,7 @@ def main(arguments: Sequence[str]) -> int:
                         rates[(*kind, ours)].append(rate)
     write = sys.stdout.write
     size, batch = SIZE[options.task], BATCH[options.task]
+    write("# Epochs per second, by kind of trial\n\n")
     write(f"{options.task}, n = {size}, batch {batch}, {len(splits.train)} training samples, ")
     write(f"{rounds} rounds of {epochs} epochs, epochs per second of processor time\n\n")
     write("| trial | kernels | torch's operations | gain (quartiles) |\n|---|---:|---:|---:|\n")

@@ -15,7 +15,8 @@ OUTPUT_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-4
 """Looser than for outputs: sums over T * B terms of both signs, after T steps there and back, in
 which single precision loses about sqrt(T) times its rounding."""
-SPECTRUM_TOLERANCE = 2e-6
+SPECTRUM_TOLERANCE = 4e-6
+"""Up to 256 reflectors are multiplied, each of which rounds every entry a few times."""
 _VANISHED = 1e-6
 """Share of the largest gradient below which one counts as vanished over the steps: it is then held
 against this scale, for its own may be beyond the range of single precision."""
