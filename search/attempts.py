@@ -14,11 +14,13 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.spec import StudySpec
+from search.tasks import Dataset
 from search.wire import (
     Completion,
     EpochReport,
     Heartbeat,
     Job,
+    MeasureJob,
     MeasurementReport,
     Progress,
     Stored,
@@ -27,8 +29,9 @@ from search.wire import (
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore, store_stream
 from storage.attempts import Attempts
+from storage.datasets import Datasets
 from storage.engine import Database
-from storage.errors import ArtifactNotFound, Conflict
+from storage.errors import ArtifactNotFound, Conflict, NotFound
 from storage.events import Events
 from storage.measurements import Measurements
 from storage.metrics import Metrics
@@ -166,6 +169,21 @@ class AttemptDesk:
         if artifact is None:
             raise ArtifactNotFound(f"trial {number} has no {role}")
         return self._store.open_reader(artifact.sha256), artifact
+
+    def open_dataset(
+        self, attempt_id: str, token: str, dataset_id: str
+    ) -> tuple[BinaryIO, str, int]:
+        """The upload that the attempt's own job names: its bytes, their SHA-256 and how many.
+
+        Raises:
+            NotFound: the job names another one, or none, or it was deleted.
+        """
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            if not _reads(_JOB.validate_python(attempt.job), dataset_id):
+                raise NotFound(f"the job of attempt {attempt_id} names no data set {dataset_id!r}")
+            digest = Datasets(session).get(dataset_id).container_sha256
+        return self._store.open_reader(digest), digest, self._store.size(digest)
 
     def store_artifact(
         self, attempt_id: str, token: str, role: str, stream: BinaryIO, *, sha256: str | None
@@ -328,6 +346,12 @@ def _trial_of(attempt: AttemptRecord) -> int:
     if attempt.trial is None:
         raise Conflict(f"attempt {attempt.id} ({attempt.kind}) belongs to no trial")
     return attempt.trial
+
+
+def _reads(job: Job, dataset_id: str) -> bool:
+    """Whether the job is done on this upload."""
+    task = None if isinstance(job, MeasureJob) else job.task
+    return isinstance(task, Dataset) and task.id == dataset_id
 
 
 def _attempt_reason(body: Completion) -> str:

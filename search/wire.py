@@ -12,6 +12,7 @@ nothing else. The calls, all relative to `/v1/attempts/{id}`:
 | POST /measurement | `MeasurementReport` | `Verdict` |
 | GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
 | PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
+| GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
 | POST /complete | `Completion` | `Verdict`; repeating it is harmless |
 
 A lease that ended, or that a newer attempt holds, is answered 409: the worker stops at once.

@@ -17,6 +17,7 @@ from models.ops.vendor import allow_tf32
 from models.report import parameter_report
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.executors.base import AttemptTicket
+from search.fetched_datasets import FetchedDatasets
 from search.lane import Lane
 from search.lease_keeper import LeaseKeeper
 from search.resume import from_bytes
@@ -91,7 +92,9 @@ def _work(ticket: AttemptTicket, link: WorkerLink) -> Completion:
         Lane(ticket.lane) as lane,
         LeaseKeeper(link, stood_still_seconds=lambda: lane.stood_still_seconds) as keeper,
     ):
-        sources = DataSources(cache=ticket.cache, folder=ticket.data)
+        sources = DataSources(
+            cache=ticket.cache, folder=ticket.data, datasets=FetchedDatasets(link, ticket.cache)
+        )
         # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
         device = ticket.device.partition(":")[0]
         attempt = _Attempt(link, keeper, lane, sources, device)

@@ -5,6 +5,9 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
+from http import HTTPStatus
+from io import BufferedRandom
 from types import TracebackType
 from typing import Self, final
 
@@ -119,6 +122,51 @@ class WorkerLink:
         response = self._request("PUT", f"/artifacts/{role}", content=content, headers=headers)
         return Stored.model_validate_json(response.content)
 
+    def get_dataset(self, dataset_id: str, out: BufferedRandom) -> bool:
+        """Fetch the data set of the attempt's own job into an empty file; False: there is none.
+
+        A transfer that breaks off goes on where it was: only one that stands still for a lease time
+        is given up.
+
+        Raises:
+            WorkerRefused: see `_until_answered`.
+            SearchError: what arrived is not what the service names.
+        """
+        path = f"/datasets/{dataset_id}"
+        patience = _Patience(self.seconds_left())
+        digest = ""
+
+        def receive() -> httpx2.Response:
+            nonlocal digest
+            headers = {"Accept-Encoding": "identity"}
+            if out.tell() > 0:
+                headers |= {"Range": f"bytes={out.tell()}-", "If-Range": f'"{digest}"'}
+            with self._client.stream("GET", path, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                    return response
+                digest = response.headers.get("Content-SHA256", "")
+                if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+                    out.seek(0)
+                    out.truncate()
+                for chunk in response.iter_raw():
+                    out.write(chunk)
+                    patience.renew()
+            return response
+
+        response = self._until_answered(f"GET {path}", receive, patience, absent=404)
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            return False
+        out.flush()
+        out.seek(0)
+        arrived = hashlib.file_digest(out, "sha256").hexdigest()
+        if arrived != digest:
+            raise SearchError(
+                f"the data set {dataset_id} arrived with sha256 {arrived}, "
+                f"but the service names {digest or 'none'}"
+            )
+        return True
+
     def _post(self, path: str, body: Spec) -> Verdict:
         sent_at = time.monotonic()
         headers = {"Content-Type": "application/json"}
@@ -140,33 +188,64 @@ class WorkerLink:
         headers: dict[str, str] | None = None,
         absent: int | None = None,
     ) -> httpx2.Response:
-        """Send a request until it is answered. A status `absent` is an answer, not a refusal.
+        """Send a request until it is answered, see `_until_answered`."""
+        return self._until_answered(
+            f"{method} {path}",
+            lambda: self._client.request(method, path, content=content, headers=headers),
+            _Patience(self.seconds_left()),
+            absent=absent,
+        )
+
+    def _until_answered(
+        self,
+        what: str,
+        send: Callable[[], httpx2.Response],
+        patience: "_Patience",
+        *,
+        absent: int | None = None,
+    ) -> httpx2.Response:
+        """Send again and again until an answer is here. A status `absent` is one, not a refusal.
 
         Raises:
             WorkerRefused: the lease is over, or nothing answered for as long as it held.
             SearchError: the service answered something that this protocol does not know.
         """
-        give_up_at = time.monotonic() + max(0.0, self.seconds_left())
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
-                response = self._client.request(method, path, content=content, headers=headers)
+                response = send()
             except _FAULTS as error:
                 trouble = f"{type(error).__name__}: {error}"
             else:
                 if not response.is_server_error:
                     return _judged(response, absent)
                 trouble = f"status {response.status_code}"
-            left = give_up_at - time.monotonic()
+            left = patience.seconds_left()
             if left <= 0:
                 raise WorkerRefused(
-                    f"{method} {path}: the service was unreachable for the lease time of "
+                    f"{what}: the service was unreachable for the lease time of "
                     f"{self._lease_seconds:g} s ({trouble})"
                 )
-            _log.warning("%s %s failed, trying again: %s", method, path, trouble)
+            _log.warning("%s failed, trying again: %s", what, trouble)
             # A random part keeps many workers from returning all at once.
             time.sleep(min(left, pause * random.uniform(0.5, 1.0)))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+
+class _Patience:
+    """How long a call is repeated while nothing comes of it."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = max(0.0, seconds)
+        self._until = time.monotonic() + self._seconds
+
+    def renew(self) -> None:
+        """Begin to count anew: something came."""
+        self._until = time.monotonic() + self._seconds
+
+    def seconds_left(self) -> float:
+        """Until the call is given up; negative afterwards."""
+        return self._until - time.monotonic()
 
 
 def _judged(response: httpx2.Response, absent: int | None) -> httpx2.Response:

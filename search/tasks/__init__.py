@@ -4,15 +4,16 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
+from search.tasks.dataset import Dataset
 from search.tasks.digits import Digits
 from search.tasks.mnist import Mnist
 from search.tasks.samples import Batch, Samples, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 from search.tasks.task import Criterion, Meter, Metric, Task
 
-AnyTask: TypeAlias = Annotated[Digits | Mnist, Field(discriminator="kind")]
+AnyTask: TypeAlias = Annotated[Dataset | Digits | Mnist, Field(discriminator="kind")]
 
-TASKS: tuple[type[Digits] | type[Mnist], ...] = (Digits, Mnist)
+TASKS: tuple[type[Dataset] | type[Digits] | type[Mnist], ...] = (Dataset, Digits, Mnist)
 """The union's classes."""
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Batch",
     "Criterion",
     "DataSources",
+    "Dataset",
     "Digits",
     "DownloadProgress",
     "Meter",

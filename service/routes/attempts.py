@@ -121,6 +121,42 @@ def get_artifact(attempt_id: str, role: str, token: Token, held: Held) -> Stream
     return PartResponse(reader, part)
 
 
+@router.get(
+    "/datasets/{dataset_id}",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            }
+        },
+        **documented(404, 416),
+    },
+)
+def get_dataset(
+    attempt_id: str,
+    dataset_id: str,
+    token: Token,
+    held: Held,
+    range_header: Annotated[
+        str | None, Header(alias="Range", description="the rest of a transfer that broke")
+    ] = None,
+    if_range: Annotated[str | None, Header()] = None,
+) -> StreamingResponse:
+    """The upload that the attempt's own job names, and no other."""
+    reader, digest, size = held.desk.open_dataset(attempt_id, token, dataset_id)
+    try:
+        part = requested_part(
+            size, f'"{digest}"', range_header=range_header, if_range=if_range, if_none_match=None
+        )
+    except HTTPException:
+        reader.close()
+        raise
+    response = PartResponse(reader, part)
+    response.headers["Content-SHA256"] = digest
+    return response
+
+
 @router.put(
     "/artifacts/{role}",
     openapi_extra={
