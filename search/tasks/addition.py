@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from models.spec import Signature
 from search.tasks import hashed
-from search.tasks.generated import GeneratedTask
+from search.tasks.generated import Generated, GeneratedTask
 from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
@@ -75,7 +75,12 @@ class Addition(GeneratedTask):
         """A number and a marker per step, and one number after the last."""
         return Signature(input_size=2, sequence_length=self.steps, output_size=1)
 
-    def load(self, sources: DataSources, *, progress: DownloadProgress | None = None) -> Splits:  # noqa: ARG002
+    def load(
+        self,
+        sources: DataSources,  # noqa: ARG002 -- no file is read
+        *,
+        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
+    ) -> Splits[Generated]:
         """Describe the splits; their samples are made when they are taken."""
         return self.splits(
             partial(self._make, self.markers),

@@ -67,7 +67,7 @@ class Generated:
         x, y = self.make(batch)
         return Batch(x.to(self.device), y.to(self.device))
 
-    def to(self, device: torch.device) -> "Generated":
+    def to(self, device: torch.device) -> Self:
         """The same samples, which are made on the CPU and then moved."""
         return replace(self, device=device)
 
@@ -96,7 +96,7 @@ class GeneratedTask(Spec):
         """The same: all sizes are known."""
         return self
 
-    def splits(self, make: Make, *, make_test: Make | None = None) -> Splits:
+    def splits(self, make: Make, *, make_test: Make | None = None) -> Splits[Generated]:
         """Splits of one kind of samples, or with test samples of another."""
         return Splits(
             Generated(make, TRAINING_ROWS, self.train_samples, fresh=self.fresh),

@@ -1,0 +1,83 @@
+"""The copy task: ten symbols are to be repeated after a fixed lag."""
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from models.spec import Signature
+from search.tasks import copying
+from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, CopyMeter, Symbols
+from search.tasks.generated import Generated, GeneratedTask
+from search.tasks.samples import Splits
+from search.tasks.sources import DataSources, DownloadProgress
+from search.tasks.task import Metric
+
+
+class Copy(GeneratedTask):
+    """Ten symbols out of eight, T - 1 blanks, a signal, and ten steps in which to repeat them.
+
+    Inputs are one-hot: data 0 to 7, blank 8, signal 9, which comes at step T + 9. The target is
+    blank for T + 10 steps and then the data. The metric is the mean cross-entropy over all T + 20
+    steps; its baseline, 10 ln 8 / (T + 20), answers blank where that is right and guesses among the
+    eight symbols in the last ten steps. `recall_accuracy` is over the last ten steps.
+    """
+
+    title: ClassVar[str] = "Copying after a fixed lag"
+    paper: ClassVar[str] = (
+        "Hochreiter, Schmidhuber: Long Short-Term Memory (Neural Computation 9, 1997), in the form "
+        "of Arjovsky, Shah, Bengio: Unitary Evolution Recurrent Neural Networks (ICML 2016, "
+        "arXiv:1511.06464)"
+    )
+
+    kind: Literal["copy"] = "copy"
+    lag: int = Field(
+        default=100,
+        ge=1,
+        le=10_000,
+        description="T: steps from the last symbol shown to the signal; usual are 100, 200, 300 "
+        "and 500",
+    )
+    train_samples: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="per epoch; 100,000 for unitary RNNs and low-rank GRUs, with 10,000 for tests",
+    )
+
+    @property
+    def metric(self) -> Metric:
+        """Cross-entropy."""
+        return copying.cross_entropy_metric(DATA_STEPS * math.log(8) / self._steps)
+
+    def signature(self) -> Signature:
+        """Ten symbols in and ten logits out at each of T + 20 steps."""
+        return copying.signature(EIGHT_SYMBOLS, steps=self._steps)
+
+    def load(
+        self,
+        sources: DataSources,  # noqa: ARG002 -- no file is read
+        *,
+        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
+    ) -> Splits[Generated]:
+        """Describe the splits; their samples are made when they are taken."""
+        return self.splits(copying.encoded(self._draw, EIGHT_SYMBOLS))
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Mean cross-entropy over all steps."""
+        return copying.cross_entropy(output, target)
+
+    def meter(self) -> CopyMeter:
+        """Cross-entropy, and accuracy over the last ten steps."""
+        return CopyMeter(EIGHT_SYMBOLS)
+
+    @property
+    def _steps(self) -> int:
+        return self.lag + 2 * DATA_STEPS
+
+    def _draw(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+        data, _ = copying.drawn(self.seed, rows, EIGHT_SYMBOLS)
+        return copying.sequences(
+            data, EIGHT_SYMBOLS, steps=self._steps, signal_at=self.lag + DATA_STEPS - 1
+        )
