@@ -1,9 +1,14 @@
 """The tasks that a study can train for: one file each, and their union, which is the registry."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
+from search.tasks.addition import Addition
+from search.tasks.copy_tail import CopyTail
+from search.tasks.copy_task import Copy
+from search.tasks.copy_variable_lag import CopyVariableLag
+from search.tasks.copy_variable_length import CopyVariableLength
 from search.tasks.dataset import Dataset
 from search.tasks.digits import Digits
 from search.tasks.mnist import Mnist
@@ -11,15 +16,24 @@ from search.tasks.samples import Batch, Samples, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 from search.tasks.task import Criterion, Meter, Metric, Task
 
-AnyTask: TypeAlias = Annotated[Dataset | Digits | Mnist, Field(discriminator="kind")]
+_Variants: TypeAlias = (
+    Dataset | Digits | Mnist | Addition | Copy | CopyVariableLength | CopyVariableLag | CopyTail
+)
 
-TASKS: tuple[type[Dataset] | type[Digits] | type[Mnist], ...] = (Dataset, Digits, Mnist)
+AnyTask: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
+
+TASKS: tuple[type[_Variants], ...] = get_args(_Variants)
 """The union's classes."""
 
 __all__ = [
     "TASKS",
+    "Addition",
     "AnyTask",
     "Batch",
+    "Copy",
+    "CopyTail",
+    "CopyVariableLag",
+    "CopyVariableLength",
     "Criterion",
     "DataSources",
     "Dataset",
