@@ -43,8 +43,9 @@ def read(path: Path) -> Table:
     """Read a file, plain or gzipped.
 
     Rows are dense (`1,0,0.5`) or sparse (`{0 1, 2 0.5}`: column from 0 and value; the others are 0
-    or, where the header lists an attribute's values, the first of them). Attributes are numeric, or nominal with numbers for values, such as `{0,1}`. Source: Attribute-
-    Relation File Format, Weka manual; sparse rows too.
+    or, where the header lists an attribute's values, the first of them). Attributes are numeric, or
+    nominal with numbers for values, such as `{0,1}`. Source: Attribute-Relation File Format, Weka
+    manual, with its sparse rows.
 
     Raises:
         DataError: The file is missing, damaged, or holds what is not a number (texts, dates,

@@ -1,12 +1,15 @@
 """Rows of numbers of which most are 0: the common form of what sparse text formats hold."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+ARRAYS = ("starts", "columns", "values", "width")
+"""What rows are kept as in files."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,17 @@ class SparseRows:
             np.array(values, np.float32),
             width,
         )
+
+    @classmethod
+    def named(cls, arrays: Mapping[str, NDArray[Any]], name: str) -> "SparseRows":
+        """Take back what `arrays` gave under a name."""
+        starts, columns, values, width = (arrays[f"{name}_{field}"] for field in ARRAYS)
+        return cls(starts, columns, values, int(width))
+
+    def arrays(self, name: str) -> dict[str, NDArray[Any]]:
+        """Give the arrays to be kept, `<name>_<array>` for each of `ARRAYS`."""
+        fields = (self.starts, self.columns, self.values, np.array(self.width))
+        return {f"{name}_{field}": array for field, array in zip(ARRAYS, fields, strict=True)}
 
     def dense(self) -> NDArray[Any]:
         """Write all zeros out: `[N, width]` float32."""
