@@ -11,13 +11,26 @@ from search.tasks.copy_variable_lag import CopyVariableLag
 from search.tasks.copy_variable_length import CopyVariableLength
 from search.tasks.dataset import Dataset
 from search.tasks.digits import Digits
+from search.tasks.language import Language
 from search.tasks.mnist import Mnist
+from search.tasks.multilabel import Multilabel
 from search.tasks.samples import Batch, Samples, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 from search.tasks.task import Criterion, Meter, Metric, Task
+from search.tasks.ucr import Ucr
 
 _Variants: TypeAlias = (
-    Dataset | Digits | Mnist | Addition | Copy | CopyVariableLength | CopyVariableLag | CopyTail
+    Dataset
+    | Digits
+    | Mnist
+    | Addition
+    | Copy
+    | CopyVariableLength
+    | CopyVariableLag
+    | CopyTail
+    | Language
+    | Multilabel
+    | Ucr
 )
 
 AnyTask: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
@@ -39,12 +52,15 @@ __all__ = [
     "Dataset",
     "Digits",
     "DownloadProgress",
+    "Language",
     "Meter",
     "Metric",
     "Mirror",
     "Mnist",
+    "Multilabel",
     "Samples",
     "Split",
     "Splits",
     "Task",
+    "Ucr",
 ]
