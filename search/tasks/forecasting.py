@@ -58,10 +58,10 @@ def windows_of(
                 series[row, begin : begin + window + 1]
                 for begin in range(start, end - window, window)
             ]
-    for name, windows in parts.items():
-        if not windows:
-            raise DataError(
-                f"window {window}: the longest {name} series has {longest[name]} steps, and one "
-                f"more than the window is needed"
-            )
+    least = min(longest, key=lambda name: longest[name])
+    if longest[least] <= window:
+        raise DataError(
+            f"window {window}: {least} has {longest[least]} steps in a row; allowed is less than "
+            f"that"
+        )
     return {name: np.stack(windows) for name, windows in parts.items()}
