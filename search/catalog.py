@@ -104,7 +104,7 @@ def _preset_entry(preset: Preset) -> PresetEntry:
         training=preset.training.model_dump(mode="json"),
         spec={
             "name": preset.title,
-            "task": preset.task.model_dump(mode="json"),
+            "task": preset.task.model_dump(mode="json", exclude={"facts"}),
             "architectures": [preset.architecture.kind],
             "parametrizations": [preset.parametrization.kind],
             "presets": [preset.name],

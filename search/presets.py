@@ -28,7 +28,7 @@ from models.parametrizations import (
     UnitaryFull,
 )
 from models.spec import Spec
-from search.tasks import AnyTask, Digits, Mnist
+from search.tasks import AnyTask, Copy, CopyTail, Language, Mnist, Ucr
 from search.trial import TrainingSpec
 
 
@@ -45,7 +45,8 @@ class Preset(Spec):
     parametrization: AnyParametrization
     training: TrainingSpec
     task: AnyTask = Field(
-        description="the source's own task; the digits stand in for tasks that are not here"
+        description="the source's own task; where its data are licensed or the user's to get, the "
+        "study begins when they are in the data folder"
     )
 
 
@@ -79,7 +80,12 @@ _FACTORIZED = (
     "long term dependencies (ICML 2017, arXiv:1702.00071)"
 )
 
-_DIGITS = Digits()
+_SERIES = Ucr(name="ArrowHead", legacy_labels=True)
+_WORDS = Language(corpus="ptb", level="word", window=300)
+_SENTENCES = Language(corpus="ptb", unknown="spare", batching="sentences")
+_STREAM = Language(corpus="ptb", unknown="symbol")
+_MEMORY = Copy(lag=500, train_samples=100_000, test_samples=10_000)
+_TAIL = CopyTail(train_samples=1_000, validation_samples=100, test_samples=100, fresh=True)
 _ROWS = Mnist(layout="rows")
 _PIXELS = Mnist(layout="pixels")
 _PERMUTED = Mnist(layout="permuted")
@@ -308,7 +314,7 @@ def _recurrent() -> tuple[Preset, ...]:
             architecture=Rnn(hidden_size=32),
             parametrization=Dense(),
             training=_SPECTRAL_TRAINING,
-            task=_DIGITS,
+            task=_SERIES,
         ),
         Preset(
             name="lstm-32",
@@ -318,7 +324,7 @@ def _recurrent() -> tuple[Preset, ...]:
             architecture=Lstm(hidden_size=32),
             parametrization=Dense(),
             training=_SPECTRAL_TRAINING,
-            task=_DIGITS,
+            task=_SERIES,
         ),
         Preset(
             name="ornn-32-16",
@@ -328,7 +334,7 @@ def _recurrent() -> tuple[Preset, ...]:
             architecture=Rnn(hidden_size=32, leak=0.1),
             parametrization=Householder(m=16),
             training=_SPECTRAL_TRAINING,
-            task=_DIGITS,
+            task=_SERIES,
         ),
         Preset(
             name="svd-rnn-32-16",
@@ -338,7 +344,7 @@ def _recurrent() -> tuple[Preset, ...]:
             architecture=Rnn(hidden_size=32),
             parametrization=HouseholderSvd(m1=16, m2=16, r=0.01),
             training=_SPECTRAL_TRAINING,
-            task=_DIGITS,
+            task=_SERIES,
         ),
         Preset(
             name="spectral-rnn-512-32",
@@ -346,14 +352,13 @@ def _recurrent() -> tuple[Preset, ...]:
             paper=_SPECTRAL,
             description="The language model of words (counts tell that there are 32 reflectors a "
             "side). Rate 0.1, times 0.8 each epoch, and a share of 0.2 dropped, here before the "
-            "readout alone; that the optimizer is plain gradient descent is our reading. The "
-            "source carries the state from window to window.",
+            "readout alone; that the optimizer is plain gradient descent is our reading.",
             architecture=Rnn(hidden_size=512, layers=2, readout_dropout=0.2),
             parametrization=HouseholderSvd(m1=32, m2=32, r=0.01),
             training=_SPECTRAL_TRAINING.model_copy(
                 update={"optimizer": "sgd", "learning_rate": 0.1, "decay": 0.8}
             ),
-            task=_DIGITS,
+            task=_WORDS,
         ),
     )
 
@@ -461,7 +466,7 @@ def _gated() -> tuple[Preset, ...]:
             architecture=_CHARACTER_GRU,
             parametrization=Dense(),
             training=_CHARACTER_TRAINING,
-            task=_DIGITS,
+            task=_SENTENCES,
         ),
         Preset(
             name="gru-3298-dropout",
@@ -475,7 +480,7 @@ def _gated() -> tuple[Preset, ...]:
             ),
             parametrization=Dense(),
             training=_CHARACTER_TRAINING,
-            task=_DIGITS,
+            task=_SENTENCES,
         ),
         *(
             Preset(
@@ -512,7 +517,7 @@ def _gated() -> tuple[Preset, ...]:
             architecture=Gru(hidden_size=128, carry_bias=4.0),
             parametrization=LowRankDiagonal(d=50),
             training=_MEMORY_TRAINING,
-            task=_DIGITS,
+            task=_MEMORY,
         ),
         Preset(
             name="lrd-gru-wn-128-50",
@@ -524,7 +529,7 @@ def _gated() -> tuple[Preset, ...]:
             architecture=Gru(hidden_size=128, carry_bias=4.0, input_weight_norm=True),
             parametrization=LowRankDiagonal(d=50, weight_norm=True),
             training=_MEMORY_TRAINING.model_copy(update={"nan_recovery": None}),
-            task=_DIGITS,
+            task=_MEMORY,
         ),
         *(
             Preset(
@@ -535,7 +540,7 @@ def _gated() -> tuple[Preset, ...]:
                 architecture=_CHARACTER_GRU.model_copy(update={"hidden_size": size, **dropouts}),
                 parametrization=LowRankDiagonal(d=rank),
                 training=_CHARACTER_TRAINING,
-                task=_DIGITS,
+                task=_SENTENCES,
             )
             for size, rank, note, dropouts in (
                 (1000, 64, "", {}),
@@ -555,7 +560,7 @@ def _gated() -> tuple[Preset, ...]:
                 ),
                 parametrization=LowRankDiagonal(d=rank, tied=True),
                 training=_CHARACTER_TRAINING,
-                task=_DIGITS,
+                task=_SENTENCES,
             )
             for size, rank, note, dropouts, misprint in (
                 (
@@ -576,8 +581,8 @@ def _gated() -> tuple[Preset, ...]:
             paper=_PASSTHROUGH,
             description="The language model of characters after Graves: Adam at 2e-4, weight decay "
             "1e-7, 20 samples a step, nothing clipped, dropout 0.3 of inputs and states and 0.5 of "
-            "outputs. The source starts everything from U(±0.04), drops inputs by character, and "
-            "carries the state from window to window. It prints 4.25M parameters; these sizes have "
+            "outputs. The source starts everything from U(±0.04) and drops inputs by character. "
+            "It prints 4.25M parameters; these sizes have "
             "4.62M.",
             architecture=Lstm(
                 hidden_size=1740,
@@ -590,7 +595,7 @@ def _gated() -> tuple[Preset, ...]:
             training=TrainingSpec(
                 learning_rate=2e-4, batch_size=20, weight_decay=1e-7, clip_norm=None
             ),
-            task=_DIGITS,
+            task=_STREAM,
         ),
     )
 
@@ -612,7 +617,7 @@ def _rotations() -> tuple[Preset, ...]:
             ),
             parametrization=PackedRotations(count=10),
             training=_DIZZY_TRAINING,
-            task=_DIGITS,
+            task=_TAIL,
         ),
         Preset(
             name="dizzy-svd-128",
@@ -629,7 +634,7 @@ def _rotations() -> tuple[Preset, ...]:
             ),
             parametrization=RotationSvd(count_u=10, count_v=10, penalty=1e-3),
             training=_DIZZY_TRAINING,
-            task=_DIGITS,
+            task=_TAIL,
         ),
     )
 
