@@ -143,8 +143,7 @@ def _split(split: NDArray[Any], count: int) -> NDArray[np.int8]:
     unknown = numbers < 0
     if unknown.any():
         index = int(unknown.argmax())
-        # repr, since four bytes of a string need not be a character.
         allowed = ", ".join(f"{name} or {number}" for number, name in enumerate(SPLIT_NAMES))
-        value = split[index : index + 1].tobytes()[:40] if split.dtype.kind == "U" else split[index]
-        raise DataError(f"split: {value!r} of sample {index} (from 0); allowed are {allowed}")
+        value = repr(split.tolist()[index])[:40]
+        raise DataError(f"split: {value} of sample {index} (from 0); allowed are {allowed}")
     return numbers

@@ -83,7 +83,7 @@ def joined(parts: Sequence[RawDataset], most_bytes: int) -> RawDataset:
     Raises:
         DataError: The parts do not fit each other, or take more than `most_bytes` together.
     """
-    first = parts[0]
+    first, targets = parts[0], _joined_targets([part.targets for part in parts])
     for part in parts[1:]:
         if part.x.shape[2] != first.x.shape[2]:
             raise DataError(
@@ -102,7 +102,7 @@ def joined(parts: Sequence[RawDataset], most_bytes: int) -> RawDataset:
     return RawDataset(
         x=x,
         lengths=np.concatenate([part.lengths for part in parts]),
-        targets=_joined_targets([part.targets for part in parts]),
+        targets=targets,
         split=np.concatenate([part.split for part in parts]),
         problem=first.problem,
         lengths_given=any(part.lengths_given for part in parts),

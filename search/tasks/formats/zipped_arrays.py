@@ -6,6 +6,7 @@ a magic string, a header of text that gives element type, order and shape, and t
 
 import math
 import re
+import sys
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -138,6 +139,10 @@ def _array(archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo) -> NDArr
         if stream.read(1):
             raise DataError(f"the array {name} goes on after the {found} bytes it announced")
     array = np.frombuffer(content, dtype=header.dtype)
+    if header.dtype.kind == "U":
+        points = np.frombuffer(content, dtype=np.dtype("u4").newbyteorder(header.dtype.byteorder))
+        if points.max(initial=0) > sys.maxunicode:
+            raise DataError(f"the array {name} holds strings that are no Unicode")
     return array.reshape(header.shape, order="F" if header.fortran_order else "C")
 
 

@@ -20,7 +20,9 @@ GOOD = b"label,t0,t1\na,1,2\nb,3,4\na,5,-6e-1\n"
 
 def test_a_row_is_a_sample_of_one_feature() -> None:
     found = decoded(GOOD, ".csv")
-    np.testing.assert_array_equal(found.x[:, :, 0], np.float32([[1, 2], [3, 4], [5, -0.6]]))
+    np.testing.assert_array_equal(
+        found.x[:, :, 0], np.array([[1, 2], [3, 4], [5, -0.6]], dtype=np.float32)
+    )
     assert found.facts.classes == ("a", "b")
     assert found.facts.class_counts == (2, 1)
     assert found.preview[1].target == "b"
