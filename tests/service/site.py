@@ -117,6 +117,7 @@ class Site:
                 "violation": None,
                 "quality": None,
                 "test_quality": None,
+                "test_metrics": {},
                 "best_epoch": None,
                 "epochs_trained": 0,
                 "throughput": None,
