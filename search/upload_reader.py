@@ -63,7 +63,7 @@ def _read(order: Mapping[str, Any]) -> Mapping[str, object]:
                 options=ReadingOptions.model_validate(order["options"]),
                 most_bytes=limits["decoded_bytes"],
             )
-        with Path(order["out"]).open("xb") as out:
+        with Path(order["out"]).open("wb") as out:
             container.write(out, decoded)
     except DataError as error:
         return {"refused": str(error)}

@@ -167,7 +167,7 @@ def _target(row: Sequence[str], label: str | None) -> int:
     if label in names and (number is None or not any(is_number(name) for name in names)):
         return names.index(label)
     if number is None:
-        known = ", ".join(name[:30] for name in names[:10])
+        known = ", ".join(repr(name[:30]) for name in names[:10])
         raise DataError(f"label: no column is called {label!r}; the first row holds {known}")
     if number >= len(row):
         raise DataError(f"label: {number} is no column; allowed are 0 to {len(row) - 1}")

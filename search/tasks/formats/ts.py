@@ -88,7 +88,7 @@ def _header(lines: Iterator[tuple[int, str]]) -> _Header:
             header.data_line = number
             return header
         if key in header.keys:
-            raise DataError(f"line {number}: the header has @{key[:30]} twice")
+            raise DataError(f"line {number}: the header has {line[: 1 + len(key)][:30]!r} twice")
         header.keys[key] = words[1] if len(words) > 1 else ""
     raise DataError(f"the file ends after line {number} without a line @data")
 
@@ -116,7 +116,7 @@ def _problem(header: _Header) -> Problem:
 
 def _target(word: str, header: _Header, problem: Problem, number: int) -> str:
     if problem == "classification" and word not in header.labels:
-        known = ", ".join(sorted(header.labels)[:10])
+        known = ", ".join(repr(label[:30]) for label in sorted(header.labels)[:10])
         raise DataError(
             f"line {number}: the label {word[:60]!r} is not in the header's list ({known}"
             f"{', ...' if len(header.labels) > 10 else ''})"
@@ -153,7 +153,7 @@ def _check_dimensions(
     announced = header.keys.get("dimensions", header.keys.get("dimension", str(found))).strip()
     if announced != str(found):
         raise DataError(
-            f"line {number} has {found} dimensions; the header announces {announced[:30]}"
+            f"line {number} has {found} dimensions; the header announces {announced[:30]!r}"
         )
     if found > 1 and header.says("univariate"):
         raise DataError(f"line {number} has {found} dimensions; the header says @univariate true")

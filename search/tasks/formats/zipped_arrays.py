@@ -157,7 +157,7 @@ def _header(stream: IO[bytes], name: str) -> tuple[_Header, int]:
     # A pattern in place of numpy's evaluation of the text as Python: nothing is run.
     text = stream.read(size).decode("utf-8", errors="replace")
     match = _HEADER.fullmatch(text)
-    if match is None:
+    if match is None or not text.strip().isprintable():
         raise DataError(f"the array {name} has a damaged header: {text[:80].strip()!r}")
     shape = tuple(int(part) for part in match["shape"].replace(",", " ").split())
     if not 1 <= len(shape) <= MOST_DIMENSIONS or 0 in shape:

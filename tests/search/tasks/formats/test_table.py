@@ -94,6 +94,14 @@ def test_rows_are_time_steps_of_a_forecast() -> None:
     assert found.facts.outputs == 2
 
 
+def test_a_forecast_may_be_tested_on_a_series_of_another_length() -> None:
+    found = decoded(b"1\n3\n5\n", ".csv", options(problem="forecasting"), test=b"7\n9\n")
+    np.testing.assert_array_equal(found.x[:, :, 0], [[1, 3, 5], [7, 9, 0]])
+    np.testing.assert_array_equal(found.split, [0, 2])
+    assert found.lengths is not None
+    np.testing.assert_array_equal(found.lengths, [3, 2])
+
+
 @pytest.mark.parametrize(
     ("content", "chosen", "message"),
     [
@@ -123,7 +131,11 @@ def test_rows_are_time_steps_of_a_forecast() -> None:
         (b"".join(b"w%d,1\n" % (n % 10_001) for n in range(10_002)), {}, "there are 10001 classes"),
         (b"a,1\n,2\n", {}, "sample 1 (from 0) has no target: it is ''"),
         (b"a\x07,1\nb,2\n", {}, "has no usable name"),
-        (b"k,t\na,1\n", {"label": "size"}, "no column is called 'size'; the first row holds k, t"),
+        (
+            b"k,t\na,1\n",
+            {"label": "size"},
+            "no column is called 'size'; the first row holds 'k', 't'",
+        ),
         (b"k,t\na,1\n", {"label": "2"}, "label: 2 is no column; allowed are 0 to 1"),
         (
             b"a,1\nb,2\n",

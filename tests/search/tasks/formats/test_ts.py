@@ -95,10 +95,13 @@ def test_a_target_label_is_a_regression_and_none_a_forecast() -> None:
         (b"@data\n1,2:a\n", "line 1: the header lacks both @classLabel and @targetLabel"),
         (b"@classLabel maybe\n@data\n", "@classlabel is 'maybe'; true or false"),
         (b"@classLabel true\n@data\n", "names no labels"),
-        (b"@classLabel true a\n@CLASSLABEL true b\n@data\n", "line 2: the header has @classlabel"),
+        (
+            b"@classLabel true a\n@CLASSLABEL true b\n@data\n",
+            "line 2: the header has '@CLASSLABEL' twice",
+        ),
         (b"@timeStamps true\n@classLabel true a b\n@data\n", "time stamps are not read"),
         (_cases(), "0 cases follow the @data of line 2"),
-        (_cases("1,2:a", "1,2:c"), "line 4: the label 'c' is not in the header's list (a, b)"),
+        (_cases("1,2:a", "1,2:c"), "line 4: the label 'c' is not in the header's list ('a', 'b')"),
         (_cases("1,2:3,4:a", "1,2:b"), "line 4 has 1 dimensions; the first case has 2"),
         (_cases("1,2:3:a"), "line 3, dimension 2 has 1 values; dimension 1 has 2"),
         (_cases("1,2::a"), "line 3, dimension 2 is empty"),
@@ -110,7 +113,7 @@ def test_a_target_label_is_a_regression_and_none_a_forecast() -> None:
         (_cases("1:a", "2:a"), "all 2 samples are of one class, 'a'"),
         (
             _cases("1:2:a", header="@dimensions 3\n@classLabel true a b"),
-            "line 4 has 2 dimensions; the header announces 3",
+            "line 4 has 2 dimensions; the header announces '3'",
         ),
         (
             _cases("1:2:a", header="@univariate true\n@classLabel true a b"),
