@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from io import RawIOBase
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_options_reach_the_reader(tmp_path: Path, out: Path) -> None:
 
 def test_memory_is_limited(tmp_path: Path, out: Path) -> None:
     # The array itself is within what may be decoded, and beyond what the process may hold.
-    large = npz_bytes({"x": np.zeros((2, 2**26, 1), dtype=np.float32), "y": np.array([0, 1])})
+    large = npz_bytes({"x": np.zeros((2, 2**25, 1), dtype=np.float32), "y": np.array([0, 1])})
     limits = UploadLimits(memory_bytes=GIBIBYTE // 2)
     message = _refusal(tmp_path, large, out, suffix=".npz", limits=limits)
     assert "more memory than its limit of 0.5 GiB (536870912 bytes)" in message
@@ -120,6 +121,38 @@ def test_time_is_limited_and_the_process_is_gone(tmp_path: Path, out: Path) -> N
     # Nobody reads from the pipe any more: a writer that does not wait is refused.
     with pytest.raises(OSError, match="No such device"):
         os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+
+
+def _write_rows(writer: RawIOBase, *, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        writer.write(b"a,1,2\n")
+        time.sleep(0.01)
+
+
+def test_the_reader_ends_with_a_service_that_is_killed(tmp_path: Path, out: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from search.tasks.dataset_facts import ReadingOptions\n"
+        "from search.uploads import UploadLimits, decode_upload\n"
+        "decode_upload({'file': Path(sys.argv[1])}, suffix='.csv', options=ReadingOptions(),"
+        " out=Path(sys.argv[2]), limits=UploadLimits())\n"
+    )
+    service = subprocess.Popen([sys.executable, "-c", code, str(pipe), str(out)])
+    try:
+        # Opening waits until the reader is there; as long as this is open, it waits for more.
+        with pipe.open("wb", buffering=0) as writer:
+            writer.write(CSV)
+            service.kill()
+            service.wait(timeout=30)
+            with pytest.raises(BrokenPipeError):
+                _write_rows(writer, seconds=20)
+    finally:
+        service.kill()
+        service.wait(timeout=30)
+    assert not out.exists()
 
 
 def test_a_crash_is_logged_and_told(
