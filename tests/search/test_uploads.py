@@ -17,7 +17,6 @@ from search.uploads import SUFFIXES, UploadFacts, UploadLimits, decode_upload
 from tests.search.tasks.formats.upload_cases import npz_bytes
 
 CSV = b"a,1,2\nb,3,4\na,5,6\n"
-GIBIBYTE = 2**30
 
 
 @pytest.fixture
@@ -81,11 +80,11 @@ def test_options_reach_the_reader(tmp_path: Path, out: Path) -> None:
 
 
 def test_memory_is_limited(tmp_path: Path, out: Path) -> None:
-    # The array itself is within what may be decoded, and beyond what the process may hold.
-    large = npz_bytes({"x": np.zeros((2, 2**25, 1), dtype=np.float32), "y": np.array([0, 1])})
-    limits = UploadLimits(memory_bytes=GIBIBYTE // 2)
+    # The array as float32 is within what may be decoded, and beyond what the process may hold.
+    large = npz_bytes({"x": np.zeros((2, 2**25, 1), dtype=np.int8), "y": np.array([0, 1])})
+    limits = UploadLimits(memory_bytes=2**28)
     message = _refusal(tmp_path, large, out, suffix=".npz", limits=limits)
-    assert "more memory than its limit of 0.5 GiB (536870912 bytes)" in message
+    assert "more memory than its limit of 0.25 GiB (268435456 bytes)" in message
 
 
 def test_the_decoded_size_is_limited(tmp_path: Path, out: Path) -> None:
