@@ -7,13 +7,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from search.attempts import AttemptDesk
 from search.tasks import DataSources
+from search.uploads import UploadLimits
 from service.auth import LocalUserOnly
+from service.dataset_intake import DatasetIntake
+from service.dataset_shelf import StoredDatasets
 from service.errors import add_error_handlers
 from service.events import EventPoller
 from service.exports import Exports
@@ -23,13 +26,19 @@ from service.resources import Resources
 from service.routes import ROUTERS
 from service.routes.attempts import PREFIX as ATTEMPTS
 from service.routes.dashboard import dashboard_client
+from service.routes.datasets import PREFIX as DATASETS
 from service.routes.events import StreamIsOver, no_more_events
+from service.routes.pages import DATASETS as DATASET_PAGES
 from service.settings import Settings
+from service.uploads import UploadRefused, refuse_upload
 from service.web.pages import Pages
 from storage.artifacts import LocalArtifactStore
 from storage.engine import Database
 
 _log = logging.getLogger(__name__)
+
+# Each may take all the memory that the settings allow for one.
+_READ_AT_A_TIME = 2
 
 _ASSETS = Path(__file__).parent / "web" / "assets"
 
@@ -44,15 +53,23 @@ def create_app(settings: Settings) -> FastAPI:
         poller = EventPoller(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
         exports = Exports(database, store)
+        intake = _intake(settings, database, store)
+        await to_thread.run_sync(intake.sweep)
         app.state.resources = Resources(
             settings=settings,
             database=database,
             store=store,
-            sources=DataSources(cache=settings.cache_dir, folder=settings.data_sets),
+            sources=DataSources(
+                cache=settings.cache_dir,
+                folder=settings.data_sets,
+                datasets=StoredDatasets(database, store),
+            ),
             desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
             poller=poller,
             pages=Pages(),
             exports=exports,
+            intake=intake,
+            readers=CapacityLimiter(_READ_AT_A_TIME),
             dashboard=dashboard,
         )
         _log.info("no keys exist: the local user is let in, over loopback only")
@@ -77,6 +94,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     add_error_handlers(app)
     app.add_exception_handler(StreamIsOver, no_more_events)
+    app.add_exception_handler(UploadRefused, refuse_upload)
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
@@ -84,7 +102,11 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         BodyLimit,
         limit=settings.max_spec_bytes,
-        limits={ATTEMPTS: settings.max_artifact_bytes},
+        limits={
+            ATTEMPTS: settings.max_artifact_bytes,
+            DATASETS: settings.largest_upload,
+            DATASET_PAGES: settings.largest_upload,
+        },
     )
     app.add_middleware(LocalUserOnly, exempt=(ATTEMPTS,))
     app.add_middleware(HeadAsGet)
@@ -97,6 +119,11 @@ def create_app(settings: Settings) -> FastAPI:
 def close_streams(app: FastAPI) -> None:
     """End all event streams of a running application, so that its server can stop."""
     app.state.resources.poller.close_streams()
+
+
+def _intake(settings: Settings, database: Database, store: LocalArtifactStore) -> DatasetIntake:
+    limits = UploadLimits(memory_bytes=settings.upload_memory, seconds=settings.upload_seconds)
+    return DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits)
 
 
 def _describe_problems(app: FastAPI) -> None:

@@ -6,7 +6,7 @@ refused, 4 no server answers.
 
 import typer
 
-from service.commands import demo, results, serve, studies
+from service.commands import datasets, demo, results, serve, studies
 
 application = typer.Typer(
     name="reflectory",
@@ -23,6 +23,7 @@ application.command()(results.front)
 application.command()(results.download)
 application.command()(studies.cancel)
 application.command()(results.catalog)
+application.add_typer(datasets.commands, name="datasets")
 for _hidden in (serve.api, serve.coordinator, serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 from service.answers import (
     Answer,
     Catalog,
+    Dataset,
     Downloaded,
     DryRun,
     Event,
@@ -41,6 +42,7 @@ from service.answers import (
 from service.backoff import BUSY_STATUSES, TRANSIENT, Backoff, Busy, again, pause_asked
 from service.client_errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 from service.downloads import Download, ToldProgress
+from service.upload_bodies import form_files
 
 __all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 
@@ -48,6 +50,9 @@ _A = TypeVar("_A", bound=Answer)
 _T = TypeVar("_T")
 
 _PAGE = 100
+# An upload is answered when it was read, which may wait for others that are read before it.
+_READING_SECONDS = 900.0
+_DATASETS = "/v1/datasets"
 _MAKING = HTTPStatus.ACCEPTED
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBLEM = "application/problem+json"
@@ -79,6 +84,7 @@ class Client:
         """
         self.server = server.rstrip("/")
         self._patience = patience
+        self._timeout = timeout
         try:
             url = httpx2.URL(self.server)
         except httpx2.InvalidURL as error:
@@ -166,6 +172,68 @@ class Client:
     def catalog(self) -> Catalog:
         """Everything that a study may name."""
         return self._ask(Catalog, "GET", "/v1/catalog")
+
+    def datasets(self) -> Iterator[Dataset]:
+        """All uploaded data sets, newest first."""
+        return self._pages(
+            lambda query: self._ask(Page[Dataset], "GET", _DATASETS, params=query), {}
+        )
+
+    def dataset(self, dataset_id: str) -> Dataset:
+        """One uploaded data set: its shapes, classes and first samples."""
+        return self._ask(Dataset, "GET", _dataset_path(dataset_id))
+
+    def upload_dataset(
+        self,
+        path: Path,
+        test: Path | None = None,
+        *,
+        name: str | None = None,
+        problem: str | None = None,
+        label: str | None = None,
+        unequal_lengths: str | None = None,
+        missing: str | None = None,
+        told: ToldProgress | None = None,
+    ) -> Dataset:
+        """Upload a data set; the same files with the same options are stored once.
+
+        Args:
+            path: a `.npz`, `.csv`, `.tsv` or `.ts` with all of the data, or their training part.
+            test: an official test part, of the same format.
+            name: by default the file's own.
+            problem: `classification`, `regression`, `multilabel` or `forecasting`; by default what
+                the targets look like.
+            label: csv, tsv: the target's column, by name or by number from 0; by default the first.
+            unequal_lengths: `refuse` or `pad` series of different lengths.
+            missing: `refuse` missing values, or replace them by their feature's `mean`.
+            told: called with the bytes sent so far and in all.
+
+        Raises:
+            Refused: the files cannot be read; the problem says where and why.
+            OSError: a file is not there.
+        """
+        paths = {"file": path} | ({} if test is None else {"test": test})
+        options = {
+            "name": name,
+            "problem": problem,
+            "label": label,
+            "unequal_lengths": unequal_lengths,
+            "missing": missing,
+        }
+        fields = {option: value for option, value in options.items() if value is not None}
+        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
+
+        def send() -> httpx2.Response:
+            with form_files(paths, told or _tell_nobody) as files:
+                response = self._http.post(_DATASETS, data=fields, files=files, timeout=timeout)
+            self._check(response)
+            return response
+
+        return self._read(Dataset, self._again(send))
+
+    def delete_dataset(self, dataset_id: str) -> None:
+        """Delete an uploaded data set that no study needs any more."""
+        self._request("DELETE", _dataset_path(dataset_id))
 
     def download(
         self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
@@ -286,13 +354,18 @@ class Client:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> _A:
-        response = self._request(method, path, body=body, params=params, headers=headers)
+        return self._read(
+            kind, self._request(method, path, body=body, params=params, headers=headers)
+        )
+
+    def _read(self, kind: type[_A], response: httpx2.Response) -> _A:
         try:
             return kind.model_validate_json(response.content)
         except ValidationError as error:
             raise Unreachable(
                 f"what answers at {self.server} is no Reflectory server that this client knows: "
-                f"{method} {path} brought no {kind.__name__.lower()}"
+                f"{response.request.method} {response.request.url.path} brought no "
+                f"{kind.__name__.lower()}"
             ) from error
 
     def _request(
@@ -338,6 +411,10 @@ def _path(study_id: str, number: int | None = None) -> str:
     # Ids are opaque: whatever one holds, it stays one step of the path.
     study = f"/v1/studies/{quote(study_id, safe='')}"
     return study if number is None else f"{study}/trials/{number}"
+
+
+def _dataset_path(dataset_id: str) -> str:
+    return f"{_DATASETS}/{quote(dataset_id, safe='')}"
 
 
 def _document(spec: Mapping[str, Any] | BaseModel) -> Any:

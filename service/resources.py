@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import httpx2
+from anyio import CapacityLimiter
 from fastapi import Depends, Query, Request
 
 from search.attempts import AttemptDesk
 from search.tasks import DataSources
+from service.dataset_intake import DatasetIntake
 from service.events import EventPoller
 from service.exports import Exports
 from service.settings import Settings
@@ -29,6 +31,9 @@ class Resources:
     poller: EventPoller
     pages: Pages
     exports: Exports
+    intake: DatasetIntake
+    readers: CapacityLimiter
+    """How many uploads are read at a time."""
     dashboard: httpx2.AsyncClient | None
     """Speaks to the dashboard's process; null where there is none."""
 

@@ -98,6 +98,19 @@ class Settings(BaseSettings):
     max_artifact_bytes: int = Field(
         default=2048 * _MEBIBYTE, ge=1024, description="largest file that a worker may upload"
     )
+    largest_upload: int = Field(
+        default=1024 * _MEBIBYTE,
+        ge=1024,
+        description="largest upload of a data set, in bytes; its files together",
+    )
+    upload_memory: int = Field(
+        default=2048 * _MEBIBYTE,
+        ge=256 * _MEBIBYTE,
+        description="memory that reading an upload may take, in bytes",
+    )
+    upload_seconds: float = Field(
+        default=120.0, gt=0, description="how long reading an upload may take"
+    )
     log_level: str = Field(
         default="INFO",
         pattern="^(DEBUG|INFO|WARNING|ERROR)$",
@@ -113,6 +126,11 @@ class Settings(BaseSettings):
     def cache_dir(self) -> Path:
         """Data sets that were downloaded."""
         return self.data_dir / "cache"
+
+    @property
+    def uploads_dir(self) -> Path:
+        """Uploads that are not stored yet."""
+        return self.data_dir / "uploads"
 
     @property
     def logs_dir(self) -> Path:

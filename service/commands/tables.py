@@ -6,7 +6,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from service.answers import Catalog, DryRun, Front, FrontObjective, FrontPoint, Study
+from service.answers import Catalog, Dataset, DryRun, Front, FrontObjective, FrontPoint, Study
 
 _DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
 
@@ -76,6 +76,46 @@ def studies_table(studies: Iterable[Study]) -> Table:
         created = "" if study.created_at is None else f"{study.created_at:%Y-%m-%d %H:%M}"
         counts = [str(trials.ended), str(trials.total), str(trials.complete)]
         table.add_row(study.id, escape(study.name), study.state, *counts, created)
+    return table
+
+
+def datasets_table(datasets: Iterable[Dataset]) -> Table:
+    """Data sets, one per line."""
+    table = _table()
+    for heading in ("id", "name", "problem"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("samples", "steps", "features", "outputs"):
+        table.add_column(heading, justify="right")
+    table.add_column("uploaded")
+    for dataset in datasets:
+        facts = dataset.facts
+        uploaded = "" if dataset.created_at is None else f"{dataset.created_at:%Y-%m-%d %H:%M}"
+        counts = [sum(facts.samples.values()), facts.steps, facts.features, facts.outputs]
+        cells = [dataset.id, escape(dataset.name), facts.problem, *map(str, counts)]
+        table.add_row(*cells, uploaded)
+    return table
+
+
+def dataset_table(dataset: Dataset) -> Table:
+    """What one data set holds, line by line."""
+    facts = dataset.facts
+    table = _table(escape(f"{dataset.name} ({dataset.id})"))
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    steps = f"{facts.steps:,}"
+    lines = {
+        "problem": facts.problem,
+        "samples": ", ".join(f"{count:,} {split}" for split, count in facts.samples.items()),
+        "steps": steps if facts.shortest == facts.steps else f"{facts.shortest:,} to {steps}",
+        "features": f"{facts.features:,}",
+        "outputs": f"{facts.outputs:,}",
+        "missing values, replaced": f"{facts.missing_values:,}",
+        "sha256": dataset.sha256,
+    }
+    for name, count in zip(facts.classes or [], facts.class_counts or [], strict=True):
+        lines[f"samples of {name}"] = f"{count:,}"
+    for what, value in lines.items():
+        table.add_row(escape(what), value)
     return table
 
 

@@ -7,8 +7,11 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from models.report import ParameterReport
+from search.uploads import SUFFIXES
+from service.dataset_documents import DatasetDocument
 from service.documents import FrontDocument, StudyDocument, TrialDocument
 from service.web.plot import plot
+from service.web.series import series_plot
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
@@ -29,6 +32,7 @@ class Pages:
             "moment": _moment,
             "duration": _duration,
             "ratio": _ratio,
+            "size": _size,
         }
 
     def studies(self, studies: Sequence[StudyDocument], *, next_cursor: str | None) -> str:
@@ -55,6 +59,27 @@ class Pages:
             next_cursor=next_cursor,
         )
 
+    def datasets(
+        self,
+        datasets: Sequence[DatasetDocument],
+        *,
+        refusal: str | None,
+        next_cursor: str | None,
+    ) -> str:
+        """The list of data sets, with the form for another; `refusal` is why the last was not."""
+        return self._render(
+            "datasets.html",
+            datasets=datasets,
+            refusal=refusal,
+            suffixes=SUFFIXES,
+            next_cursor=next_cursor,
+        )
+
+    def dataset(self, dataset: DatasetDocument) -> str:
+        """One data set."""
+        samples = [(sample, series_plot(sample.values)) for sample in dataset.preview]
+        return self._render("dataset.html", dataset=dataset, samples=samples)
+
     def report(self, study_id: str, number: int, report: ParameterReport) -> str:
         """A parameter-count report as one self-contained file."""
         return self._render("report.html", study_id=study_id, number=number, report=report)
@@ -79,6 +104,16 @@ def _number(value: float | None, digits: int = 4) -> str:
     if isinstance(value, int) or (abs(value) >= 1000 and digits <= 4):
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
+
+
+def _size(value: int) -> str:
+    size, units = float(value), iter(("bytes", "KiB", "MiB", "GiB"))
+    unit = next(units)
+    for larger in units:
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{value} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
 
 
 def _ratio(value: float | None) -> str:
