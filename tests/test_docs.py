@@ -63,9 +63,14 @@ def test_every_command_that_users_have_is_in_the_readme() -> None:
 
 def test_every_option_that_is_named_exists() -> None:
     runner = CliRunner()
+    group = typer.main.get_command(application)
+    ways = [
+        [name, *below]
+        for name, command in group.commands.items()  # pyright: ignore
+        for below in ([], *([inner] for inner in getattr(command, "commands", ())))
+    ]
     helps = "".join(
-        runner.invoke(application, [name, "--help"], env={"COLUMNS": "200"}).output
-        for name in commands()
+        runner.invoke(application, [*way, "--help"], env={"COLUMNS": "200"}).output for way in ways
     )
     ours = (line for block in blocks("sh") for line in block.splitlines() if "reflectory" in line)
     table = (line for line in README.splitlines() if line.startswith("| `reflectory"))
