@@ -1,5 +1,6 @@
 """Stores of bytes that are named by their SHA-256: what has a name is whole."""
 
+import fcntl
 import hashlib
 import logging
 import os
@@ -101,6 +102,8 @@ class LocalArtifactStore:
         unfinished = Path(name)
         try:
             with os.fdopen(descriptor, "wb") as writer:
+                # Tells a sweep that this writer lives; the kernel lets go of it with the process.
+                fcntl.flock(writer, fcntl.LOCK_EX)
                 digest, _ = _copy(content_body, writer)
                 writer.flush()
                 os.fsync(writer.fileno())
@@ -128,17 +131,23 @@ class LocalArtifactStore:
         except FileNotFoundError as error:
             raise _not_found(artifact_id) from error
 
-    def sweep(self, *, older_than_seconds: float = 86400.0) -> int:
-        """Remove what killed writers left behind; returns how many files that were."""
+    def sweep(self, *, older_than_seconds: float = 10.0) -> int:
+        """Remove what killed writers left behind; returns how many files that were.
+
+        Files that were written to within `older_than_seconds` are left: between making, locking and
+        renaming one there are moments without a lock.
+        """
         before = time.time() - older_than_seconds
         swept = 0
         for path in self._root.glob(f"*/{_UNFINISHED}*"):
             try:
-                if path.stat().st_mtime >= before:
-                    continue
-                path.unlink()
-            except FileNotFoundError:
-                # Its writer has just finished, or another sweeper was faster.
+                with path.open("rb") as left:
+                    fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if os.fstat(left.fileno()).st_mtime >= before:
+                        continue
+                    path.unlink()
+            except (FileNotFoundError, BlockingIOError):
+                # Its writer has just finished or still writes, or another sweeper was faster.
                 continue
             swept += 1
         if swept:
