@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,11 +10,18 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from search.tasks import container
-from storage.records import StudyRecord, TrialState
+from search import studies
+from search.errors import DataError
+from search.fetched_datasets import FetchedDatasets
+from search.tasks import DataSources, container
+from search.wire import TrainJob
+from search.worker_link import WorkerLink
+from storage.attempts import Attempts
+from storage.records import StudyRecord, StudyState, TrialState
 from storage.studies import Studies
+from tests.service.listening import listening
 from tests.service.running import Server
-from tests.service.site import Lease, Site, sha256
+from tests.service.site import Lease, Site, now, sha256
 
 PROBLEM = "application/problem+json"
 
@@ -102,14 +110,16 @@ def test_an_uploaded_npz_file_is_regressed_in_its_own_unit(server: Server) -> No
     assert best["test_quality"] < baseline / 2
 
 
-def study_of(client: TestClient, site: Site, dataset: dict[str, Any]) -> StudyRecord:
+def study_of(
+    client: httpx2.Client | TestClient, site: Site, dataset: dict[str, Any]
+) -> StudyRecord:
     answer = client.post("/v1/studies", json={**SMALL, "task": task_of(dataset)})
     assert answer.status_code == 202, answer.text
     with site.database.read() as session:
         return Studies(session).get(answer.json()["id"])
 
 
-def leased(client: TestClient, site: Site, dataset: dict[str, Any]) -> Lease:
+def leased(client: httpx2.Client | TestClient, site: Site, dataset: dict[str, Any]) -> Lease:
     study = study_of(client, site, dataset)
     site.run(study)
     site.trial(study, 0, state=TrialState.RUNNING)
@@ -170,3 +180,30 @@ def test_a_dry_run_knows_the_uploads_shapes_and_believes_no_facts(client: TestCl
     lie["facts"] = {**lie["facts"], "outputs": 1000}
     again = client.post("/v1/studies?dry_run=true", json={**SMALL, "task": lie})
     assert again.json() == dry.json()
+
+
+def test_a_worker_elsewhere_trains_on_what_it_fetched(site: Site, tmp_path: Path) -> None:
+    with listening(site) as (host, port):
+        url = f"http://{host}:{port}"
+        with httpx2.Client(base_url=url) as http:
+            dataset = upload(http, prices(), "prices.npz")
+            lease = leased(http, site, dataset)
+            with WorkerLink(url, lease.attempt, lease.token, lease_seconds=30) as link:
+                elsewhere = DataSources(
+                    cache=tmp_path / "worker", datasets=FetchedDatasets(link, tmp_path / "worker")
+                )
+                job = link.job()
+                assert isinstance(job, TrainJob)
+                fetched = job.task.load(elsewhere)
+                assert fetched.sizes == {"train": 48, "validation": 16, "test": 16}
+                # The arrays are there; from now on the upload itself is not asked for.
+                with site.database.write() as session:
+                    study_id = Attempts(session).get(lease.attempt).study_id
+                    studies.enter(session, study_id, StudyState.FINISHED, at=now())
+                assert http.delete(f"/v1/datasets/{dataset['id']}").status_code == 204
+                assert job.task.load(elsewhere).sizes == fetched.sizes
+                late = DataSources(
+                    cache=tmp_path / "late", datasets=FetchedDatasets(link, tmp_path / "late")
+                )
+                with pytest.raises(DataError, match="it was deleted"):
+                    job.task.load(late)
