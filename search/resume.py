@@ -37,6 +37,9 @@ class Position(Spec):
     seconds: float = Field(default=0.0, ge=0, description="what they took")
     best_epoch: int = Field(default=0, ge=0, description="0: no epoch is over")
     best_quality: float | None = None
+    best_loss: float | None = Field(
+        default=None, description="the best epoch's mean validation loss; null if it is no number"
+    )
 
     @property
     def epochs_trained(self) -> int:

@@ -25,6 +25,7 @@ from search.errors import (
     ExecutorError,
     SearchError,
     SpecRefused,
+    TaskUnresolved,
     TrainingDiverged,
     WorkerRefused,
 )
@@ -74,6 +75,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     SearchError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "search", "The search failed"),
     SpecRefused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "spec-refused", "The spec cannot be run"),
     DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),
+    TaskUnresolved: Answer(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The task was not looked at"
+    ),
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
     ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),

@@ -48,8 +48,16 @@ class Scripted:
     paper: ClassVar[str] = TASK.paper
     kind = "digits"
 
-    def __init__(self, *qualities: float, direction: str = "maximize") -> None:
+    def __init__(
+        self,
+        *qualities: float,
+        direction: str = "maximize",
+        losses: dict[int, float] | None = None,
+    ) -> None:
+        """`losses` on held-out samples by evaluation, counted from 1; else 1."""
         self._qualities = list(qualities)
+        self._losses = losses or {}
+        self._evaluated = 0
         self.metric = Metric.model_validate(
             {"name": "score", "direction": direction, "unit": "points", "baseline": 0}
         )
@@ -57,10 +65,13 @@ class Scripted:
         self.targets: list[Tensor] = []
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        self.targets.append(target)
-        return TASK.loss(output, target)
+        if output.requires_grad:
+            self.targets.append(target)
+            return TASK.loss(output, target)
+        return torch.tensor(self._losses.get(self._evaluated, 1.0))
 
     def meter(self) -> FixedMeter:
+        self._evaluated += 1
         return FixedMeter(self.metric.name, self._qualities.pop(0))
 
 
@@ -167,6 +178,17 @@ def test_the_best_epoch_is_the_first_of_the_best_and_its_parameters_are_kept(
         make_job(epochs=best), splits, task=Scripted(*range(best), 0), hooks=RecordingHooks()
     )
     assert equal(parameters(result.module), parameters(to_best.module))
+
+
+@pytest.mark.parametrize(
+    ("losses", "best"), [({2: 0.7, 3: 0.5}, 3), ({2: 0.5, 3: 0.7}, 2), ({2: math.nan, 3: 9.0}, 3)]
+)
+def test_of_epochs_with_one_quality_the_lowest_validation_loss_is_best(
+    splits: Splits[Split], losses: dict[int, float], best: int
+) -> None:
+    task = Scripted(0.3, 0.5, 0.5, 0.4, 0.77, losses=losses)
+    result = train(make_job(epochs=4), splits, task=task, hooks=RecordingHooks())
+    assert (result.best_epoch, result.quality) == (best, 0.5)
 
 
 def test_a_stop_ends_training_after_the_epoch(splits: Splits[Split]) -> None:
