@@ -15,6 +15,7 @@ from search.space import SearchSpace
 from search.spec import StudySpec
 from search.tasks import DataSources
 from storage.attempts import Attempts
+from storage.datasets import Datasets
 from storage.engine import Database
 from storage.events import Events
 from storage.measurements import Measurements
@@ -85,12 +86,14 @@ def submit(
     spec = resolved(spec, sources)
     SearchSpace(spec)
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
+    document = spec.model_dump(mode="json")
     with database.write() as session:
+        Datasets(session).hold_for(document)
         studies = Studies(session)
         study = studies.create(
             id=study_id,
             name=spec.name,
-            spec=spec.model_dump(mode="json"),
+            spec=document,
             at=now,
             idempotency_key=idempotency_key,
             body_digest=digest,

@@ -1,6 +1,6 @@
 """Data sets: users' uploads, each stored once, kept while a study that has not ended needs it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import delete, select, tuple_
 from sqlalchemy.orm import Session
@@ -59,6 +59,25 @@ class Datasets:
             raise NotFound(f"there is no data set {dataset_id!r}")
         return _record(row)
 
+    def hold_for(self, spec: Mapping[str, Json]) -> None:
+        """Keep the data set that a study's document names, if it names one, until a commit.
+
+        A study that is stored in the same transaction is one that `delete` then sees.
+
+        Raises:
+            NotFound: if it is gone.
+        """
+        dataset_id = _dataset_of(spec.get("task"))
+        if dataset_id is not None:
+            self._lock(dataset_id)
+
+    def _lock(self, dataset_id: str) -> DatasetRecord:
+        query = select(DatasetRow).where(DatasetRow.id == dataset_id).with_for_update()
+        row = self._session.scalar(query)
+        if row is None:
+            raise NotFound(f"there is no data set {dataset_id!r}")
+        return _record(row)
+
     def page(self, *, limit: int, cursor: str | None = None) -> Page[DatasetRecord]:
         """Data sets, newest first.
 
@@ -86,7 +105,7 @@ class Datasets:
             NotFound: if there is none.
             Conflict: if a study that has not ended uses it.
         """
-        dataset = self.get(dataset_id)
+        dataset = self._lock(dataset_id)
         users = self.used_by(dataset_id)
         if users:
             raise Conflict(

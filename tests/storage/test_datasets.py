@@ -136,6 +136,38 @@ def test_a_dataset_in_use_stays_until_the_study_has_ended(
         Datasets(session).get(record.id)
 
 
+def test_a_study_and_a_deletion_at_once_end_with_one_of_both(database: Database) -> None:
+    for _ in range(8):
+        record = dataset()
+        with database.write() as session:
+            add(session, record)
+        task = {"task": {"kind": "dataset", "id": record.id}}
+        begin = threading.Barrier(2)
+
+        def submit(task: dict = task, begin: threading.Barrier = begin) -> bool:
+            begin.wait()
+            try:
+                with database.write() as session:
+                    Datasets(session).hold_for(task)
+                    add_study(session, spec=task)
+            except NotFound:
+                return False
+            return True
+
+        def remove(name: str = record.id, begin: threading.Barrier = begin) -> bool:
+            begin.wait()
+            try:
+                with database.write() as session:
+                    Datasets(session).delete(name)
+            except Conflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as pool:
+            submitted, removed = pool.submit(submit), pool.submit(remove)
+            assert submitted.result() != removed.result()
+
+
 def test_artifacts_stay_while_anything_names_them(database: Database) -> None:
     first = dataset(test_sha256=digest("test"))
     # Read in another way, the same file gives another container.
