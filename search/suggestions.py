@@ -12,7 +12,7 @@ from search.space import DrawnTrial
 from search.study_context import StudyContext
 from storage.exchanges import Exchanges
 from storage.measurements import Measurements
-from storage.records import TrialRecord, TrialState
+from storage.records import TrialOrigin, TrialRecord, TrialState
 from storage.trials import Trials
 
 DRAWS_PER_TRIAL = 20
@@ -53,7 +53,9 @@ class Suggestions:
         self._mirror.annotate(asked, drawn.hyperparameters)
         refusal = self._refusal(drawn)
         now = datetime.now(UTC)
-        trial = _new_trial(self._study.id, number, drawn, at=now)
+        presets = len(self._study.spec.presets)
+        origin = TrialOrigin.PRESET if number < presets else TrialOrigin.SAMPLER
+        trial = _new_trial(self._study.id, number, drawn, origin=origin, at=now)
         with self._study.database.write() as session:
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)
@@ -95,7 +97,9 @@ class Suggestions:
         return f"{count} parameters are over the limit of {limit}", count / limit - 1
 
 
-def _new_trial(study_id: str, number: int, drawn: DrawnTrial, *, at: datetime) -> TrialRecord:
+def _new_trial(
+    study_id: str, number: int, drawn: DrawnTrial, *, origin: TrialOrigin, at: datetime
+) -> TrialRecord:
     model = drawn.spec.model
     return TrialRecord(
         study_id=study_id,
@@ -114,6 +118,10 @@ def _new_trial(study_id: str, number: int, drawn: DrawnTrial, *, at: datetime) -
         quality=None,
         test_quality=None,
         test_metrics={},
+        origin=origin,
+        repeats=None,
+        continues=None,
+        stopping=None,
         best_epoch=None,
         epochs_trained=0,
         throughput=None,

@@ -17,6 +17,7 @@ from storage.records import (
     MeasurementRecord,
     StudyRecord,
     StudyState,
+    TrialOrigin,
     TrialRecord,
     TrialState,
 )
@@ -101,6 +102,15 @@ class TrialDocument(Spec):
     test_quality: float | None
     test_metrics: dict[str, float] = Field(
         description="all that the task measures on the test split, at the best epoch"
+    )
+    origin: TrialOrigin = Field(
+        description="who named the configuration: the sampler, a preset, the user, or the study "
+        "itself, which confirms points of its front"
+    )
+    repeats: int | None = Field(description="the trial whose configuration this one repeats")
+    continues: int | None = Field(description="the stopped trial from which this one goes on")
+    stopping: dict[str, Any] | None = Field(
+        description="why early stopping ended it: the rule, the epoch and what it decided by"
     )
     throughput_ratio: float | None = Field(
         description="to the dense twin, measured in turn with it"
@@ -299,6 +309,10 @@ def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict
         ),
         "test_quality": trial.test_quality,
         "test_metrics": dict(trial.test_metrics),
+        "origin": trial.origin,
+        "repeats": trial.repeats,
+        "continues": trial.continues,
+        "stopping": trial.stopping,
         "throughput_ratio": trial.throughput_ratio,
         "dense_parameters": trial.dense_parameters,
         "best_epoch": trial.best_epoch,

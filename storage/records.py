@@ -30,6 +30,16 @@ class StudyState(StrEnum):
         return self in (StudyState.FINISHED, StudyState.CANCELLED, StudyState.FAILED)
 
 
+class TrialOrigin(StrEnum):
+    """Who named a trial's configuration."""
+
+    SAMPLER = "sampler"
+    PRESET = "preset"
+    USER = "user"
+    CONFIRMATION = "confirmation"
+    """The study itself: a point of the front, trained again with another seed."""
+
+
 class TrialState(StrEnum):
     """Where a trial stands; all but the first two are outcomes, and final."""
 
@@ -114,6 +124,13 @@ class TrialRecord:
     test_quality: float | None
     test_metrics: dict[str, float]
     """All that the task measures on the test split, by name."""
+    origin: TrialOrigin
+    repeats: int | None
+    """The trial whose configuration this one trains with another seed, or whose result it has."""
+    continues: int | None
+    """The stopped trial from whose checkpoint this one goes on."""
+    stopping: dict[str, Json] | None
+    """Why early stopping ended it: the rule, the epoch, and what it decided by."""
     best_epoch: int | None
     epochs_trained: int
     throughput: float | None

@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from storage.columns import CleanText, FiniteFloat, Instant, document, word
-from storage.records import AttemptKind, AttemptState, Json, StudyState, TrialState
+from storage.records import AttemptKind, AttemptState, Json, StudyState, TrialOrigin, TrialState
 
 
 class Table(DeclarativeBase):
@@ -38,6 +38,7 @@ class Table(DeclarativeBase):
         datetime: Instant(),
         StudyState: word(StudyState),
         TrialState: word(TrialState),
+        TrialOrigin: word(TrialOrigin),
         AttemptKind: word(AttemptKind),
         AttemptState: word(AttemptState),
     }
@@ -103,6 +104,10 @@ class TrialRow(Table):
     quality: Mapped[float | None]
     test_quality: Mapped[float | None]
     test_metrics: Mapped[dict[str, Json] | None] = mapped_column(document())
+    origin: Mapped[TrialOrigin]
+    repeats: Mapped[int | None]
+    continues: Mapped[int | None]
+    stopping: Mapped[dict[str, Json] | None] = mapped_column(document())
     best_epoch: Mapped[int | None]
     epochs_trained: Mapped[int]
     throughput: Mapped[float | None]

@@ -34,6 +34,7 @@ from storage.records import (
     MetricRecord,
     StudyRecord,
     StudyState,
+    TrialOrigin,
     TrialRecord,
     TrialState,
 )
@@ -118,6 +119,10 @@ class Site:
                 "quality": None,
                 "test_quality": None,
                 "test_metrics": {},
+                "origin": TrialOrigin.SAMPLER,
+                "repeats": None,
+                "continues": None,
+                "stopping": None,
                 "best_epoch": None,
                 "epochs_trained": 0,
                 "throughput": None,

@@ -14,6 +14,7 @@ from storage.records import (
     MeasurementRecord,
     MetricRecord,
     StudyRecord,
+    TrialOrigin,
     TrialRecord,
     TrialState,
 )
@@ -52,6 +53,10 @@ def trial(study_id: str, number: int, **given: Any) -> TrialRecord:
         quality=None,
         test_quality=None,
         test_metrics={},
+        origin=TrialOrigin.SAMPLER,
+        repeats=None,
+        continues=None,
+        stopping=None,
         best_epoch=None,
         epochs_trained=0,
         throughput=None,
