@@ -157,7 +157,7 @@ def _preview(
     x: NDArray[np.float32], raw: RawDataset, found: targets.ReadTargets
 ) -> tuple[SamplePreview, ...]:
     previews: list[SamplePreview] = []
-    for index in range(min(len(x), PREVIEW_SAMPLES)):
+    for index in _shown(found, len(x)):
         steps, split = int(raw.lengths[index]), int(raw.split[index])
         shown = x[index, : min(steps, PREVIEW_STEPS), :PREVIEW_FEATURES]
         previews.append(
@@ -169,6 +169,18 @@ def _preview(
             )
         )
     return tuple(previews)
+
+
+def _shown(found: targets.ReadTargets, count: int) -> list[int]:
+    """The first sample of each class, for files often hold one class after the other; or the first.
+
+    What room is left over goes to the first of the others, and all are in their own order.
+    """
+    order: list[int] = list(range(min(count, PREVIEW_SAMPLES)))
+    if found.y is not None and found.classes is not None and found.y.ndim == 1:
+        firsts: list[int] = np.unique(found.y, return_index=True)[1].tolist()
+        order = [*sorted(firsts), *(index for index in order if index not in firsts)]
+    return sorted(order[:PREVIEW_SAMPLES])
 
 
 def _shown_target(

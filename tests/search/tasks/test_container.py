@@ -43,6 +43,13 @@ def test_numpy_reads_it_too() -> None:
         np.testing.assert_array_equal(arrays["y"], [0, 1, 0])
 
 
+def test_a_preview_shows_each_class_where_files_hold_one_after_the_other() -> None:
+    rows = "".join(f"{label},{step}\n" for label in "abc" for step in range(20))
+    found = decoded(rows, ".csv").preview
+    assert [sample.target for sample in found] == ["a", "a", "a", "b", "c"]
+    assert [sample.values[0][0] for sample in found] == [0, 1, 2, 0, 0]
+
+
 def test_a_preview_is_short() -> None:
     rows = b"".join(b"%d,%s\n" % (n % 2, b",".join([b"0.123456789"] * 300)) for n in range(20))
     preview = decoded(rows, ".csv").preview
