@@ -44,7 +44,7 @@ def test_numpy_reads_it_too() -> None:
 
 
 def test_a_preview_shows_each_class_where_files_hold_one_after_the_other() -> None:
-    rows = "".join(f"{label},{step}\n" for label in "abc" for step in range(20))
+    rows = "".join(f"{label},{step}\n" for label in "abc" for step in range(20)).encode()
     found = decoded(rows, ".csv").preview
     assert [sample.target for sample in found] == ["a", "a", "a", "b", "c"]
     assert [sample.values[0][0] for sample in found] == [0, 1, 2, 0, 0]
