@@ -102,6 +102,15 @@ def parameter_report(spec: ModelSpec) -> ParameterReport:
     )
 
 
+def model_totals(spec: ModelSpec) -> ReportTotals:
+    """The totals alone, without the dense twin's.
+
+    Raises:
+        SpecError: see `ModelSpec.check`.
+    """
+    return _totals(spec, _rows(spec.lay_out()))
+
+
 @runtime_checkable
 class _Matrix(Protocol):
     """A module that is a linear map and knows what it costs."""

@@ -20,6 +20,7 @@ from search.draws import (
     refusing,
 )
 from search.errors import Fault, SpecRefused
+from search.limits import impossible
 from search.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
@@ -256,13 +257,9 @@ class SearchSpace:
             for candidate in self.candidates
         }
         smallest = min(ends, key=lambda candidate: ends[candidate][0])
-        limit, least = self._spec.limits.parameters, ends[smallest][0]
-        if limit is not None and limit < least:
-            message = (
-                f"no candidate has {limit} parameters or fewer; the smallest, {smallest}, has "
-                f"{least}"
-            )
-            raise SpecRefused([Fault("limits.parameters", message)])
+        faults = impossible(self._spec.limits, least_count=ends[smallest][0], smallest=smallest)
+        if faults:
+            raise SpecRefused(faults)
         named = (self._preset_model(PRESETS[name]) for name in self._spec.presets)
         counts = [*itertools.chain(*ends.values()), *(model.parameter_count() for model in named)]
         return ParameterRange(low=min(counts), high=max(counts))

@@ -50,6 +50,17 @@ class Limits(Spec):
     parameters: int | None = Field(
         default=None, ge=1, description="most trainable numbers a model may have"
     )
+    multiply_adds: int | None = Field(
+        default=None,
+        ge=1,
+        description="most multiply-adds of matrix products per sample and step, as reports count",
+    )
+    memory_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="most bytes that parameters and buffers take together, as reports count; what "
+        "training needs beside them is not counted",
+    )
     min_throughput_ratio: float | None = Field(
         default=None, gt=0, description="least measured throughput, as a ratio to the dense twin's"
     )

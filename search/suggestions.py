@@ -7,6 +7,7 @@ import optuna
 from models.errors import SpecError
 from search.attempts import announce_trial, end_trial
 from search.draws import TrialSource
+from search.limits import excesses
 from search.mirror import Mirror
 from search.space import DrawnTrial
 from search.study_context import StudyContext
@@ -90,11 +91,10 @@ class Suggestions:
             drawn.spec.model.check()
         except SpecError as error:
             return str(error), 1.0
-        limit = self._study.spec.limits.parameters
-        count = drawn.spec.model.parameter_count()
-        if limit is None or count <= limit:
+        over = list(excesses(self._study.spec.limits, drawn.spec.model))
+        if not over:
             return None
-        return f"{count} parameters are over the limit of {limit}", count / limit - 1
+        return "; ".join(sentence for sentence, _ in over), max(excess for _, excess in over)
 
 
 def _new_trial(
