@@ -18,6 +18,7 @@ from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
 from search.mirror import open_storage
 from search.studies import in_progress
+from search.study_context import GRACE_SECONDS
 from search.study_run import StudyRun
 from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
@@ -35,8 +36,6 @@ _CLAIM_SECONDS = 1.0
 
 _LEASES_PER_CLAIM = 3
 """A claim outlasts a lease, so that a busy coordinator does not lose its studies to another."""
-
-_GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,9 +181,9 @@ class Coordinator:
             del self._on_slot[slot.name]
             self._runs[study_id].lost(attempt, f"not started: {error}")
 
-    def cancel(self, attempt_id: str) -> None:
+    def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """End an attempt's process; its slot is free when it has ended."""
-        self._executor.cancel(attempt_id, _GRACE_SECONDS)
+        self._executor.cancel(attempt_id, grace_seconds)
 
     def _notice(self, ended: Exit) -> None:
         """Free the slot of an attempt that ended; without a last word it is lost."""

@@ -184,4 +184,5 @@ def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | No
 
 def in_progress(session: Session) -> Sequence[StudyRecord]:
     """The studies that a coordinator has to work on, oldest first."""
-    return Studies(session).in_states(StudyState.QUEUED, StudyState.RUNNING)
+    # A paused one too: what trains in it has to be put aside, and it goes on at once when asked to.
+    return Studies(session).in_states(StudyState.QUEUED, StudyState.RUNNING, StudyState.PAUSED)

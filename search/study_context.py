@@ -19,6 +19,12 @@ ATTEMPTS = 3
 RESTARTED = "the server was stopped"
 """The reason of attempts that were lost with their coordinator; they count against no one."""
 
+PAUSED = "the study was paused"
+"""The reason of attempts that were put aside for a pause; they count against no one either."""
+
+GRACE_SECONDS = 2.0
+"""How long the process of an attempt may go on after it was told to end."""
+
 DATA_AT_FAULT = "data: "
 """How the reason of an attempt begins that found the task's data missing or damaged."""
 
@@ -50,8 +56,8 @@ class Floor(Protocol):
         """Write the attempt's row, then start its process."""
         ...
 
-    def cancel(self, attempt_id: str) -> None:
-        """End an attempt's process; its row has been ended before."""
+    def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Tell an attempt's process to end, and kill it after the grace time."""
         ...
 
 
@@ -90,7 +96,7 @@ class StudyContext:
 
 def gave_up(attempts: Sequence[AttemptRecord]) -> bool:
     """Whether no further attempt makes sense: the data are at fault, or enough were made."""
-    blamed = [attempt for attempt in attempts if attempt.reason != RESTARTED]
+    blamed = [attempt for attempt in attempts if attempt.reason not in (RESTARTED, PAUSED)]
     if any((attempt.reason or "").startswith(DATA_AT_FAULT) for attempt in blamed):
         return True
     return len(blamed) >= ATTEMPTS

@@ -16,7 +16,7 @@ from search.reconcile import reconcile
 from search.space import SearchSpace
 from search.spec import StudySpec
 from search.studies import ENDED, enter
-from search.study_context import DATA_AT_FAULT, RESTARTED, Floor, StudyContext, gave_up
+from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyContext, gave_up
 from search.suggestions import Suggestions
 from search.trial import TrialSpec
 from search.wire import PrepareJob, TrainJob
@@ -44,6 +44,8 @@ FAILED = "failed: "
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
 
+_PUT_ASIDE_SECONDS = 10.0
+"""How long a trial that is paused has to store the state from which it goes on."""
 
 class StudyRun:
     """One claimed study. Making it reconciles our rows with Optuna's.
@@ -61,6 +63,8 @@ class StudyRun:
         self._ticked = time.monotonic()
         self.abandon()
         reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
+        self._stands_still = study.state == StudyState.PAUSED
+        self._put_aside: set[str] = set()
 
     def step(self) -> bool:
         """Do what is due.
@@ -76,6 +80,10 @@ class StudyRun:
         self._tell()
         if study.ending is None:
             study = self._check_budgets(study)
+        if study.ending is None and study.state == StudyState.PAUSED:
+            self._stand_still()
+            return True
+        self._stands_still = False
         if study.ending is not None:
             return self._wind_down(study)
         if study.prepared is None:
@@ -100,7 +108,8 @@ class StudyRun:
         """An attempt's process ended, or its lease did, without a last word."""
         with self._study.database.write() as session:
             if Attempts(session).get(attempt.id).state == AttemptState.RUNNING:
-                self._lose(session, attempt, reason)
+                paused = attempt.id in self._put_aside
+                self._lose(session, attempt, PAUSED if paused else reason)
 
     def _current(self) -> StudyRecord:
         with self._study.database.read() as session:
@@ -115,6 +124,9 @@ class StudyRun:
             Studies(session).set_reference_point(self._study.id, point)
             study = enter(session, self._study.id, StudyState.RUNNING, at=now)
             if not self._study.slots:
+            study = Studies(session).get(self._study.id)
+            if study.state != StudyState.QUEUED:
+                return study
                 wish = self._study.spec.resources.device
                 sentence = f"no slot here serves resources.device {wish!r}"
                 Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
@@ -128,6 +140,21 @@ class StudyRun:
     def _tell(self) -> None:
         with self._study.database.read() as session:
             ended = Trials(session).untold(self._study.id)
+    def _stand_still(self) -> None:
+        """Have the attempts of a paused study store where they are and end; its time stands."""
+        if not self._stands_still:
+            self._stands_still = True
+            elapsed = time.monotonic() - self._ticked
+            with self._study.database.write() as session:
+                Studies(session).add_running_seconds(self._study.id, elapsed)
+        self._ticked = time.monotonic()
+        with self._study.database.read() as session:
+            attempts = Attempts(session).running(self._study.id)
+        for attempt in attempts:
+            if attempt.id not in self._put_aside:
+                self._put_aside.add(attempt.id)
+                self._study.floor.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
+
         for trial in ended:
             self._mirror.tell(trial)
             with self._study.database.write() as session:

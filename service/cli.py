@@ -6,7 +6,7 @@ refused, 4 no server answers.
 
 import typer
 
-from service.commands import datasets, demo, results, serve, studies
+from service.commands import datasets, demo, results, serve, steering, studies
 
 application = typer.Typer(
     name="reflectory",
@@ -22,6 +22,8 @@ application.command("list")(studies.list_studies)
 application.command()(results.front)
 application.command()(results.download)
 application.command()(studies.cancel)
+application.command()(steering.pause)
+application.command()(steering.resume)
 application.command()(results.catalog)
 application.add_typer(datasets.commands, name="datasets")
 for _hidden in (serve.api, serve.coordinator, serve.dashboard, demo.demo):

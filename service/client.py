@@ -144,6 +144,14 @@ class Client:
         """End a study at once; what is complete stays. Asking twice is harmless."""
         return self._ask(Study, "POST", f"{_path(study_id)}/cancel")
 
+    def pause(self, study_id: str) -> Study:
+        """Hold a study until it is resumed. Asking twice is harmless."""
+        return self._ask(Study, "POST", f"{_path(study_id)}/pause")
+
+    def resume(self, study_id: str) -> Study:
+        """Let a paused study go on. Asking twice is harmless."""
+        return self._ask(Study, "POST", f"{_path(study_id)}/resume")
+
     def front(self, study_id: str) -> Front:
         """The Pareto front so far."""
         return self._ask(Front, "GET", f"{_path(study_id)}/front")

@@ -1,4 +1,4 @@
-"""Studies: submit, look at, cancel."""
+"""Studies: submit, look at, steer, cancel."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import AfterValidator
 
-from search import pareto, studies
+from search import pareto, steering, studies
 from search.resolving import resolved
 from search.space import SpaceDescription, describe
 from search.spec import OBJECTIVES, Objective, StudySpec
@@ -108,6 +108,23 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
     studies.cancel(held.database, study_id, by=_BY)
     with held.database.read() as session:
         return study_document(session, Studies(session).get(study_id))
+
+
+@router.post("/{study_id}/pause", responses=documented(403, 404))
+def pause_study(study_id: str, held: Held) -> StudyDocument:
+    """Hold a study: nothing is begun, what trains stores where it is and frees its slot.
+
+    The time until it is resumed counts against no budget. Asking twice is harmless.
+    """
+    steering.pause(held.database, study_id, by=_BY)
+    return get_study(study_id, held)
+
+
+@router.post("/{study_id}/resume", responses=documented(403, 404))
+def resume_study(study_id: str, held: Held) -> StudyDocument:
+    """Let a paused study go on: its trials from where they were. Asking twice is harmless."""
+    steering.resume(held.database, study_id)
+    return get_study(study_id, held)
 
 
 @router.get(
