@@ -43,9 +43,9 @@ FAILED = "failed: "
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
-
 _PUT_ASIDE_SECONDS = 10.0
 """How long a trial that is paused has to store the state from which it goes on."""
+
 
 class StudyRun:
     """One claimed study. Making it reconciles our rows with Optuna's.
@@ -61,10 +61,10 @@ class StudyRun:
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
         self._ticked = time.monotonic()
-        self.abandon()
-        reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
+        self.abandon()
+        reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
 
     def step(self) -> bool:
         """Do what is due.
@@ -78,12 +78,12 @@ class StudyRun:
         if study.state in ENDED:
             return False
         self._tell()
-        if study.ending is None:
-            study = self._check_budgets(study)
         if study.ending is None and study.state == StudyState.PAUSED:
             self._stand_still()
             return True
         self._stands_still = False
+        if study.ending is None:
+            study = self._check_budgets(study)
         if study.ending is not None:
             return self._wind_down(study)
         if study.prepared is None:
@@ -121,12 +121,12 @@ class StudyRun:
         )
         now = datetime.now(UTC)
         with self._study.database.write() as session:
-            Studies(session).set_reference_point(self._study.id, point)
-            study = enter(session, self._study.id, StudyState.RUNNING, at=now)
-            if not self._study.slots:
             study = Studies(session).get(self._study.id)
             if study.state != StudyState.QUEUED:
                 return study
+            Studies(session).set_reference_point(self._study.id, point)
+            study = enter(session, self._study.id, StudyState.RUNNING, at=now)
+            if not self._study.slots:
                 wish = self._study.spec.resources.device
                 sentence = f"no slot here serves resources.device {wish!r}"
                 Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
@@ -137,9 +137,6 @@ class StudyRun:
                 Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
             return Studies(session).get(study.id)
 
-    def _tell(self) -> None:
-        with self._study.database.read() as session:
-            ended = Trials(session).untold(self._study.id)
     def _stand_still(self) -> None:
         """Have the attempts of a paused study store where they are and end; its time stands."""
         if not self._stands_still:
@@ -155,6 +152,9 @@ class StudyRun:
                 self._put_aside.add(attempt.id)
                 self._study.floor.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
 
+    def _tell(self) -> None:
+        with self._study.database.read() as session:
+            ended = Trials(session).untold(self._study.id)
         for trial in ended:
             self._mirror.tell(trial)
             with self._study.database.write() as session:
