@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.gaussian_process import Array, GaussianProcess, fit
 
-MOST_FITTED = 300
+MOST_FITTED = 200
 """Trials that the process is fitted to, the newest ones: its time grows with their cube."""
 
 
@@ -64,9 +65,11 @@ def propose(
         reference_error: logarithm of the error from which the hypervolume is measured.
         reference_costs: `[C]`, where it is measured from in the costs.
     """
-    process = _fitted(history)
-    mean, deviation = process.predict(candidates.features)
-    costs, errors = _standing(history, process)
+    # Matrices of 200 rows gain little from threads, which wait for cores that trials train on.
+    with threadpool_limits(1, user_api="blas"):
+        process = _fitted(history)
+        mean, deviation = process.predict(candidates.features)
+        costs, errors = _standing(history, process)
     gains = expected_gain(
         costs,
         errors,

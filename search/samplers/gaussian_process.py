@@ -4,8 +4,8 @@ Numbers come in as features on about [0, 1], options as one-hot columns of heigh
 that two different options lie 1 apart.
 """
 
-import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +18,6 @@ LENGTHS = (0.35, 0.7, 1.4, 2.8)
 
 NOISES = (1e-3, 1e-2, 1e-1, 0.5)
 """Variances of the noise that are tried, as shares of the signal's."""
-
-_JITTER = 1e-9
 
 
 def matern(left: Array, right: Array, *, length: float) -> Array:
@@ -49,7 +47,7 @@ class GaussianProcess:
     """Variance of the noise of a value with weight 1, as a share of the signal's."""
     log_likelihood: float
     whitening: Array
-    """`[N, N]`, the inverse of the lower Cholesky factor of the correlations with noise."""
+    """`[N, N]`, a square root V of the inverse correlations with noise: `V^T V`."""
     weights: Array
     """`[N]`: the inverse correlations times the centred values."""
 
@@ -65,7 +63,7 @@ def fit(features: Array, values: Array, noise_weights: Array) -> GaussianProcess
     """The most likely process over the grid of lengths and noises.
 
     Mean and variance follow in closed form (R&W section 2.7 for the mean; the variance is profiled
-    out of equation 2.30).
+    out of equation 2.30). Of each length, one eigendecomposition serves all noises.
 
     Args:
         features: `[N, D]`, N at least 1.
@@ -73,35 +71,43 @@ def fit(features: Array, values: Array, noise_weights: Array) -> GaussianProcess
         noise_weights: `[N]`, by how much more variance than the others' a value's noise has.
     """
     fitted = (
-        _fit_at(features, values, noise_weights, length=length, noise=noise)
-        for length, noise in itertools.product(LENGTHS, NOISES)
+        process
+        for length in LENGTHS
+        for process in _fit_at(features, values, noise_weights, length=length)
     )
     return max(fitted, key=lambda process: process.log_likelihood)
 
 
 def _fit_at(
-    features: Array, values: Array, noise_weights: Array, *, length: float, noise: float
-) -> GaussianProcess:
+    features: Array, values: Array, noise_weights: Array, *, length: float
+) -> Iterator[GaussianProcess]:
+    """One process per noise.
+
+    With weights w on the diagonal of D, `K + noise D` has the inverse `V^T V`, where
+    `V = (e + noise)^(-1/2) Q^T D^(-1/2)` and `Q e Q^T = D^(-1/2) K D^(-1/2)`.
+    """
     total = len(values)
+    scale = 1 / np.sqrt(noise_weights)
     correlations = matern(features, features, length=length)
-    correlations[np.diag_indices(total)] += noise * noise_weights + _JITTER
-    factor = np.asarray(np.linalg.cholesky(correlations), float)
-    whitening = np.asarray(np.linalg.inv(factor), float)
-    white_ones, white_values = whitening.sum(axis=1), whitening @ values
-    mean = float(white_ones @ white_values / (white_ones @ white_ones))
-    white = white_values - mean * white_ones
-    # Equal values have no spread to learn a scale from: the floor keeps the logarithm finite.
-    variance = max(float(white @ white) / total, 1e-8)
-    log_likelihood = -0.5 * total * (math.log(2 * math.pi * variance) + 1) - float(
-        np.log(np.diag(factor)).sum()
-    )
-    return GaussianProcess(
-        features=features,
-        mean=mean,
-        variance=variance,
-        length=length,
-        noise=noise,
-        log_likelihood=log_likelihood,
-        whitening=whitening,
-        weights=whitening.T @ white,
-    )
+    spectrum, basis = np.linalg.eigh(scale[:, None] * correlations * scale)
+    turned = np.asarray(basis.T * scale, float)
+    for noise in NOISES:
+        spread = np.maximum(spectrum, 0.0) + noise
+        whitening = turned / np.sqrt(spread)[:, None]
+        white_ones, white_values = whitening.sum(axis=1), whitening @ values
+        mean = float(white_ones @ white_values / (white_ones @ white_ones))
+        white = white_values - mean * white_ones
+        # Equal values have no spread to learn a scale from: the floor keeps the logarithm finite.
+        variance = max(float(white @ white) / total, 1e-8)
+        log_determinant = float(np.log(spread).sum() + np.log(noise_weights).sum())
+        log_likelihood = -0.5 * (total * (math.log(2 * math.pi * variance) + 1) + log_determinant)
+        yield GaussianProcess(
+            features=features,
+            mean=mean,
+            variance=variance,
+            length=length,
+            noise=noise,
+            log_likelihood=log_likelihood,
+            whitening=whitening,
+            weights=whitening.T @ white,
+        )
