@@ -12,6 +12,7 @@ from search.tasks import Dataset, DataSources, Ucr
 from storage.engine import Database
 from storage.errors import IdempotencyConflict
 from tests.search.tasks.uploaded import FolderShelf, gestures, prices
+from tests.storage.records import add_dataset
 
 SPEC = StudySpec(task=Dataset(id="up"), architectures=("rnn",), parametrizations=("dense",))
 
@@ -32,6 +33,8 @@ def sources(tmp_path: Path, shelf: FolderShelf) -> DataSources:
 def database(tmp_path: Path) -> Iterator[Database]:
     database = Database(f"sqlite:///{tmp_path / 'ours.db'}")
     database.migrate()
+    with database.write() as session:
+        add_dataset(session, id="up")
     yield database
     database.dispose()
 

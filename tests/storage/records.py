@@ -3,14 +3,18 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from storage.datasets import Datasets
 from storage.records import (
+    ArtifactRecord,
     AttemptKind,
     AttemptRecord,
     AttemptState,
+    DatasetRecord,
     MeasurementRecord,
     MetricRecord,
     StudyRecord,
@@ -127,3 +131,35 @@ def measurement(study_id: str, **given: Any) -> MeasurementRecord:
         created_at=START,
     )
     return replace(record, **given)
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
+
+
+def dataset(**given: object) -> DatasetRecord:
+    number = next(_ids)
+    record = DatasetRecord(
+        id=f"dataset-{number}",
+        name="wörter ☃",
+        suffix=".csv",
+        size=2**40,
+        sha256=digest(f"file {number}"),
+        test_sha256=None,
+        fingerprint=digest(f"fingerprint {number}"),
+        options={"problem": None, "label": "target"},
+        facts={"problem": "classification", "samples": {"unassigned": 3}},
+        preview=[{"x": [[0.1, 1e-320]], "y": 1}, [1, 2.5], None],
+        container_sha256=digest(f"container {number}"),
+        created_at=START,
+    )
+    return replace(record, **given)
+
+
+def add_dataset(
+    session: Session, record: DatasetRecord | None = None, **given: object
+) -> DatasetRecord:
+    """A data set with its artifacts; the record given, or one made of the fields given."""
+    record = record or dataset(**given)
+    artifacts = [ArtifactRecord(sha256=name, size=7, created_at=START) for name in record.digests]
+    return Datasets(session).add(record, artifacts)

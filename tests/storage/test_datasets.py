@@ -1,10 +1,8 @@
 """Data sets: stored once, paged, kept while used, and their artifacts while anything names them."""
 
-import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from hashlib import sha256
 
 import pytest
 from sqlalchemy import func, select
@@ -14,40 +12,10 @@ from storage.artifact_rows import ArtifactRows
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.errors import BadCursor, Conflict, NotFound
-from storage.records import ArtifactRecord, DatasetRecord, StudyState
+from storage.records import ArtifactRecord, StudyState
 from storage.studies import Studies
 from storage.tables import ArtifactRow
-from tests.storage.records import START, add_study, add_trial, after
-
-_numbers = itertools.count()
-
-
-def digest(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
-
-
-def dataset(**given: object) -> DatasetRecord:
-    number = next(_numbers)
-    record = DatasetRecord(
-        id=f"dataset-{number}",
-        name="wörter ☃",
-        suffix=".csv",
-        size=2**40,
-        sha256=digest(f"file {number}"),
-        test_sha256=None,
-        fingerprint=digest(f"fingerprint {number}"),
-        options={"problem": None, "label": "target"},
-        facts={"problem": "classification", "samples": {"unassigned": 3}},
-        preview=[{"x": [[0.1, 1e-320]], "y": 1}, [1, 2.5], None],
-        container_sha256=digest(f"container {number}"),
-        created_at=START,
-    )
-    return replace(record, **given)
-
-
-def add(session: Session, record: DatasetRecord) -> DatasetRecord:
-    artifacts = [ArtifactRecord(sha256=name, size=7, created_at=START) for name in record.digests]
-    return Datasets(session).add(record, artifacts)
+from tests.storage.records import START, add_dataset, add_study, add_trial, after, dataset, digest
 
 
 def artifacts_in(session: Session) -> int:
@@ -57,7 +25,7 @@ def artifacts_in(session: Session) -> int:
 def test_a_dataset_comes_back_as_it_was_stored(database: Database) -> None:
     record = dataset(test_sha256=digest("test"))
     with database.write() as session:
-        assert add(session, record) == record
+        assert add_dataset(session, record) == record
     with database.read() as session:
         assert Datasets(session).get(record.id) == record
         assert Datasets(session).find(record.fingerprint) == record
@@ -67,9 +35,9 @@ def test_a_dataset_comes_back_as_it_was_stored(database: Database) -> None:
 def test_the_same_files_with_the_same_options_are_one_dataset(database: Database) -> None:
     first = dataset()
     with database.write() as session:
-        add(session, first)
+        add_dataset(session, first)
     with database.write() as session:
-        again = add(session, replace(first, id="another", name="another name"))
+        again = add_dataset(session, replace(first, id="another", name="another name"))
         assert again == first
         assert artifacts_in(session) == 2
     with database.read() as session, pytest.raises(NotFound):
@@ -83,7 +51,7 @@ def test_one_of_many_at_once_is_stored(database: Database) -> None:
     def race(number: int) -> str:
         together.wait(30)
         with database.write() as session:
-            return add(session, replace(record, id=f"racer-{number}")).id
+            return add_dataset(session, replace(record, id=f"racer-{number}")).id
 
     with ThreadPoolExecutor(4) as pool:
         ids = set(pool.map(race, range(4)))
@@ -97,7 +65,7 @@ def test_paging_visits_every_dataset_once_newest_first(database: Database) -> No
     made = [dataset(created_at=after(number // 2)) for number in range(7)]
     with database.write() as session:
         for record in made:
-            add(session, record)
+            add_dataset(session, record)
     seen: list[str] = []
     cursor = None
     with database.read() as session:
@@ -121,7 +89,7 @@ def test_a_dataset_in_use_stays_until_the_study_has_ended(
 ) -> None:
     record = dataset()
     with database.write() as session:
-        add(session, record)
+        add_dataset(session, record)
         study = add_study(session, spec={"task": {"kind": "dataset", "id": record.id}}).id
         add_study(session, spec={"task": {"kind": "digits"}})
         add_study(session, spec={"task": {"kind": "dataset", "id": "another"}})
@@ -140,7 +108,7 @@ def test_a_study_and_a_deletion_at_once_end_with_one_of_both(database: Database)
     for _ in range(8):
         record = dataset()
         with database.write() as session:
-            add(session, record)
+            add_dataset(session, record)
         task = {"task": {"kind": "dataset", "id": record.id}}
         begin = threading.Barrier(2)
 
@@ -173,8 +141,8 @@ def test_artifacts_stay_while_anything_names_them(database: Database) -> None:
     # Read in another way, the same file gives another container.
     second = dataset(sha256=first.sha256)
     with database.write() as session:
-        add(session, first)
-        add(session, second)
+        add_dataset(session, first)
+        add_dataset(session, second)
         study = add_study(session).id
         add_trial(session, study)
         kept = ArtifactRecord(sha256=digest("test"), size=7, created_at=START)
@@ -210,7 +178,7 @@ def test_whoever_removes_bytes_and_whoever_names_them_wait_for_each_other(
         with database.write() as session:
             ArtifactRows(session).lock_names()
             order.append("named")
-            add(session, record)
+            add_dataset(session, record)
 
     with ThreadPoolExecutor(2) as pool:
         for done in (pool.submit(remover), pool.submit(namer)):
