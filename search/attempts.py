@@ -27,7 +27,7 @@ from search.wire import (
     Verdict,
 )
 from storage.artifact_rows import ArtifactRows
-from storage.artifacts import ArtifactStore, store_stream
+from storage.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.attempts import Attempts
 from storage.datasets import Datasets
 from storage.engine import Database
@@ -202,6 +202,7 @@ class AttemptDesk:
 
         def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
             ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
+            restore_if_missing(self._store, artifact.sha256, stream)
 
         self._renewing(attempt_id, token, name)
         return Stored(sha256=artifact.sha256, size=artifact.size)

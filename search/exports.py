@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from storage.artifact_rows import ArtifactRows
-from storage.artifacts import ArtifactStore, store_stream
+from storage.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
 from storage.records import ArtifactRecord
@@ -63,6 +63,7 @@ def export_trial(database: Database, store: ArtifactStore, study_id: str, number
     made = store_stream(store, io.BytesIO(content), datetime.now(UTC))
     with database.write() as session:
         ArtifactRows(session).link(study_id, number, ONNX, made)
+        restore_if_missing(store, made.sha256, io.BytesIO(content))
     fields = {"study_id": study_id, "trial": number, "bytes": made.size}
     _log.info("an ONNX file was made", extra=fields)
 

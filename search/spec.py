@@ -102,6 +102,22 @@ class Resources(Spec):
     device: Literal["any", "cpu", "cuda"] = "any"
 
 
+class Retention(Spec):
+    """Which trained models stay when their trials have ended; reports and numbers always do."""
+
+    keep: Literal["front", "all", "none"] = Field(
+        default="all",
+        description="whose checkpoints stay: those of the front, all, or none; what is off the "
+        "front goes while the study runs. All by default: only a user can tell what is not needed",
+    )
+    top: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="with `front` or `none`: so many trials of the best quality keep theirs too",
+    )
+
+
 class StudySpec(Spec):
     """A study: the task, the candidates, the space, the objectives and when to end.
 
@@ -126,6 +142,7 @@ class StudySpec(Spec):
     sampler: AnySampler = Tpe()
     throughput: Throughput = Throughput()
     resources: Resources = Resources()
+    retention: Retention = Retention()
     presets: tuple[PresetName, ...] = Field(
         default=(),
         description="named systems of the papers, which are the study's first trials, in this "

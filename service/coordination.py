@@ -12,6 +12,7 @@ from search.executors import LocalExecutor
 from search.executors.slots import cpu_slots, gpu_slots
 from search.front_exports import FrontExports
 from search.lane import lane_folder
+from search.retention import Retention
 from service.locks import hold
 from service.settings import Settings
 from storage.artifacts import LocalArtifactStore
@@ -52,6 +53,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         store.sweep()
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
+        held.enter_context(Retention(database, store))
         Coordinator(
             database,
             executor,

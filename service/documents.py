@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.pareto import Front, ObjectiveInfo
-from search.spec import Objective
+from search.spec import Budget, Objective
 from search.studies import StudyProgress, progress
 from storage.records import (
     AttemptRecord,
@@ -48,6 +48,12 @@ class StudyDocument(Spec):
     finished_at: datetime | None
     progress: StudyProgress
     links: StudyLinks
+
+
+class StudyChange(Spec):
+    """What may change in a study that was submitted."""
+
+    budget: Budget
 
 
 class StudyPage(Spec):
@@ -177,7 +183,7 @@ class ExportDocument(Spec):
 class PointLinks(Spec):
     """What can be downloaded of a point on the front."""
 
-    checkpoint: str
+    checkpoint: str | None = Field(description="null where `retention` did not keep it")
     report: str
     onnx: str | None = Field(description="null until the model was exported")
 
@@ -281,7 +287,11 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                 parametrization=point.parametrization,
                 hyperparameters=point.hyperparameters,
                 links=PointLinks(
-                    checkpoint=f"{trial_path(study_id, point.trial)}/checkpoint",
+                    checkpoint=(
+                        f"{trial_path(study_id, point.trial)}/checkpoint"
+                        if "checkpoint" in point.artifacts
+                        else None
+                    ),
                     report=f"{trial_path(study_id, point.trial)}/report",
                     onnx=(
                         f"{trial_path(study_id, point.trial)}/onnx"

@@ -1,13 +1,13 @@
 """Which stored bytes are named by which rows; they are in the store before a row names them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from sqlalchemy import delete, exists, func, or_, select
+from sqlalchemy import and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from storage.records import ArtifactRecord
+from storage.records import ArtifactRecord, TrialState
 from storage.statements import added, insert, lock_study, storable_integer
-from storage.tables import ArtifactRow, DatasetRow, TrialArtifactRow
+from storage.tables import ArtifactRow, DatasetRow, TrialArtifactRow, TrialRow
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
 _NAMING_LOCK = 0x6E616D65
@@ -22,10 +22,14 @@ class ArtifactRows:
     def link(self, study_id: str, number: int, role: str, artifact: ArtifactRecord) -> None:
         """Let stored bytes play a part for a trial, in place of what played it before.
 
+        See Note [Named bytes stay]: afterwards, in the same transaction, the caller looks whether
+        the bytes are still stored.
+
         Raises:
             NotFound: if there is no such trial.
         """
         lock_study(self._session, study_id)
+        self.lock_names()
         self.add(artifact)
         added(
             self._session,
@@ -37,6 +41,45 @@ class ArtifactRows:
             .returning(TrialArtifactRow.study_id),
             missing=f"study {study_id!r} has no trial {number}",
         )
+
+    def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
+        """Take these roles from trials of a study, and the rows of what nothing else names.
+
+        Returns:
+            The digests of what they were.
+        """
+        lock_study(self._session, study_id)
+        self.lock_names()
+        digests = list[str]()
+        for number in sorted(roles):
+            digests += self._session.scalars(
+                delete(TrialArtifactRow)
+                .where(
+                    TrialArtifactRow.study_id == study_id,
+                    TrialArtifactRow.number == number,
+                    TrialArtifactRow.role.in_(roles[number]),
+                )
+                .returning(TrialArtifactRow.sha256)
+            )
+        self.drop_unused(digests)
+        return digests
+
+    def of_ended_trials(self, role: str) -> list[tuple[str, int]]:
+        """Trials that have ended and have something of this role, as study and number."""
+        ended = [state for state in TrialState if state.has_ended]
+        rows = self._session.execute(
+            select(TrialArtifactRow.study_id, TrialArtifactRow.number)
+            .join(
+                TrialRow,
+                and_(
+                    TrialRow.study_id == TrialArtifactRow.study_id,
+                    TrialRow.number == TrialArtifactRow.number,
+                ),
+            )
+            .where(TrialArtifactRow.role == role, TrialRow.state.in_(ended))
+            .order_by(TrialArtifactRow.study_id, TrialArtifactRow.number)
+        )
+        return [(study_id, number) for study_id, number in rows]
 
     def of_trial(self, study_id: str, number: int) -> dict[str, ArtifactRecord]:
         """The trial's artifacts by role."""
@@ -54,6 +97,10 @@ class ArtifactRows:
         self._session.execute(
             insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing()
         )
+
+    def digests(self) -> list[str]:
+        """The digests of all bytes that rows name."""
+        return list(self._session.scalars(select(ArtifactRow.sha256)))
 
     def lock_names(self) -> None:
         """Let no other transaction that asks for the same go on until this one ends.

@@ -7,7 +7,8 @@ import os
 import re
 import tempfile
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
@@ -61,6 +62,10 @@ class ArtifactStore(Protocol):
         Raises:
             ArtifactNotFound: if there are none under this id.
         """
+        ...
+
+    def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
+        """The ids of all that is stored and was last written at least so long ago, in no order."""
         ...
 
 
@@ -131,6 +136,16 @@ class LocalArtifactStore:
         except FileNotFoundError as error:
             raise _not_found(artifact_id) from error
 
+    def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
+        """See `ArtifactStore`."""
+        before = time.time() - older_than_seconds
+        for folder in self._root.glob("[0-9a-f][0-9a-f]"):
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    with suppress(FileNotFoundError):
+                        if _DIGEST.fullmatch(entry.name) and entry.stat().st_mtime <= before:
+                            yield entry.name
+
     def sweep(self, *, older_than_seconds: float = 10.0) -> int:
         """Remove what killed writers left behind; returns how many files that were.
 
@@ -188,6 +203,15 @@ def store_stream(
         content.seek(0)
         store.write(digest, content)
     return ArtifactRecord(sha256=digest, size=size, created_at=at)
+
+
+def restore_if_missing(store: ArtifactStore, artifact_id: str, stream: BinaryIO) -> None:
+    """Store bytes again that were removed after they were written; see Note [Named bytes stay]."""
+    try:
+        store.size(artifact_id)
+    except ArtifactNotFound:
+        stream.seek(0)
+        store.write(artifact_id, stream)
 
 
 def _copy(source: BinaryIO, target: BinaryIO) -> tuple[str, int]:

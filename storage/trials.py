@@ -205,6 +205,15 @@ class Trials:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
         return self._records([row])[0]
 
+    def continued_by_open(self, study_id: str) -> set[int]:
+        """The numbers of trials that one which has not ended starts from."""
+        numbers = self._session.scalars(
+            select(TrialRow.continues).where(
+                TrialRow.study_id == study_id, _OPEN, TrialRow.continues.is_not(None)
+            )
+        )
+        return {number for number in numbers if number is not None}
+
     def untold(self, study_id: str) -> TrialRecords:
         """Trials that ended and that the sampler does not know of, in the order of their ends."""
         rows = self._session.scalars(

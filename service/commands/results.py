@@ -133,4 +133,11 @@ def _file(fetching: _Fetch, study_id: str, number: int, out: Path, *, quiet: boo
 
 
 def _front_numbers(client: Client, study_id: str) -> list[int]:
-    return [point.trial for point in client.front(study_id).points]
+    """The front's trials whose checkpoints are there; the others are named in a complaint."""
+    points = client.front(study_id).points
+    for point in points:
+        if point.links["checkpoint"] is None:
+            complain(
+                f"trial {point.trial} has no checkpoint: the study's retention did not keep it"
+            )
+    return [point.trial for point in points if point.links["checkpoint"] is not None]

@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, HTTPException, Request
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import ClientDisconnect
 
 from search.wire import (
     Completion,
@@ -57,8 +58,11 @@ async def _received(request: Request, held: Held, _token: Token) -> AsyncIterato
     """The body as a file: in memory while it is small, else in an unnamed file beside the store."""
     folder = held.settings.data_dir
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as spool:
-        async for piece in request.stream():
-            await to_thread.run_sync(spool.write, piece)
+        try:
+            async for piece in request.stream():
+                await to_thread.run_sync(spool.write, piece)
+        except ClientDisconnect as error:
+            raise HTTPException(400, "the worker left in the middle of the upload") from error
         spool.seek(0)
         yield cast(BinaryIO, spool)
 

@@ -1,0 +1,189 @@
+"""What is kept of trials that ended, and when bytes leave the store."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self, TypeVar, final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from search.exports import CHECKPOINT, ONNX
+from search.pareto import front_of, objective_infos
+from search.spec import StudySpec
+from search.studies import in_progress
+from storage.artifact_rows import ArtifactRows
+from storage.artifacts import ArtifactStore
+from storage.engine import Database
+from storage.errors import ArtifactNotFound, NotFound, StorageError
+from storage.records import StudyState, TrialRecord, TrialState
+from storage.studies import Studies
+from storage.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+RESUME = "resume"
+"""The role of what a further attempt of the same trial goes on from."""
+
+_PAUSE_SECONDS = 5.0
+_SWEEPS_SECONDS = 600.0
+_LONGEST_UPLOAD_SECONDS = 3600.0
+"""Bytes without a row that are younger may be about to get theirs; see Note [Named bytes stay]."""
+
+_BATCH = 200
+"""How many artifacts one transaction removes: others wait for it meanwhile."""
+
+_Item = TypeVar("_Item")
+
+
+@final
+class Retention:
+    """A thread of the coordinator that takes away what nobody needs any more.
+
+    The state to resume from goes when its trial has ended. Checkpoints, with the ONNX files made of
+    them, stay by the study's `retention`; reports always stay. Several may do this side by side.
+    """
+
+    def __init__(self, database: Database, store: ArtifactStore) -> None:
+        self._database = database
+        self._store = store
+        self._closing = Event()
+        self._thread = Thread(target=self._keep_tidy, name="retention", daemon=True)
+        self._complete: dict[str, int] = {}
+        """How many trials of a study were complete when it was last looked at."""
+        self._open: set[str] | None = None
+        """The studies that had not ended then; None before the first look."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def tidy(self) -> int:
+        """Take away, once, what ended trials need no more; returns how many artifacts that were."""
+        dropped = 0
+        with self._database.read() as session:
+            ended = ArtifactRows(session).of_ended_trials(RESUME)
+        for batch in _batches(ended):
+            dropped += self._drop({where: [RESUME] for where in batch})
+        for study_id in self._studies_to_look_at():
+            dropped += self._apply_policy(study_id)
+        return dropped
+
+    def sweep(self, *, older_than_seconds: float = _LONGEST_UPLOAD_SECONDS) -> int:
+        """Remove bytes that no row names; returns how many.
+
+        Such bytes are left by whoever was killed between storing them and naming them.
+        """
+        swept = 0
+        for digests in _batches(self._store.digests(older_than_seconds=older_than_seconds)):
+            swept += self._remove_unnamed(digests)
+        if swept:
+            _log.info("swept artifacts without a row", extra={"artifacts": swept})
+        return swept
+
+    def _keep_tidy(self) -> None:
+        passes = 0
+        while not self._closing.is_set():
+            try:
+                self.tidy()
+                if passes % int(_SWEEPS_SECONDS / _PAUSE_SECONDS) == 0:
+                    self.sweep()
+            except (StorageError, SQLAlchemyError, OSError) as error:
+                # The next pass finds the same again.
+                _log.warning("tidying failed", extra={"reason": str(error).partition("\n")[0]})
+            passes += 1
+            self._closing.wait(_PAUSE_SECONDS)
+
+    def _studies_to_look_at(self) -> Sequence[str]:
+        """Those at work and those that have just ended; at first, all."""
+        with self._database.read() as session:
+            now_open = {study.id for study in in_progress(session)}
+            if self._open is None:
+                before = {study.id for study in Studies(session).in_states(*StudyState)}
+            else:
+                before = self._open
+        self._open = now_open
+        return sorted(now_open | before)
+
+    def _apply_policy(self, study_id: str) -> int:
+        with self._database.read() as session:
+            try:
+                study = Studies(session).get(study_id)
+            except NotFound:
+                return 0
+            spec = StudySpec.model_validate(study.spec)
+            if spec.retention.keep == "all":
+                return 0
+            count = Trials(session).counts(study_id).by_state.get(TrialState.COMPLETE, 0)
+            if not study.state.has_ended and self._complete.get(study_id) == count:
+                return 0
+            complete = Trials(session).list(study_id, TrialState.COMPLETE)
+            kept = kept_by(spec, complete) | Trials(session).continued_by_open(study_id)
+        self._complete[study_id] = count
+        to_drop: dict[tuple[str, int], list[str]] = {}
+        for trial in complete:
+            roles = [role for role in (CHECKPOINT, ONNX) if role in trial.artifacts]
+            if roles and trial.number not in kept:
+                to_drop[study_id, trial.number] = roles
+        return sum(self._drop({where: to_drop[where] for where in b}) for b in _batches(to_drop))
+
+    def _drop(self, parts: Mapping[tuple[str, int], Sequence[str]]) -> int:
+        """Take away rows, then the bytes that no other row names."""
+        digests: list[str] = []
+        for study_id in sorted({study_id for study_id, _ in parts}):
+            with self._database.write() as session:
+                digests += ArtifactRows(session).unlink(
+                    study_id,
+                    {
+                        number: roles
+                        for (study, number), roles in parts.items()
+                        if study == study_id
+                    },
+                )
+        self._remove_unnamed(digests)
+        return len(digests)
+
+    def _remove_unnamed(self, digests: Sequence[str]) -> int:
+        """See Note [Named bytes stay]."""
+        removed = 0
+        with self._database.write() as session:
+            rows = ArtifactRows(session)
+            rows.lock_names()
+            for digest in rows.unnamed(digests):
+                with suppress(ArtifactNotFound):
+                    self._store.remove(digest)
+                    removed += 1
+        return removed
+
+
+def kept_by(spec: StudySpec, complete: Sequence[TrialRecord]) -> set[int]:
+    """The complete trials whose checkpoints a study's `retention` keeps."""
+    retention, infos = spec.retention, objective_infos(spec.task, spec.objectives)
+    if retention.keep == "all":
+        return {trial.number for trial in complete}
+    quality = objective_infos(spec.task, ("quality",))[0]
+    sign = 1.0 if quality.direction == "minimize" else -1.0
+    best = sorted(
+        (sign * trial.quality, trial.number) for trial in complete if trial.quality is not None
+    )
+    kept = {number for _, number in best[: retention.top]}
+    if retention.keep == "front":
+        kept |= {trial.number for trial in front_of(complete, infos)}
+    return kept
+
+
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    remaining = iter(items)
+    while batch := list(islice(remaining, _BATCH)):
+        yield batch
