@@ -13,6 +13,7 @@ from typing import BinaryIO
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from search.early_stopping import judge, reason_to_stop
 from search.spec import StudySpec
 from search.tasks import Dataset
 from search.wire import (
@@ -105,10 +106,14 @@ class AttemptDesk:
         return self._renewing(attempt_id, token, tell)
 
     def epoch(self, attempt_id: str, token: str, body: EpochReport) -> Verdict:
-        """Store one epoch of the trial's curve; the last epoch of a budget ends the asking."""
+        """Store one epoch of the trial's curve; the last epoch of a budget ends the asking.
 
-        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+        An epoch that is stored for the first time may be the trial's last by the study's rule.
+        """
+
+        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> str | None:
             number = _trial_of(attempt)
+            is_new = not Metrics(session).has(study.id, number, body.epoch)
             row = MetricRecord(
                 epoch=body.epoch,
                 train_loss=body.train_loss,
@@ -124,9 +129,12 @@ class AttemptDesk:
             Trials(session).set_epochs(study.id, number, body.epoch)
             payload = {"trial": number, **body.model_dump(exclude={"stood_still_seconds"})}
             Events(session).append(study.id, "epoch", payload, _now())
-            total = StudySpec.model_validate(study.spec).budget.total_epochs
+            spec = StudySpec.model_validate(study.spec)
+            total = spec.budget.total_epochs
             if total is not None and Metrics(session).epochs_trained(study.id) >= total:
                 Studies(session).set_ending(study.id, f"{BUDGET}: total_epochs")
+            is_new = is_new and study.ending is None
+            return judge(session, study, spec, number, body.epoch, is_new=is_new)
 
         return self._renewing(attempt_id, token, store, body.stood_still_seconds)
 
@@ -248,7 +256,7 @@ class AttemptDesk:
             attempt.study_id,
             number,
             state=state,
-            reason=body.reason,
+            reason=_trial_reason(body, state, Trials(session).get(attempt.study_id, number)),
             quality=body.quality,
             test_quality=body.test_quality,
             test_metrics=body.test_metrics,
@@ -261,28 +269,29 @@ class AttemptDesk:
         self,
         attempt_id: str,
         token: str,
-        work: Callable[[Session, AttemptRecord, StudyRecord], None],
+        work: Callable[[Session, AttemptRecord, StudyRecord], str | None],
         stood_still_seconds: float | None = None,
     ) -> Verdict:
         """Do the work and renew the lease in one transaction.
 
-        The verdict follows from the study after it.
+        The verdict follows from the study after it, and from why the work says to stop.
         """
         with self._database.write() as session:
             attempt = _authenticate(session, attempt_id, token)
-            work(session, attempt, Studies(session).get(attempt.study_id))
+            reason = work(session, attempt, Studies(session).get(attempt.study_id))
             Attempts(session).renew(
                 attempt_id,
                 until=_now() + timedelta(seconds=self._lease_seconds),
                 stood_still_seconds=stood_still_seconds,
             )
             ending = Studies(session).get(attempt.study_id).ending
-        return self._verdict(ending)
+        return self._verdict(ending, reason)
 
-    def _verdict(self, ending: str | None) -> Verdict:
-        if ending is None:
+    def _verdict(self, ending: str | None, reason: str | None = None) -> Verdict:
+        if ending is not None:
+            reason = BUDGET if ending.startswith(BUDGET) else ending
+        if reason is None:
             return Verdict(lease_seconds=self._lease_seconds)
-        reason = BUDGET if ending.startswith(BUDGET) else ending
         return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
 
 
@@ -357,6 +366,12 @@ def _reads(job: Job, dataset_id: str) -> bool:
 
 def _attempt_reason(body: Completion) -> str:
     return body.outcome if body.reason is None else f"{body.outcome}: {body.reason}"
+
+
+def _trial_reason(body: Completion, state: TrialState, trial: TrialRecord) -> str | None:
+    """The sentence of the rule that stopped it, if one did, whatever else came meanwhile."""
+    stopped = reason_to_stop(trial, body.epochs_trained)
+    return stopped if state == TrialState.STOPPED and stopped is not None else body.reason
 
 
 def _now() -> datetime:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
@@ -11,6 +11,7 @@ from models.spec import Spec, kind_of
 from search.dimension import Override
 from search.presets import PRESETS
 from search.samplers import AnySampler, Tpe
+from search.stopping import AnyStopping
 from search.tasks import AnyTask
 
 Objective: TypeAlias = Literal["quality", "parameters", "throughput"]
@@ -140,6 +141,10 @@ class StudySpec(Spec):
     limits: Limits = Limits()
     budget: Budget = Budget()
     sampler: AnySampler = Tpe()
+    early_stopping: AnyStopping | None = Field(
+        default=None,
+        description="the rule by which trials end before their last epoch; null: none does",
+    )
     throughput: Throughput = Throughput()
     resources: Resources = Resources()
     retention: Retention = Retention()
@@ -156,6 +161,26 @@ class StudySpec(Spec):
         if len(set(names)) != len(names):
             raise ValueError(f"a name stands twice: {list(names)}")
         return names
+
+    @field_validator("early_stopping")
+    @classmethod
+    def _has_something_to_stop(
+        cls, rule: AnyStopping | None, info: ValidationInfo
+    ) -> AnyStopping | None:
+        objectives, budget = info.data.get("objectives"), info.data.get("budget")
+        if rule is None or objectives is None or budget is None:
+            return rule
+        if "quality" not in objectives:
+            raise ValueError(
+                f"{rule.kind} compares what trials learn, so that quality has to be an objective; "
+                f"objectives are {', '.join(objectives)}"
+            )
+        if rule.min_epochs >= budget.epochs:
+            raise ValueError(
+                f"min_epochs is {rule.min_epochs} and trials have {budget.epochs} epochs, of which "
+                "the last stops nothing: min_epochs has to be lower than budget.epochs"
+            )
+        return rule
 
     @field_validator("name")
     @classmethod

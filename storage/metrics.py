@@ -41,6 +41,22 @@ class Metrics:
         )
         return [_record(row) for row in rows]
 
+    def has(self, study_id: str, number: int, epoch: int) -> bool:
+        """Whether the epoch has been reported, by whichever attempt."""
+        return self._session.get(MetricRow, (study_id, number, epoch)) is not None
+
+    def validations(self, study_id: str) -> dict[int, dict[int, float]]:
+        """The validation metric of all curves of the study: trial number -> epoch -> value."""
+        rows = self._session.execute(
+            select(MetricRow.number, MetricRow.epoch, MetricRow.validation)
+            .where(MetricRow.study_id == study_id)
+            .order_by(MetricRow.number, MetricRow.epoch)
+        )
+        found: dict[int, dict[int, float]] = {}
+        for number, epoch, validation in rows:
+            found.setdefault(number, {})[epoch] = validation
+        return found
+
     def epochs_trained(self, study_id: str) -> int:
         """How many epochs all trials of the study have trained together."""
         query = select(func.count()).select_from(MetricRow).where(MetricRow.study_id == study_id)

@@ -143,6 +143,16 @@ class Trials:
         if self._change(study_id, number, {"epochs_trained": epochs}) is None:
             raise _missing(study_id, number)
 
+    def set_stopping(self, study_id: str, number: int, stopping: Mapping[str, Any]) -> None:
+        """Say that the trial is to stop, and why; it stands there unless it ends otherwise.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        if self._change(study_id, number, {"stopping": dict(stopping)}, where=_OPEN) is None:
+            raise self._has_ended(study_id, number, "stopped")
+
     def set_throughput(self, study_id: str, number: int, measurement: MeasurementRecord) -> None:
         """Give the trial a measurement's throughput: its own, or that of another of the same shape.
 
@@ -200,6 +210,8 @@ class Trials:
         }
         if epochs_trained is not None:
             values["epochs_trained"] = epochs_trained
+        if state != TrialState.STOPPED:
+            values["stopping"] = None
         row = self._change(study_id, number, values, where=_OPEN)
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")

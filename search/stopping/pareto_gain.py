@@ -137,7 +137,7 @@ class ParetoGain(Spec):
         trial = standings.curves[number]
         better = standings.better(trial, epoch)
         if len(standings.finished) < self.startup_trials:
-            why = f"only {len(standings.finished)} trials have finished{standing_before(better)}"
+            why = f"fewer than {self.startup_trials} trials have finished{standing_before(better)}"
             return Decision(stop=len(better) >= self.startup_better, why=why, better=better)
         front = _Front(standings)
         improvements = _improvements(standings.finished, trial, epoch)
