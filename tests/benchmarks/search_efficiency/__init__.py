@@ -1,0 +1,1 @@
+"""How many epochs a search needs: samplers and stopping rules replayed on real curves."""
