@@ -17,12 +17,14 @@ from search.errors import ExecutorError
 from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
 from search.mirror import open_storage
+from search.removal import forget_deleted
 from search.studies import in_progress
 from search.study_context import GRACE_SECONDS
 from search.study_run import StudyRun
 from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
+from storage.errors import NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState
 from storage.studies import Studies
 
@@ -190,8 +192,12 @@ class Coordinator:
         for name, attempt_id in list(self._on_slot.items()):
             if attempt_id == ended.attempt_id:
                 del self._on_slot[name]
-        with self.database.read() as session:
-            attempt = Attempts(session).get(ended.attempt_id)
+        try:
+            with self.database.read() as session:
+                attempt = Attempts(session).get(ended.attempt_id)
+        except NotFound:
+            # Its study was cancelled and deleted while the process came to its end.
+            return
         run = self._runs.get(attempt.study_id)
         if attempt.state == AttemptState.RUNNING and run is not None:
             run.lost(attempt, ended.detail)
@@ -224,6 +230,7 @@ class Coordinator:
             elif study.id not in self._runs:
                 _log.info("study claimed", extra={"study_id": study.id})
                 self._runs[study.id] = StudyRun(self, self._optuna, study)
+        forget_deleted(self.database, self._optuna)
 
     def _release(self) -> None:
         for study_id in self._runs:

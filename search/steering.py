@@ -1,13 +1,25 @@
-"""Steering a study that was submitted: hold it and let it go on."""
+"""Steering a study that was submitted: hold it, let it go on, give it another budget."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy.orm import Session
 
+from search.attempts import BUDGET
+from search.errors import Fault, SpecRefused
+from search.space import SearchSpace
+from search.spec import Budget, StudySpec
 from search.studies import enter
+from storage.attempts import Attempts
+from storage.datasets import Datasets
 from storage.engine import Database
-from storage.records import StudyRecord, StudyState
+from storage.errors import Conflict, NotFound
+from storage.events import Events
+from storage.metrics import Metrics
+from storage.records import StudyRecord, StudyState, TrialState
 from storage.studies import Studies
+from storage.trials import Trials
 
 PAUSED_BY = "paused by "
 """How the reason of a paused study begins; who asked for it follows."""
@@ -49,3 +61,79 @@ def resume(database: Database, study_id: str) -> StudyRecord:
             return study
         before = StudyState.QUEUED if study.started_at is None else StudyState.RUNNING
         return enter(session, study_id, before, at=datetime.now(UTC))
+
+
+def change_budget(database: Database, study_id: str, change: Budget) -> StudyRecord:
+    """Give a study another budget; what the change does not set stays, and null is no limit.
+
+    A finished study runs on. Its document tells the new budget from then on.
+
+    Raises:
+        NotFound: there is no such study.
+        SpecRefused: the budget is less than what is used up, or has another number of epochs.
+        Conflict: the study was cancelled or failed, or its data set is gone.
+    """
+    now = datetime.now(UTC)
+    with database.write() as session:
+        studies = Studies(session)
+        study = studies.get(study_id)
+        _refuse_if_over(study)
+        before = StudySpec.model_validate(study.spec)
+        changed = change.model_dump(exclude_unset=True)
+        if faults := _faults(session, study, before.budget, changed):
+            raise SpecRefused(faults)
+        budget = Budget.model_validate({**before.budget.model_dump(), **changed})
+        spec = before.model_copy(update={"budget": budget})
+        SearchSpace(spec)
+        studies.set_spec(study_id, spec.model_dump(mode="json"))
+        Events(session).append(study_id, "budget", budget.model_dump(mode="json"), now)
+        reopen(session, study, at=now)
+        return studies.get(study_id)
+
+
+def reopen(session: Session, study: StudyRecord, *, at: datetime) -> None:
+    """Let a study go on that has finished, or is about to.
+
+    Raises:
+        Conflict: its data set is gone.
+    """
+    Studies(session).clear_ending(study.id)
+    if study.state != StudyState.FINISHED:
+        return
+    try:
+        Datasets(session).hold_for(study.spec)
+    except NotFound as error:
+        raise Conflict(f"study {study.id!r} cannot run on: {error}") from error
+    enter(session, study.id, StudyState.RUNNING, at=at)
+
+
+def _refuse_if_over(study: StudyRecord) -> None:
+    on_budget = study.ending is None or study.ending.startswith(BUDGET)
+    if study.state in (StudyState.CANCELLED, StudyState.FAILED) or not on_budget:
+        state = study.state.value if on_budget else study.ending
+        raise Conflict(f"study {study.id!r} is {state}; only a study that was not can run on")
+
+
+def _faults(
+    session: Session, study: StudyRecord, before: Budget, changed: Mapping[str, Any]
+) -> list[Fault]:
+    """What of a change is less than a study has used up; and the epochs, which are fixed."""
+    faults: list[Fault] = []
+    epochs = changed.get("epochs", before.epochs)
+    if epochs != before.epochs:
+        message = f"{epochs} is not {before.epochs}: fixed, or trials would not compare"
+        faults.append(Fault("budget.epochs", message))
+    counts = Trials(session).counts(study.id)
+    used = {
+        "trials": counts.dispatched + counts.by_state.get(TrialState.QUEUED, 0),
+        "total_epochs": Metrics(session).epochs_trained(study.id),
+        "wall_seconds": study.running_seconds,
+        "device_hours": Attempts(session).device_seconds(study.id, datetime.now(UTC)) / 3600,
+    }
+    for name, least in used.items():
+        given = changed.get(name)
+        if given is not None and given < least:
+            allowed = f"{least:.6g} or more" + ("" if name == "trials" else ", or null")
+            message = f"{given:g} is less than what is used up; allowed is {allowed}"
+            faults.append(Fault(f"budget.{name}", message))
+    return faults

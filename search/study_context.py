@@ -61,12 +61,13 @@ class Floor(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class StudyContext:
     """One study on one floor."""
 
     id: str
     spec: StudySpec
+    """Its budget may change while the study runs, nothing else."""
     space: SearchSpace
     floor: Floor
 

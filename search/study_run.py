@@ -14,7 +14,7 @@ from search.mirror import Mirror
 from search.pareto import front_of, hypervolume, reference_point
 from search.reconcile import reconcile
 from search.space import SearchSpace
-from search.spec import StudySpec
+from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter
 from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyContext, gave_up
 from search.suggestions import Suggestions
@@ -60,6 +60,7 @@ class StudyRun:
         self._suggestions = Suggestions(self._study, self._mirror)
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
+        self._seen = study
         self._ticked = time.monotonic()
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
@@ -112,8 +113,13 @@ class StudyRun:
                 self._lose(session, attempt, PAUSED if paused else reason)
 
     def _current(self) -> StudyRecord:
+        """The study as this step sees it; its budget is the one part that a user may change."""
         with self._study.database.read() as session:
-            return Studies(session).get(self._study.id)
+            self._seen = Studies(session).get(self._study.id)
+        budget = _budget_of(self._seen)
+        if budget != self._study.spec.budget:
+            self._study.spec = self._study.spec.model_copy(update={"budget": budget})
+        return self._seen
 
     def _begin(self) -> StudyRecord:
         point = reference_point(
@@ -182,11 +188,11 @@ class StudyRun:
         if elapsed < _TICK_SECONDS:
             return study
         self._ticked += elapsed
-        budget = self._study.spec.budget
         with self._study.database.write() as session:
             studies = Studies(session)
             studies.add_running_seconds(self._study.id, elapsed)
-            wall = study.running_seconds + elapsed
+            study = studies.get(self._study.id)
+            budget, wall = _budget_of(study), study.running_seconds
             used = Attempts(session).device_seconds(self._study.id, datetime.now(UTC)) / 3600
             if budget.wall_seconds is not None and wall >= budget.wall_seconds:
                 studies.set_ending(self._study.id, f"{BUDGET}: wall_seconds")
@@ -281,8 +287,7 @@ class StudyRun:
         unmeasured = [trial for trial in front if trial.measurement_id is None]
         if unmeasured and self._measuring.measure_front(unmeasured):
             return False
-        self._end(StudyState.FINISHED, reason)
-        return True
+        return self._end(StudyState.FINISHED, reason)
 
     def _wind_down(self, study: StudyRecord) -> bool:
         """Bring a study to the end that was decided; returns whether it goes on until then."""
@@ -295,8 +300,7 @@ class StudyRun:
             return not self._finish(study.ending)
         failed = study.ending.startswith(FAILED)
         state = StudyState.FAILED if failed else StudyState.CANCELLED
-        self._end(state, study.ending.removeprefix(FAILED))
-        return False
+        return not self._end(state, study.ending.removeprefix(FAILED))
 
     def _end_open_trials(self, ending: str, *, on_budget: bool) -> bool:
         """End what waits and what runs; on a used-up budget, what trains ends by its own word.
@@ -324,11 +328,17 @@ class StudyRun:
                 end_trial(session, self._study.id, trial.number, state=state, reason=reason)
         return bool(training)
 
-    def _end(self, state: StudyState, reason: str | None) -> None:
+    def _end(self, state: StudyState, reason: str | None) -> bool:
+        """Enter the study's last state, unless a user has just steered it elsewhere."""
         elapsed = time.monotonic() - self._ticked
         with self._study.database.write() as session:
+            study = Studies(session).get(self._study.id)
+            steered = (study.state, study.spec, study.ending)
+            if steered != (self._seen.state, self._seen.spec, self._seen.ending):
+                return False
             Studies(session).add_running_seconds(self._study.id, elapsed)
             enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
+            return True
 
     def _lose(
         self, session: Session, attempt: AttemptRecord, reason: str, *, at: datetime | None = None
@@ -342,3 +352,7 @@ class StudyRun:
             "reason": reason,
         }
         Events(session).append(self._study.id, "attempt_lost", payload, now)
+
+
+def _budget_of(study: StudyRecord) -> Budget:
+    return Budget.model_validate(study.spec["budget"])

@@ -24,6 +24,8 @@ application.command()(results.download)
 application.command()(studies.cancel)
 application.command()(steering.pause)
 application.command()(steering.resume)
+application.command()(steering.budget)
+application.command()(steering.delete)
 application.command()(results.catalog)
 application.add_typer(datasets.commands, name="datasets")
 for _hidden in (serve.api, serve.coordinator, serve.dashboard, demo.demo):

@@ -144,6 +144,19 @@ class Client:
         """End a study at once; what is complete stays. Asking twice is harmless."""
         return self._ask(Study, "POST", f"{_path(study_id)}/cancel")
 
+    def change_budget(self, study_id: str, **budget: float | None) -> Study:
+        """Give a study another budget; null takes a limit away. A finished study runs on.
+
+        Args:
+            study_id: the study.
+            budget: any of `trials`, `total_epochs`, `wall_seconds` and `device_hours`.
+        """
+        return self._ask(Study, "PATCH", _path(study_id), body={"budget": budget})
+
+    def delete(self, study_id: str) -> None:
+        """Delete a study that has ended, with all of its trials and files."""
+        self._request("DELETE", _path(study_id))
+
     def pause(self, study_id: str) -> Study:
         """Hold a study until it is resumed. Asking twice is harmless."""
         return self._ask(Study, "POST", f"{_path(study_id)}/pause")

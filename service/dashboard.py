@@ -7,6 +7,7 @@ storage that it is given raises on every write (and its connection is a read-onl
 
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Container, Iterable
 from typing import Any, NoReturn
@@ -140,7 +141,7 @@ def run_dashboard(settings: Settings) -> None:
         listener.bind(str(path))
         path.chmod(0o600)
         config = uvicorn.Config(
-            WSGIMiddleware(_only_reading(wsgi(storage))),
+            WSGIMiddleware(_only_reading(_Fresh(storage))),
             lifespan="off",
             access_log=False,
             log_config=None,
@@ -150,6 +151,37 @@ def run_dashboard(settings: Settings) -> None:
             uvicorn.Server(config).run(sockets=[listener])
         finally:
             path.unlink(missing_ok=True)
+
+
+class _Fresh:
+    """The dashboard, made anew when a study was deleted.
+
+    It remembers trials by their study's number, which SQLite gives to another study afterwards.
+    """
+
+    def __init__(self, storage: ReadOnlyStorage) -> None:
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._looked_at = 0.0
+        self._known: dict[int, str] = {}
+        self._application: Callable[..., Iterable[bytes]] = wsgi(storage)
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Pass a request on."""
+        with self._lock:
+            if time.monotonic() - self._looked_at >= _POLL_SECONDS:
+                self._look()
+            application = self._application
+        return application(environ, start_response)
+
+    def _look(self) -> None:
+        self._looked_at = time.monotonic()
+        now = {study._study_id: study.study_name for study in self._storage.get_all_studies()}  # pyright: ignore[reportPrivateUsage]
+        if not self._known.items() <= now.items():
+            self._application = wsgi(self._storage)
+        self._known = now
 
 
 def _wait_for(url: str) -> ReadOnlyStorage:

@@ -73,6 +73,15 @@ class AttemptKind(StrEnum):
     TRAIN = "train"
 
 
+class ErrandKind(StrEnum):
+    """What the API asks of the coordinator, which alone speaks to Optuna."""
+
+    ENQUEUE = "enqueue"
+    """Make a trial of what a user has named."""
+    FORGET = "forget"
+    """Delete Optuna's side of a study that is gone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyRecord:
     """One study: the user's document and where it stands."""
@@ -270,6 +279,19 @@ class ExchangeRecord:
     kind: str
     """`ask` or `tell`."""
     trial: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrandRecord:
+    """Something that the API asks of the coordinator."""
+
+    id: str
+    study_id: str
+    kind: ErrandKind
+    payload: dict[str, Json]
+    trial: int | None
+    """What came of it; null until the coordinator has run it."""
+    created_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

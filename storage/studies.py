@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, or_, select, tuple_, update
+from sqlalchemy import delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from storage.cursors import cursor_of, instant_and_id_behind
@@ -160,6 +160,22 @@ class Studies:
             self.get(study_id)
         return changed is not None
 
+    def set_spec(self, study_id: str, spec: dict[str, Json]) -> None:
+        """Replace the study's document.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"spec": spec})
+
+    def clear_ending(self, study_id: str) -> None:
+        """Take back what `set_ending` said: trials are begun again.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"ending": None})
+
     def set_prepared(self, study_id: str, prepared: dict[str, Json]) -> None:
         """Keep what the prepare job found.
 
@@ -183,6 +199,21 @@ class Studies:
             NotFound: if there is no such study.
         """
         self._change(study_id, {"running_seconds": StudyRow.running_seconds + seconds})
+
+    def delete(self, study_id: str) -> None:
+        """Remove the study with its trials and all that belongs to them.
+
+        Bytes stay in the store: their rows are the caller's to drop.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, study_id)
+        gone = self._session.scalar(
+            delete(StudyRow).where(StudyRow.id == study_id).returning(StudyRow.id)
+        )
+        if gone is None:
+            raise _missing(study_id)
 
     def claim(self, study_id: str, *, owner: str, now: datetime, until: datetime) -> bool:
         """Take or renew the study for one coordinator; False while the claim of another holds."""

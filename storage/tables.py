@@ -18,7 +18,15 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from storage.columns import CleanText, FiniteFloat, Instant, document, word
-from storage.records import AttemptKind, AttemptState, Json, StudyState, TrialOrigin, TrialState
+from storage.records import (
+    AttemptKind,
+    AttemptState,
+    ErrandKind,
+    Json,
+    StudyState,
+    TrialOrigin,
+    TrialState,
+)
 
 
 class Table(DeclarativeBase):
@@ -41,6 +49,7 @@ class Table(DeclarativeBase):
         TrialOrigin: word(TrialOrigin),
         AttemptKind: word(AttemptKind),
         AttemptState: word(AttemptState),
+        ErrandKind: word(ErrandKind),
     }
 
 
@@ -247,6 +256,20 @@ class ExchangeRow(Table):
     position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     kind: Mapped[str]
     trial: Mapped[int]
+
+
+class ErrandRow(Table):
+    """Something that the API asks of the coordinator; it may outlive its study."""
+
+    __tablename__ = "errand"
+    __table_args__ = (Index(None, "kind", "study_id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    study_id: Mapped[str]
+    kind: Mapped[ErrandKind]
+    payload: Mapped[dict[str, Json]] = mapped_column(document())
+    trial: Mapped[int | None]
+    created_at: Mapped[datetime]
 
 
 class ArtifactRow(Table):

@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import AfterValidator
 
-from search import pareto, steering, studies
+from search import pareto, removal, steering, studies
 from search.resolving import resolved
 from search.space import SpaceDescription, describe
 from search.spec import OBJECTIVES, Objective, StudySpec
 from service.documents import (
     FrontDocument,
+    StudyChange,
     StudyDocument,
     StudyPage,
     front_document,
@@ -21,6 +22,7 @@ from service.documents import (
 )
 from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit
+from service.waiting import wait_for
 from storage.records import StudyState
 from storage.studies import Studies
 
@@ -28,6 +30,8 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
 _CSV = "text/csv; charset=utf-8"
 _BY = "the local user"
+_PATIENCE_SECONDS = 3.0
+"""How long an answer waits for the coordinator, which looks for such work every second."""
 
 
 def _known_objectives(text: str) -> str:
@@ -108,6 +112,30 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
     studies.cancel(held.database, study_id, by=_BY)
     with held.database.read() as session:
         return study_document(session, Studies(session).get(study_id))
+
+
+@router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
+def change_study(study_id: str, change: StudyChange, held: Held) -> StudyDocument:
+    """Give a study another budget: what is named changes, null takes a limit away.
+
+    A finished study runs on. `epochs` is fixed, or trials would not compare; nothing can be less
+    than what is used up, suggestions that wait included.
+    """
+    steering.change_budget(held.database, study_id, change.budget)
+    return get_study(study_id, held)
+
+
+@router.delete("/{study_id}", status_code=204, responses=documented(403, 404, 409))
+def delete_study(study_id: str, held: Held) -> Response:
+    """Delete a study that has ended: its rows, its files and Optuna's study.
+
+    Files that other studies have too stay. Optuna's study goes as soon as a coordinator runs.
+    """
+    removed = removal.delete(held.database, held.store, study_id)
+    for attempt in removed.attempts:
+        (held.settings.logs_dir / f"{attempt}.log").unlink(missing_ok=True)
+    wait_for(held.database, removed.errand_id, seconds=_PATIENCE_SECONDS)
+    return Response(status_code=204)
 
 
 @router.post("/{study_id}/pause", responses=documented(403, 404))
