@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from search.pareto import value_of
 from search.spec import Objective, StudySpec
 from search.stopping import Curve, Standings
 from search.stopping.curves import best_so_far, log_error
 from search.tasks.task import Metric
 from storage.metrics import Metrics
 from storage.records import Json, StudyRecord, TrialOrigin, TrialRecord, TrialState
-from storage.trials import Trials
+from storage.trials import TrialOutline, Trials
 
 _SEEN = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING)
 """Whose curves count; those of the others broke off for reasons of their own."""
@@ -81,7 +80,7 @@ def _is_exempt(trial: TrialRecord) -> bool:
 
 def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standings:
     """Every trial that has trained an epoch, with all that is known before training."""
-    trials = sorted(Trials(session).list(study.id, *_SEEN), key=_by_end)
+    trials = sorted(Trials(session).outlines(study.id, *_SEEN), key=_by_end)
     validations = Metrics(session).validations(study.id)
     curves: dict[int, Curve] = {}
     spent = 0
@@ -104,7 +103,7 @@ def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standin
     return Standings(curves, reference=reference, epochs=spec.budget.epochs, seed=spec.seed)
 
 
-def _by_end(trial: TrialRecord) -> tuple[float, int]:
+def _by_end(trial: TrialOutline) -> tuple[float, int]:
     """Those that ended by the time that they did, then those that run."""
     ended = trial.finished_at
     return (math.inf if ended is None else ended.timestamp(), trial.number)
@@ -126,13 +125,14 @@ def _from_the_first(values: Mapping[int, float]) -> list[float]:
     return found
 
 
-def _costs(trial: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
+def _costs(trial: TrialOutline, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
     """The objectives that are known before training, in decades; None while one is not known."""
+    known = {"parameters": float(trial.parameters), "throughput": trial.throughput}
     found: list[float] = []
     for objective in objectives:
         if objective == "quality":
             continue
-        value = value_of(trial, objective)
+        value = known[objective]
         if value is None:
             return None
         found.append(_cost(objective, value))
@@ -140,7 +140,7 @@ def _costs(trial: TrialRecord, objectives: Sequence[Objective]) -> tuple[float, 
 
 
 def _reference(
-    study: StudyRecord, spec: StudySpec, trials: Sequence[TrialRecord]
+    study: StudyRecord, spec: StudySpec, trials: Sequence[TrialOutline]
 ) -> tuple[float, ...]:
     """The study's reference point in decades, the error's first.
 

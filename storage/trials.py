@@ -1,6 +1,7 @@
 """Trials: configurations of a study and what came of them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias, cast
 
@@ -23,6 +24,18 @@ TrialRecords: TypeAlias = list[TrialRecord]
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+
+
+@dataclass(frozen=True)
+class TrialOutline:
+    """Of a trial no more than what it costs and how far it is, without its documents."""
+
+    number: int
+    state: TrialState
+    parameters: int
+    throughput: float | None
+    continues: int | None
+    finished_at: datetime | None
 
 
 class Trials:
@@ -71,6 +84,22 @@ class Trials:
         if states:
             query = query.where(TrialRow.state.in_(states))
         return self._records(self._session.scalars(query).all())
+
+    def outlines(self, study_id: str, *states: TrialState) -> Sequence[TrialOutline]:
+        """The study's trials in one of these states, by number, in a query that reads little."""
+        rows = self._session.execute(
+            select(
+                TrialRow.number,
+                TrialRow.state,
+                TrialRow.parameters,
+                TrialRow.throughput,
+                TrialRow.continues,
+                TrialRow.finished_at,
+            )
+            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
+            .order_by(TrialRow.number)
+        )
+        return [TrialOutline(*row) for row in rows]
 
     def page(
         self,
