@@ -79,12 +79,13 @@ def study_name(study: StudyRecord) -> str:
     return f"{study.name} [{study.id}]"
 
 
-def sampler_seed(seed: int, number: int) -> int:
-    """The seed of suggestion `number`.
+def sampler_seed(seed: int, number: int, again: int = 0) -> int:
+    """The seed of suggestion `number`, or of its `again`-th repetition.
 
     It follows from the study's seed alone, so it survives a restart.
     """
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+    words = [seed, number, 0, again] if again else [seed, number]
+    return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 class Mirror:
@@ -118,6 +119,13 @@ class Mirror:
         self._study.sampler = self._sampler(number)
         frozen = self.trials[number]
         return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
+
+    def rehearse(self, asked: optuna.Trial, again: int) -> "Rehearsal":
+        """What the sampler would answer for an asked trial, without the trial being given it.
+
+        `again` counts the rehearsals of the same trial, each of which has a seed of its own.
+        """
+        return Rehearsal(self._study, self._sampler(asked.number, again), self.trials[asked.number])
 
     def give(
         self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]
@@ -179,8 +187,8 @@ class Mirror:
         self._study = self._open()
         self._study.add_trials([self._frozen(trial, dimensions) for trial in trials])
 
-    def _sampler(self, number: int) -> BaseSampler:
-        return self._spec.sampler.build(sampler_seed(self._spec.seed, number))
+    def _sampler(self, number: int, again: int = 0) -> BaseSampler:
+        return self._spec.sampler.build(sampler_seed(self._spec.seed, number, again))
 
     def _open(self) -> optuna.Study:
         study = optuna.create_study(
@@ -213,6 +221,30 @@ class Mirror:
             values=self._values(trial) if complete else None,
             user_attrs=self._notes(trial.number, trial.drawn, trial.hyperparameters),
             system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
+        )
+
+
+class Rehearsal:
+    """Answers as an asked trial would, and leaves nothing behind: a source of `search.draws`.
+
+    What the trial was given before, by a coordinator that died, stands.
+    """
+
+    def __init__(
+        self, study: optuna.Study, sampler: BaseSampler, trial: optuna.trial.FrozenTrial
+    ) -> None:
+        self._study, self._sampler, self._trial = study, sampler, trial
+        space = sampler.infer_relative_search_space(study, trial)
+        self._relative = sampler.sample_relative(study, trial, space)
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """The sampler's value of one dimension."""
+        name = dimension.name
+        for known in (self._trial.params, self._relative):
+            if name in known:
+                return known[name]
+        return self._sampler.sample_independent(
+            self._study, self._trial, name, _distribution(dimension)
         )
 
 

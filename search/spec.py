@@ -146,6 +146,12 @@ class StudySpec(Spec):
         description="the rule by which trials end before their last epoch; null: none does",
     )
     throughput: Throughput = Throughput()
+    duplicates: Literal["reuse", "replicate", "resample"] = Field(
+        default="reuse",
+        description="what becomes of a configuration that an earlier trial has: it takes over that "
+        "one's result, it is trained with another seed, or it is drawn again, three times at most, "
+        "before it is reused",
+    )
     resources: Resources = Resources()
     retention: Retention = Retention()
     presets: tuple[PresetName, ...] = Field(

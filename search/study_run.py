@@ -8,6 +8,7 @@ from optuna.storages import BaseStorage
 from sqlalchemy.orm import Session
 
 from search.attempts import BUDGET, announce_trial, end_trial
+from search.duplicates import Duplicates
 from search.executors import Slot
 from search.measuring import Measuring
 from search.mirror import Mirror
@@ -58,6 +59,7 @@ class StudyRun:
         self._study = StudyContext(study.id, spec, SearchSpace(spec), floor)
         self._mirror = Mirror(optuna_storage, study, spec)
         self._suggestions = Suggestions(self._study, self._mirror)
+        self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
         self._seen = study
@@ -91,6 +93,7 @@ class StudyRun:
             self._prepare()
             return True
         self._measuring.refuse_slow()
+        self._duplicates.reuse()
         self._dispatch()
         self._measuring.measure_waiting()
         while self._suggestions.ask():
@@ -222,6 +225,7 @@ class StudyRun:
 
         Trials that lost theirs first, then those that wait, by number.
         """
+        held = self._duplicates.held()
         with self._study.database.read() as session:
             open_trials = Trials(session).list(self._study.id, *_OPEN)
             at_work = {
@@ -231,7 +235,7 @@ class StudyRun:
             }
         open_trials.sort(key=lambda trial: (trial.state == TrialState.QUEUED, trial.number))
         for trial in open_trials:
-            if trial.number in at_work or not self._measuring.is_ready(trial):
+            if trial.number in at_work | held or not self._measuring.is_ready(trial):
                 continue
             slot = self._study.free_slot()
             if slot is None:

@@ -1,12 +1,15 @@
 """Suggestions: asked of Optuna ahead of need, refused by hard limits, and made our rows at once."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import optuna
 
 from models.errors import SpecError
 from search.attempts import announce_trial, end_trial
+from search.configurations import replicate_seed
 from search.draws import TrialSource
+from search.duplicates import Duplicates
 from search.limits import excesses
 from search.mirror import Mirror
 from search.space import DrawnTrial
@@ -19,6 +22,9 @@ from storage.trials import Trials
 DRAWS_PER_TRIAL = 20
 """How many draws a study may make per trial of its budget, refused ones included."""
 
+REDRAWS = 3
+"""How often a configuration that an earlier trial has is drawn again, where the user wants that."""
+
 
 class Suggestions:
     """The queue of configurations that wait for a slot."""
@@ -26,6 +32,7 @@ class Suggestions:
     def __init__(self, study: StudyContext, mirror: Mirror) -> None:
         self._study = study
         self._mirror = mirror
+        self._duplicates = Duplicates(study)
         self._depth = 2 * max(1, len(study.slots))
 
     def ask(self) -> bool:
@@ -53,10 +60,20 @@ class Suggestions:
         drawn = self._draw(number, asked)
         self._mirror.annotate(asked, drawn.hyperparameters)
         refusal = self._refusal(drawn)
+        repeats = self._duplicates.first_like(drawn.spec, number=number)
+        if repeats is not None and self._study.spec.duplicates == "replicate":
+            seed = replicate_seed(self._study.spec.seed, number)
+            drawn = replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))
         now = datetime.now(UTC)
         presets = len(self._study.spec.presets)
         origin = TrialOrigin.PRESET if number < presets else TrialOrigin.SAMPLER
-        trial = _new_trial(self._study.id, number, drawn, origin=origin, at=now)
+        trial = _new_trial(self._study.id, number, drawn, origin=origin, repeats=repeats, at=now)
+        self._add(trial, refusal)
+        self._duplicates.note(drawn.spec, number=number)
+
+    def _add(self, trial: TrialRecord, refusal: tuple[str, float] | None) -> None:
+        """Write the row of a trial that was asked for; one that is refused ends with it."""
+        number, now = trial.number, trial.created_at
         with self._study.database.write() as session:
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)
@@ -79,10 +96,22 @@ class Suggestions:
 
     def _draw(self, number: int, asked: optuna.Trial) -> DrawnTrial:
         space, presets = self._study.space, self._study.spec.presets
-        if number >= len(presets):
+        if number < len(presets):
+            drawn = space.preset(presets[number])
+        elif self._study.spec.duplicates == "resample":
+            drawn = self._rehearse(number, asked)
+        else:
             return space.draw(TrialSource(asked))
-        drawn = space.preset(presets[number])
         self._mirror.give(asked, drawn.drawn, space.dimensions)
+        return drawn
+
+    def _rehearse(self, number: int, asked: optuna.Trial) -> DrawnTrial:
+        """The first of a few draws that no earlier trial has, or else the last of them."""
+        drawn = self._study.space.draw(self._mirror.rehearse(asked, 0))
+        for again in range(1, REDRAWS + 1):
+            if self._duplicates.first_like(drawn.spec, number=number) is None:
+                break
+            drawn = self._study.space.draw(self._mirror.rehearse(asked, again))
         return drawn
 
     def _refusal(self, drawn: DrawnTrial) -> tuple[str, float] | None:
@@ -98,7 +127,13 @@ class Suggestions:
 
 
 def _new_trial(
-    study_id: str, number: int, drawn: DrawnTrial, *, origin: TrialOrigin, at: datetime
+    study_id: str,
+    number: int,
+    drawn: DrawnTrial,
+    *,
+    origin: TrialOrigin,
+    repeats: int | None,
+    at: datetime,
 ) -> TrialRecord:
     model = drawn.spec.model
     return TrialRecord(
@@ -119,7 +154,7 @@ def _new_trial(
         test_quality=None,
         test_metrics={},
         origin=origin,
-        repeats=None,
+        repeats=repeats,
         continues=None,
         stopping=None,
         best_epoch=None,
