@@ -7,6 +7,7 @@ attempts of its former self lost, and goes on.
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
 from search.mirror import open_storage
 from search.removal import forget_deleted
+from search.renewal_watch import RenewalWatch
 from search.studies import in_progress
 from search.study_context import GRACE_SECONDS
 from search.study_run import StudyRun
@@ -34,10 +36,13 @@ _PAUSE_SECONDS = 0.05
 """How long a round waits for an attempt to end before it looks at the tables again."""
 
 _CLAIM_SECONDS = 1.0
-"""How often claims are renewed and new studies looked for."""
+"""How often claims are renewed and new studies looked for, unless leases are very short."""
 
-_LEASES_PER_CLAIM = 3
+_LEASES_PER_CLAIM = 1.5
 """A claim outlasts a lease, so that a busy coordinator does not lose its studies to another."""
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""No claim is as old as this, see `Studies.claim`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +87,9 @@ class Coordinator:
         self._on_slot: dict[str, str] = {}
         self._slots = tuple(executor.capacity())
         self._lanes = _lanes(self._slots)
-        self._claimed_at: datetime | None = None
+        self._attempts_watch = RenewalWatch(lease_seconds)
+        self._claims_watch = RenewalWatch(_LEASES_PER_CLAIM * lease_seconds)
+        self._claimed_at: float | None = None
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
@@ -202,28 +209,33 @@ class Coordinator:
         if attempt.state == AttemptState.RUNNING and run is not None:
             run.lost(attempt, ended.detail)
 
-    def _expire(self, now: datetime) -> None:
-        """Lose the attempts whose lease ran out, and end their processes."""
+    def _expire(self) -> None:
+        """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
         with self.database.read() as session:
-            expired = Attempts(session).expired(now)
-        for attempt in expired:
+            running = Attempts(session).running()
+        stale = self._attempts_watch.stale({row.id: row.lease_until for row in running})
+        for attempt in running:
             run = self._runs.get(attempt.study_id)
-            if run is not None:
+            if run is not None and attempt.id in stale:
                 run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
                 self._executor.cancel(attempt.id, 0.0)
 
     def _keep_claims(self) -> None:
         """Renew the claims on our studies, and claim those that nobody works on."""
-        now = datetime.now(UTC)
-        if self._claimed_at and (now - self._claimed_at).total_seconds() < _CLAIM_SECONDS:
+        every = min(_CLAIM_SECONDS, self._lease_seconds / 4)
+        if self._claimed_at is not None and time.monotonic() - self._claimed_at < every:
             return
-        self._claimed_at = now
-        self._expire(now)
-        until = now + timedelta(seconds=_LEASES_PER_CLAIM * self._lease_seconds)
+        self._claimed_at = time.monotonic()
+        self._expire()
+        until = datetime.now(UTC) + timedelta(seconds=_LEASES_PER_CLAIM * self._lease_seconds)
         with self.database.read() as session:
             studies = in_progress(session)
+            claims = Studies(session).claims(other_than=self._owner)
+        stale = self._claims_watch.stale(claims)
         for study in studies:
             with self.database.write() as session:
+                # A claim that was renewed since is younger than the one that was seen to be stale.
+                now = claims[study.id] if study.id in stale else _NEVER
                 ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
             if not ours:
                 self._runs.pop(study.id, None)

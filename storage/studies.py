@@ -226,6 +226,15 @@ class Studies:
         )
         return claimed is not None
 
+    def claims(self, *, other_than: str) -> dict[str, datetime]:
+        """Until when each study is claimed, of those that other owners have."""
+        rows = self._session.execute(
+            select(StudyRow.id, StudyRow.owned_until).where(
+                StudyRow.owner != other_than, StudyRow.owned_until.is_not(None)
+            )
+        )
+        return {study_id: until for study_id, until in rows if until is not None}
+
     def release(self, study_id: str, owner: str) -> None:
         """Give the study up; harmless when another has it."""
         self._session.execute(
