@@ -49,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         database = Database(settings.database_url)
-        store = LocalArtifactStore(settings.artifacts_dir)
+        store = LocalArtifactStore(settings.artifacts_dir, reserve_bytes=settings.disk_reserve)
         poller = EventPoller(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
         exports = Exports(database, store)

@@ -13,6 +13,7 @@ from search.executors.slots import cpu_slots, gpu_slots
 from search.front_exports import FrontExports
 from search.lane import lane_folder
 from search.retention import Retention
+from search.room import RoomWatch
 from service.locks import hold
 from service.settings import Settings
 from storage.artifacts import LocalArtifactStore
@@ -49,19 +50,21 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         held.callback(database.dispose)
         executor = LocalExecutor(slots, logs=settings.logs_dir)
         held.callback(executor.close)
-        store = LocalArtifactStore(settings.artifacts_dir)
+        store = LocalArtifactStore(settings.artifacts_dir, reserve_bytes=settings.disk_reserve)
         store.sweep()
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
         held.enter_context(Retention(database, store))
+        # The lock makes this name ours alone, and the same after a restart: the claims of a
+        # coordinator that was killed go on at once.
+        owner = f"{socket.gethostname()}:{data_dir}"
+        held.enter_context(RoomWatch(database, store, owner=owner))
         Coordinator(
             database,
             executor,
             optuna_url=settings.optuna_url,
             api_url=settings.url or f"http://{settings.host}:{settings.port}",
-            # The lock makes this name ours alone, and the same after a restart: the claims of a
-            # coordinator that was killed go on at once.
-            owner=f"{socket.gethostname()}:{data_dir}",
+            owner=owner,
             folders=Folders(
                 data=settings.data_sets,
                 cache=settings.cache_dir,

@@ -42,6 +42,7 @@ from storage.errors import (
     NotFound,
     SchemaMismatch,
     StorageError,
+    StoreFull,
     UnstorableValue,
 )
 
@@ -98,6 +99,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         HTTPStatus.UNPROCESSABLE_ENTITY, "unstorable", "A value cannot be stored"
     ),
     ArtifactNotFound: Answer(HTTPStatus.NOT_FOUND, "no-artifact", "No such file"),
+    StoreFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, "store-full", "The store has no room"),
     ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
     SchemaMismatch: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"

@@ -98,6 +98,12 @@ class Settings(BaseSettings):
     max_artifact_bytes: int = Field(
         default=2048 * _MEBIBYTE, ge=1024, description="largest file that a worker may upload"
     )
+    disk_reserve: int = Field(
+        default=64 * _MEBIBYTE,
+        ge=0,
+        description="bytes of the artifacts' disk that stay free, so that a database on it can "
+        "still write; with less free, nothing is stored and studies wait",
+    )
     largest_upload: int = Field(
         default=1024 * _MEBIBYTE,
         ge=1024,

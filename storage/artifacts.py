@@ -1,19 +1,21 @@
 """Stores of bytes that are named by their SHA-256: what has a name is whole."""
 
+import errno
 import fcntl
 import hashlib
 import logging
 import os
 import re
+import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from storage.errors import ArtifactDamaged, ArtifactNotFound
+from storage.errors import ArtifactDamaged, ArtifactNotFound, StoreFull
 from storage.records import ArtifactRecord
 
 logger = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class ArtifactStore(Protocol):
 
         Raises:
             ArtifactDamaged: if the id is not their digest.
+            StoreFull: if there is no room for them.
         """
         ...
 
@@ -64,6 +67,14 @@ class ArtifactStore(Protocol):
         """
         ...
 
+    def check_room(self) -> None:
+        """Prove that something can be stored.
+
+        Raises:
+            StoreFull: if nothing is taken.
+        """
+        ...
+
     def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
         """The ids of all that is stored and was last written at least so long ago, in no order."""
         ...
@@ -76,9 +87,13 @@ class LocalArtifactStore:
     their bytes have reached the disk: whoever finds one finds it whole, power failures included.
     """
 
-    def __init__(self, root: Path) -> None:
-        """Keep artifacts below `root`, which is made when the first one is written."""
+    def __init__(self, root: Path, *, reserve_bytes: int = 0) -> None:
+        """Keep artifacts below `root`, which is made when the first one is written.
+
+        So much of its disk is left free for others, such as a database beside it.
+        """
         self._root = root
+        self._reserve_bytes = reserve_bytes
 
     def open_reader(self, artifact_id: str) -> BinaryIO:
         """See `ArtifactStore`; the file is read once to check it before it is handed out."""
@@ -101,6 +116,11 @@ class LocalArtifactStore:
         """See `ArtifactStore`."""
         if not _DIGEST.fullmatch(artifact_id):
             raise ArtifactDamaged(f"{artifact_id[:80]!r} is not the SHA-256 of any bytes")
+        self.check_room()
+        with full_told(self._root):
+            self._write(artifact_id, content_body)
+
+    def _write(self, artifact_id: str, content_body: BinaryIO) -> None:
         path = self._path(artifact_id)
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=_UNFINISHED, dir=path.parent)
@@ -135,6 +155,15 @@ class LocalArtifactStore:
             return self._path(artifact_id).stat().st_size
         except FileNotFoundError as error:
             raise _not_found(artifact_id) from error
+
+    def check_room(self) -> None:
+        """See `ArtifactStore`."""
+        there = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
+        free = shutil.disk_usage(there).free
+        if free < self._reserve_bytes:
+            raise StoreFull(
+                f"{self._root} has {free} bytes free, and {self._reserve_bytes} are kept free"
+            )
 
     def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
         """See `ArtifactStore`."""
@@ -175,6 +204,21 @@ class LocalArtifactStore:
         return self._root / artifact_id[:2] / artifact_id
 
 
+@contextmanager
+def full_told(place: Path) -> Generator[None]:
+    """Tell a disk that is full from other faults of writing to `place`.
+
+    Raises:
+        StoreFull: it is, or a quota is used up.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StoreFull(f"{place} has no room: {error.strerror}") from error
+
+
 def store_stream(
     store: ArtifactStore,
     stream: BinaryIO,
@@ -192,8 +236,12 @@ def store_stream(
 
     Raises:
         ArtifactDamaged: if the digest is not the expected one; nothing is stored then.
+        StoreFull: if there is no room; nothing is stored then.
     """
-    with closing(tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)) as spool:
+    with (
+        full_told(Path(tempfile.gettempdir())),
+        closing(tempfile.SpooledTemporaryFile(max_size=_SPOOLED_BYTES)) as spool,
+    ):
         content = cast("BinaryIO", spool)
         digest, size = _copy(stream, content)
         if expected_sha256 is not None and digest != expected_sha256.lower():

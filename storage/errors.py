@@ -9,6 +9,7 @@ StorageError
 ├── UnstorableValue          no column holds it (NaN, a time without a zone): the caller is at fault
 ├── ArtifactNotFound         no such bytes in the artifact store
 ├── ArtifactDamaged          bytes do not have the digest that names them: send them again
+├── StoreFull                the store has no room left: make some, then send it again
 ├── SchemaMismatch           tables of another version than the program: migrate or update it
 └── DatabaseUnavailable      the database did not answer: try again later
 """
@@ -48,6 +49,10 @@ class ArtifactNotFound(StorageError):
 
 class ArtifactDamaged(StorageError):
     """Bytes do not have the digest that names them; send them again."""
+
+
+class StoreFull(StorageError):
+    """The artifact store has no room left; make some, then send the bytes again."""
 
 
 class SchemaMismatch(StorageError):

@@ -26,6 +26,7 @@ from search.wire import (
 from service.problems import documented
 from service.ranges import PartResponse, requested_part
 from service.resources import Held
+from storage.artifacts import full_told
 
 PREFIX = "/v1/attempts/"
 """Paths under which the lease token is the credential."""
@@ -33,7 +34,9 @@ PREFIX = "/v1/attempts/"
 _IN_MEMORY = 8 << 20
 
 router = APIRouter(
-    prefix=f"{PREFIX}{{attempt_id}}", tags=["workers"], responses=documented(401, 409, 413, 422)
+    prefix=f"{PREFIX}{{attempt_id}}",
+    tags=["workers"],
+    responses=documented(401, 409, 413, 422, 507),
 )
 
 _bearer = HTTPBearer(auto_error=False, description="the lease token of this attempt")
@@ -59,8 +62,9 @@ async def _received(request: Request, held: Held, _token: Token) -> AsyncIterato
     folder = held.settings.data_dir
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as spool:
         try:
-            async for piece in request.stream():
-                await to_thread.run_sync(spool.write, piece)
+            with full_told(folder):
+                async for piece in request.stream():
+                    await to_thread.run_sync(spool.write, piece)
         except ClientDisconnect as error:
             raise HTTPException(400, "the worker left in the middle of the upload") from error
         spool.seek(0)
