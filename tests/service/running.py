@@ -71,6 +71,11 @@ class Server:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the supervisor has ended."""
+        return self._process is not None and self._process.poll() is not None
+
     def processes(self) -> list[psutil.Process]:
         """The supervisor and all below it."""
         top = psutil.Process(self.pid)

@@ -1,0 +1,1 @@
+"""Studies under random SIGKILLs, and proof that nothing came of them: `python -m tests.chaos`."""

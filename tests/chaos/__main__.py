@@ -1,0 +1,49 @@
+"""`python -m tests.chaos --minutes N --seed S [--postgresql]`: strike until the time is up."""
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.chaos.postgres import MortalPostgres
+from tests.chaos.run import run
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run once and say what was done; a broken promise ends in its assertion."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long to strike")
+    parser.add_argument("--seed", type=int, default=0, help="of strikes and studies")
+    parser.add_argument("--trials", type=int, default=200, help="per study")
+    parser.add_argument(
+        "--postgresql", action="store_true", help="on PostgreSQL, which is struck as well"
+    )
+    given = parser.parse_args()
+    with ExitStack() as held:
+        folder = Path(tempfile.mkdtemp(prefix="reflectory-chaos-"))
+        _say(f"everything is in {folder}")
+        postgres = None
+        if given.postgresql:
+            postgres = MortalPostgres(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
+            held.callback(postgres.stop)
+        summary = run(
+            folder,
+            seconds=60 * given.minutes,
+            seed=given.seed,
+            trials=given.trials,
+            postgres=postgres,
+            say=_say,
+        )
+    _say(f"{summary.studies} studies in {summary.seconds:.0f} s; {summary.artifacts} artifacts")
+    _say(f"trials: {dict(summary.outcomes)}")
+    _say(f"strikes: {dict(summary.strikes)}")
+
+
+if __name__ == "__main__":
+    main()

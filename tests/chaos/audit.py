@@ -1,0 +1,155 @@
+"""What has to be true of a study and its store after whatever happened; read from the tables."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from search.mirror import open_storage, study_name
+from search.pareto import objective_infos, value_of
+from search.spec import StudySpec
+from storage.artifact_rows import ArtifactRows
+from storage.artifacts import LocalArtifactStore
+from storage.attempts import Attempts
+from storage.engine import Database
+from storage.events import Events
+from storage.exchanges import Exchanges
+from storage.metrics import Metrics
+from storage.records import AttemptKind, AttemptState, StudyRecord, TrialRecord, TrialState
+from storage.studies import Studies
+from storage.trials import Trials
+
+_OPTUNA = {
+    TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
+    TrialState.STOPPED: optuna.trial.TrialState.PRUNED,
+    TrialState.INFEASIBLE: optuna.trial.TrialState.PRUNED,
+    TrialState.FAILED: optuna.trial.TrialState.FAIL,
+    TrialState.CANCELLED: optuna.trial.TrialState.FAIL,
+}
+
+
+def audit_study(
+    database: Database, optuna_url: str, study_id: str, front: Mapping[str, Any]
+) -> Counter[str]:
+    """Prove that every trial ended once and was told once, and that `front` is the front."""
+    with database.read() as session:
+        study = Studies(session).get(study_id)
+        trials = Trials(session).list(study_id)
+    spec = StudySpec.model_validate(study.spec)
+    assert [trial.number for trial in trials] == list(range(len(trials))), "a trial is lost"
+    assert all(trial.state.has_ended for trial in trials), "a trial has not ended"
+    dispatched = sum(trial.dispatched for trial in trials)
+    assert dispatched == spec.budget.trials, f"{dispatched} of {spec.budget.trials} trials ran"
+    _audit_events(database, study, trials)
+    _audit_attempts(database, trials)
+    _audit_exchanges(database, study, trials)
+    _audit_optuna(open_storage(optuna_url), study, trials, spec)
+    assert sorted(point["trial"] for point in front["points"]) == _front(trials, spec)
+    return Counter(trial.state.value for trial in trials)
+
+
+def _audit_events(database: Database, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
+    with database.read() as session:
+        events = Events(session).after(study.id, 0, limit=10_000_000)
+    assert [event.number for event in events] == list(range(1, study.last_event + 1))
+    ends = Counter(
+        event.payload["trial"]
+        for event in events
+        if event.kind == "trial" and TrialState(str(event.payload["state"])).has_ended
+    )
+    assert ends == Counter(trial.number for trial in trials), "an end was told twice, or never"
+
+
+def _audit_attempts(database: Database, trials: Sequence[TrialRecord]) -> None:
+    for trial in trials:
+        with database.read() as session:
+            attempts = Attempts(session).of_trial(trial.study_id, trial.number, AttemptKind.TRAIN)
+            curve = Metrics(session).curve(trial.study_id, trial.number)
+        assert sorted(row.number for row in attempts) == list(range(1, len(attempts) + 1))
+        assert all(row.state != AttemptState.RUNNING for row in attempts), "a lease is held"
+        ended_it = [row for row in attempts if (row.reason or "").partition(":")[0] == "complete"]
+        assert len(ended_it) == (trial.state == TrialState.COMPLETE), (trial.number, attempts)
+        if trial.state == TrialState.COMPLETE:
+            assert [row.epoch for row in curve] == list(range(1, trial.epochs_trained + 1))
+
+
+def _audit_exchanges(database: Database, study: StudyRecord, trials: Sequence[TrialRecord]) -> None:
+    with database.read() as session:
+        exchanges = Exchanges(session).list(study.id)
+    assert [row.position for row in exchanges] == list(range(1, len(exchanges) + 1))
+    numbers = [trial.number for trial in trials]
+    assert [row.trial for row in exchanges if row.kind == "ask"] == numbers
+    assert sorted(row.trial for row in exchanges if row.kind == "tell") == numbers
+    assert all(trial.told_at is not None for trial in trials)
+    asked: set[int] = set()
+    for row in exchanges:
+        assert row.kind == "ask" or row.trial in asked, "told before it was asked"
+        asked.add(row.trial)
+
+
+def _audit_optuna(
+    storage: optuna.storages.BaseStorage,
+    study: StudyRecord,
+    trials: Sequence[TrialRecord],
+    spec: StudySpec,
+) -> None:
+    theirs = optuna.load_study(study_name=study_name(study), storage=storage).trials
+    assert [trial.number for trial in theirs] == [trial.number for trial in trials]
+    infos = objective_infos(spec.task, spec.objectives)
+    for mine, other in zip(trials, theirs, strict=True):
+        assert other.state == _OPTUNA[mine.state], (mine, other)
+        assert other.params == mine.drawn
+        if mine.state == TrialState.COMPLETE:
+            assert other.values == [value_of(mine, info.name) for info in infos]
+
+
+def _front(trials: Sequence[TrialRecord], spec: StudySpec) -> list[int]:
+    """The front by its definition: whoever is dominated by none, each compared with all."""
+    points: dict[int, tuple[float, ...]] = {}
+    for trial in trials:
+        if trial.state != TrialState.COMPLETE:
+            continue
+        infos = objective_infos(spec.task, spec.objectives)
+        values = [value_of(trial, info.name) for info in infos]
+        if None not in values:
+            points[trial.number] = tuple(
+                float(value or 0.0) * (1 if info.direction == "minimize" else -1)
+                for info, value in zip(infos, values, strict=True)
+            )
+    return [
+        number
+        for number, mine in points.items()
+        if not any(
+            other != mine and all(b <= a for a, b in zip(mine, other, strict=True))
+            for other in points.values()
+        )
+    ]
+
+
+def audit_store(database: Database, folder: Path) -> int:
+    """Prove that rows and bytes name each other; returns how many artifacts there are.
+
+    Whole bytes that no row names are what a worker leaves that was killed between the two: they are
+    for the sweep, which has to have run.
+    """
+    store = LocalArtifactStore(folder)
+    named = set[str]()
+    with database.read() as session:
+        studies = Studies(session).page(limit=1000).items
+        for study in studies:
+            for trial in Trials(session).list(study.id):
+                artifacts = ArtifactRows(session).of_trial(study.id, trial.number)
+                assert {role: row.sha256 for role, row in artifacts.items()} == trial.artifacts
+                named |= set(trial.artifacts.values())
+                if trial.state == TrialState.COMPLETE:
+                    assert {"checkpoint", "report"} <= set(trial.artifacts), trial.number
+                assert "resume" not in trial.artifacts, f"trial {trial.number} needs it no more"
+        rows = set(ArtifactRows(session).digests())
+    files = {path.name for path in folder.glob("*/*")}
+    assert named == rows, "a row names nothing, or nothing names a row"
+    assert files == rows, "bytes without a row, or a row without bytes"
+    for digest in files:
+        store.open_reader(digest).close()
+    return len(files)

@@ -1,0 +1,194 @@
+"""One run: a server, studies one after the other, strikes, and the audit at the end."""
+
+import os
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+
+from search.retention import Retention
+from storage.artifacts import LocalArtifactStore
+from storage.engine import Database
+from tests.chaos.audit import audit_store, audit_study
+from tests.chaos.postgres import MortalPostgres
+from tests.chaos.strikes import Striker
+from tests.service.running import Server, wait_until
+
+_MARK = "REFLECTORY_TEST_CHAOS_RUN"
+_LEASE_SECONDS = 8.0
+_PAUSES = (0.5, 4.0)
+_SECONDS_PER_TRIAL = 4.0
+"""The longest that a study may take, strikes and a busy machine included."""
+
+
+@dataclass
+class Summary:
+    """What a run did and found."""
+
+    studies: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    strikes: Counter[str] = field(default_factory=Counter[str])
+    artifacts: int = 0
+    seconds: float = 0.0
+
+
+def run(
+    folder: Path,
+    *,
+    seconds: float,
+    seed: int,
+    trials: int = 200,
+    postgres: MortalPostgres | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> Summary:
+    """Strike for that long while studies run, let the last one end in peace, and audit all.
+
+    Raises:
+        AssertionError: something was lost, doubled, left over or wrong.
+    """
+    generator, summary = random.Random(seed), Summary()
+    data_dir = folder / "data"
+    mark = secrets.token_hex(8)
+    urls = _urls(data_dir, postgres)
+    environment = {
+        _MARK: mark,
+        "REFLECTORY_DATABASE_URL": urls[0],
+        "REFLECTORY_OPTUNA_URL": urls[1],
+        "REFLECTORY_LEASE_SECONDS": str(_LEASE_SECONDS),
+    }
+    with ExitStack() as held:
+        server = Server(data_dir, environment=environment)
+        held.callback(server.close)
+        server.start()
+        begun = time.monotonic()
+        striker = Striker(server, generator, lease_seconds=_LEASE_SECONDS, postgres=postgres)
+        studies: list[str] = []
+        while not studies or time.monotonic() - begun < seconds:
+            studies.append(_submitted(server, _spec(seed + len(studies), trials)))
+            # A study whose data cannot be prepared in three attempts fails, as it should.
+            wait_until(lambda: _epochs(server, studies[-1]) > 0, what="the first epoch")
+            if len(studies) == 1:
+                begun = time.monotonic()
+            _strike_until_it_ends(
+                server,
+                striker,
+                studies[-1],
+                until=begun + seconds,
+                patience=60 + _SECONDS_PER_TRIAL * trials,
+                generator=generator,
+                say=say,
+            )
+        fronts = {study_id: server.get(f"/v1/studies/{study_id}/front") for study_id in studies}
+        wait_until(lambda: not server.workers_at_work(), what="the last worker's end")
+        assert server.stop() == 0
+        wait_until(lambda: not _marked(mark), what=f"the end of {_marked(mark)}", seconds=20)
+        database = Database(urls[0])
+        held.callback(database.dispose)
+        for study_id, front in fronts.items():
+            summary.outcomes += audit_study(database, urls[1], study_id, front)
+        retention = Retention(database, LocalArtifactStore(data_dir / "artifacts"))
+        retention.tidy()
+        retention.sweep(older_than_seconds=0.0)
+        summary.artifacts = audit_store(database, data_dir / "artifacts")
+    summary.studies = len(studies)
+    summary.strikes = striker.counts
+    summary.seconds = time.monotonic() - begun
+    return summary
+
+
+def _urls(data_dir: Path, postgres: MortalPostgres | None) -> tuple[str, str]:
+    if postgres is not None:
+        return postgres.create_database(), postgres.create_database()
+    return f"sqlite:///{data_dir / 'reflectory.db'}", f"sqlite:///{data_dir / 'optuna.db'}"
+
+
+def _spec(seed: int, trials: int) -> dict[str, Any]:
+    """Trials of a fraction of a second each; the dense ones and the others have equal counts."""
+    return {
+        "task": {"kind": "digits"},
+        "architectures": ["rnn", "mlp"],
+        "parametrizations": ["dense", "low_rank"],
+        "space": {"hidden_size": {"low": 4, "high": 16}, "batch_size": 256},
+        "objectives": ["quality", "parameters"],
+        "sampler": {"kind": "random"},
+        "budget": {"trials": trials, "epochs": 2},
+        "seed": seed,
+    }
+
+
+def _submitted(server: Server, spec: dict[str, Any]) -> str:
+    """Submit by a key, so that an answer that got lost submits nothing twice."""
+    headers = {"Idempotency-Key": secrets.token_hex(8)}
+
+    def submit() -> str | None:
+        with suppress(httpx2.TransportError):
+            answer = server.http.post("/v1/studies", json=spec, headers=headers)
+            if answer.status_code == 202:
+                return str(answer.json()["id"])
+        return None
+
+    return str(wait_until(submit, what="a submitted study"))
+
+
+def _strike_until_it_ends(
+    server: Server,
+    striker: Striker,
+    study_id: str,
+    *,
+    until: float,
+    patience: float,
+    generator: random.Random,
+    say: Callable[[str], None],
+) -> None:
+    while time.monotonic() < until:
+        if _has_ended(server, study_id):
+            return
+        say(striker.strike())
+        time.sleep(generator.uniform(*_PAUSES))
+
+    def ended() -> bool:
+        striker.mend()
+        return _has_ended(server, study_id)
+
+    wait_until(ended, what=f"the end of study {study_id}", seconds=patience)
+
+
+def _epochs(server: Server, study_id: str) -> int:
+    with suppress(httpx2.TransportError):
+        answer = server.http.get(f"/v1/studies/{study_id}")
+        if answer.status_code == 200:
+            return int(answer.json()["progress"]["epochs_trained"])
+    return 0
+
+
+def _has_ended(server: Server, study_id: str) -> bool:
+    with suppress(httpx2.TransportError):
+        answer = server.http.get(f"/v1/studies/{study_id}")
+        if answer.status_code == 200:
+            study = answer.json()
+            if study["state"] in ("failed", "cancelled"):
+                raise AssertionError(
+                    f"the study ended as {study['state']}: {study['state_reason']}"
+                )
+            return bool(study["state"] == "finished")
+    return False
+
+
+def _marked(mark: str) -> list[str]:
+    """Every process on this machine that was started by this run."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        if process.pid == os.getpid():
+            continue
+        with suppress(psutil.Error):
+            if process.environ().get(_MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(f"{process.pid} {' '.join(process.cmdline())}")
+    return found
