@@ -66,7 +66,6 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
             study_id=study_id,
             kind=ErrandKind.FORGET,
             payload={"study_name": study_name(study)},
-            trial=None,
             created_at=datetime.now(UTC),
         )
         Errands(session).add(errand)

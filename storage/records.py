@@ -76,8 +76,6 @@ class AttemptKind(StrEnum):
 class ErrandKind(StrEnum):
     """What the API asks of the coordinator, which alone speaks to Optuna."""
 
-    ENQUEUE = "enqueue"
-    """Make a trial of what a user has named."""
     FORGET = "forget"
     """Delete Optuna's side of a study that is gone."""
 
@@ -289,8 +287,6 @@ class ErrandRecord:
     study_id: str
     kind: ErrandKind
     payload: dict[str, Json]
-    trial: int | None
-    """What came of it; null until the coordinator has run it."""
     created_at: datetime
 
 

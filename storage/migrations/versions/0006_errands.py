@@ -14,7 +14,6 @@ def upgrade() -> None:
         sa.Column("study_id", sa.Text(), nullable=False),
         sa.Column("kind", sa.String(16), nullable=False),
         sa.Column("payload", sa.JSON(), nullable=False),
-        sa.Column("trial", sa.Integer()),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_errand"),
         sa.Index("ix_errand_kind_study_id", "kind", "study_id"),
