@@ -230,6 +230,26 @@ def test_a_claim_holds_until_it_ends_is_renewed_by_its_owner_and_can_be_released
         assert studies.claim(study_id, owner="a", now=after(21), until=after(31))
 
 
+def test_a_claim_that_was_seen_to_be_stale_is_taken_only_if_it_was_not_renewed(
+    database: Database,
+) -> None:
+    """Whoever takes over names the time that it saw: no clock of the two is compared."""
+    with database.write() as session:
+        studies = Studies(session)
+        study_id = add_study(session).id
+        assert studies.claim(study_id, owner="a", now=START, until=after(10))
+        assert studies.claims(other_than="a") == {}
+        seen = studies.claims(other_than="b")[study_id]
+        assert seen == after(10)
+        assert studies.claim(study_id, owner="a", now=START, until=after(11))
+        assert not studies.claim(study_id, owner="b", now=seen, until=after(20))
+        seen = studies.claims(other_than="b")[study_id]
+        assert studies.claim(study_id, owner="b", now=seen, until=after(5))
+        assert not studies.claim(study_id, owner="a", now=START, until=after(30))
+        studies.release(study_id, "b")
+        assert studies.claims(other_than="a") == {}
+
+
 def test_of_coordinators_that_claim_at_once_one_has_the_study(database: Database) -> None:
     with database.write() as session:
         study_id = add_study(session).id
