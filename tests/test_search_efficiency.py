@@ -27,6 +27,7 @@ from tests.benchmarks.search_efficiency.report import Comparison, Quartiles, Set
 from tests.benchmarks.search_efficiency.table import (
     BATCH,
     EPOCHS,
+    FILE,
     LEARNING_RATES,
     VALIDATION_SAMPLES,
     Curve,
@@ -96,6 +97,14 @@ class StopsAfter:
 
 def rows(count: int) -> list[Configuration]:
     return [Configuration(structure, 2) for structure in range(count)]
+
+
+def test_the_stored_table_is_of_the_space_that_is_described() -> None:
+    table = read()
+    assert (np.diff(table.accuracy, axis=3) >= 0).all()
+    assert table.epochs == EPOCHS
+    assert table.parameters.tolist() == [each.model().parameter_count() for each in structures()]
+    assert FILE.stat().st_size < 1.5e6
 
 
 def test_a_table_of_another_space_is_refused(path: Path, tmp_path: Path) -> None:
@@ -223,4 +232,4 @@ def test_shares_are_of_the_baselines_budget(path: Path) -> None:
     assert comparison.seconds(BASELINE, "M1") == [own[0].seconds / own[-1].seconds]
     header, _, baseline, other = comparison.lines()
     assert header.count("|") == baseline.count("|") == other.count("|")
-    assert baseline.startswith("| random | 1 | 1 | - |")
+    assert baseline.startswith("| random | 1 | - | 1 | - |")

@@ -97,23 +97,24 @@ class Comparison:
         ]
 
     def lines(self) -> Iterator[str]:
-        """A table in Markdown."""
-        heads = [f"{metric}: {what}" for metric in METRICS for what in ("epochs", "time", "misses")]
+        """A table in Markdown; time tells something else than epochs where workers wait."""
+        timed = self.setting.workers > 1
+        columns = ("epochs", "time", "misses") if timed else ("epochs", "misses")
+        heads = [f"{metric}: {what}" for metric in METRICS for what in columns]
         yield f"| search | {' | '.join(heads)} | trials | complete |"
         yield "|---|" + "---:|" * (len(heads) + 2)
         for name, searches in self.searches.items():
             cells: list[str] = []
             for metric in METRICS:
                 shares = self.epochs(name, metric)
-                cells += (
-                    ["1", "1", "-"]
-                    if name == BASELINE
-                    else [
-                        str(Quartiles.of(shares)),
-                        str(Quartiles.of(self.seconds(name, metric))),
-                        str(sum(map(math.isinf, shares))),
-                    ]
-                )
+                found = {
+                    "epochs": str(Quartiles.of(shares)),
+                    "time": str(Quartiles.of(self.seconds(name, metric))),
+                    "misses": str(sum(map(math.isinf, shares))),
+                }
+                if name == BASELINE:
+                    found = {"epochs": "1", "time": "1", "misses": "-"}
+                cells += [found[column] for column in columns]
             for counts in (
                 [search.trials for search in searches],
                 [search.complete for search in searches],
