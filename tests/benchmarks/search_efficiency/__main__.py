@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 _READING = """\
-Epochs and simulated time until the fully trained trials have the hypervolume that random search
+Epochs (and simulated time) until the fully trained trials have the hypervolume that random search
 has in the median after {budget} epochs, as shares of that search's: median [quartiles] over
 the seeds. A miss has not reached it after {budget} epochs. M1 counts accuracy from 0.8, M2 the
 logarithm of the error from 0.5; parameters and throughput are logarithmic in both.

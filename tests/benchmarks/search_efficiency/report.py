@@ -155,8 +155,8 @@ def heading(path: Path, targets: Mapping[str, float]) -> Iterator[str]:
     shares = ", ".join(f"{metric} {targets[metric] / best[metric]:.1%}" for metric in METRICS)
     configurations = table.accuracy.shape[0] * table.accuracy.shape[1]
     yield (
-        f"Table: {configurations} configurations x {table.seeds} seeds x {table.epochs} epochs on "
-        f"digits (8 rows), trained with torch {table.torch_version}. Throughput is reckoned "
+        f"Table: {configurations} configurations x {table.seeds} seed(s) x {table.epochs} epochs "
+        f"on digits (8 rows), trained with torch {table.torch_version}. Throughput is reckoned "
         "from multiply-adds, so that a sampler that reckons likewise knows it exactly."
     )
     yield f"Targets, as shares of the hypervolume of the whole table: {shares}."
