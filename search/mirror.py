@@ -11,25 +11,15 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event, text
 
-from search.dimension import (
-    ChoiceDimension,
-    Dimension,
-    IntegerDimension,
-    RealDimension,
-    Scalar,
-)
+from search.dimension import Dimension, Scalar
 from search.pareto import objective_infos, value_of
+from search.samplers import Surroundings
+from search.samplers.distributions import distribution_of
 from search.spec import StudySpec
 from storage.engine import with_driver
 from storage.records import StudyRecord, TrialRecord, TrialState
@@ -91,8 +81,15 @@ def sampler_seed(seed: int, number: int, again: int = 0) -> int:
 class Mirror:
     """One study in Optuna's storage."""
 
-    def __init__(self, storage: BaseStorage, study: StudyRecord, spec: StudySpec) -> None:
+    def __init__(
+        self,
+        storage: BaseStorage,
+        study: StudyRecord,
+        spec: StudySpec,
+        surroundings: Surroundings,
+    ) -> None:
         self._storage = storage
+        self._surroundings = surroundings
         self._spec = spec
         self._infos = objective_infos(spec.task, spec.objectives)
         self._name = study_name(study)
@@ -138,7 +135,7 @@ class Mirror:
         trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
         for name, value in values.items():
             if name not in frozen.params:
-                distribution = _distribution(dimensions[name])
+                distribution = distribution_of(dimensions[name])
                 internal = distribution.to_internal_repr(value)
                 self._storage.set_trial_param(trial_id, name, internal, distribution)
 
@@ -188,7 +185,8 @@ class Mirror:
         self._study.add_trials([self._frozen(trial, dimensions) for trial in trials])
 
     def _sampler(self, number: int, again: int = 0) -> BaseSampler:
-        return self._spec.sampler.build(sampler_seed(self._spec.seed, number, again))
+        seed = sampler_seed(self._spec.seed, number, again)
+        return self._spec.sampler.build_for(self._surroundings, seed=seed)
 
     def _open(self) -> optuna.Study:
         study = optuna.create_study(
@@ -217,7 +215,7 @@ class Mirror:
         return optuna.trial.create_trial(
             state=state,
             params=dict(trial.drawn),
-            distributions={name: _distribution(dimensions[name]) for name in trial.drawn},
+            distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
             values=self._values(trial) if complete else None,
             user_attrs=self._notes(trial.number, trial.drawn, trial.hyperparameters),
             system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
@@ -244,15 +242,5 @@ class Rehearsal:
             if name in known:
                 return known[name]
         return self._sampler.sample_independent(
-            self._study, self._trial, name, _distribution(dimension)
+            self._study, self._trial, name, distribution_of(dimension)
         )
-
-
-def _distribution(dimension: Dimension) -> BaseDistribution:
-    match dimension:
-        case IntegerDimension(low=low, high=high, log=log, step=step):
-            return IntDistribution(low, high, log=log, step=step)
-        case RealDimension(low=low, high=high, log=log, step=step):
-            return FloatDistribution(low, high, log=log, step=step)
-        case ChoiceDimension(options=options):
-            return CategoricalDistribution(options)

@@ -79,15 +79,20 @@ class SearchSpace:
         self._refuse_presets()
         self._refuse_other_lengths()
         self.parameter_range = self._parameter_range()
+        self._refuse_sampler()
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
         """Every architecture with each parametrization that is defined on it, in spec order."""
         return self._models.candidates
 
-    @cached_property
+    @property
     def dimensions(self) -> Mapping[str, Dimension]:
         """Every dimension of the space by name."""
+        return self._dimensions
+
+    @cached_property
+    def _dimensions(self) -> Mapping[str, Dimension]:
         found: dict[str, Dimension] = {}
         for candidate in self.candidates:
             choices: dict[str, Scalar] = {
@@ -247,6 +252,11 @@ class SearchSpace:
                 f"allowed is null or {own}"
             )
             raise SpecRefused([Fault("throughput.sequence_length", message)])
+
+    def _refuse_sampler(self) -> None:
+        fault = self._spec.sampler.fault(self, self._spec.objectives)
+        if fault is not None:
+            raise SpecRefused([Fault("sampler", fault)])
 
     def _parameter_range(self) -> ParameterRange:
         ends = {

@@ -19,6 +19,7 @@ from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter
 from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyContext, gave_up
 from search.suggestions import Suggestions
+from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
 from search.wire import PrepareJob, TrainJob
 from storage.attempts import Attempts
@@ -42,6 +43,12 @@ _log = logging.getLogger(__name__)
 FAILED = "failed: "
 """How the ending of a study begins that cannot go on; the sentence for the user follows."""
 
+GRID_EXHAUSTED = "grid_exhausted"
+"""The reason of a study's end when its sampler has no further suggestion."""
+
+NOTHING_FEASIBLE = "nothing_feasible"
+"""The reason when so many suggestions were refused that no more are asked for."""
+
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
 _PUT_ASIDE_SECONDS = 10.0
@@ -57,7 +64,12 @@ class StudyRun:
     def __init__(self, floor: Floor, optuna_storage: BaseStorage, study: StudyRecord) -> None:
         spec = StudySpec.model_validate(study.spec)
         self._study = StudyContext(study.id, spec, SearchSpace(spec), floor)
-        self._mirror = Mirror(optuna_storage, study, spec)
+        self._mirror = Mirror(
+            optuna_storage,
+            study,
+            spec,
+            surroundings_of(spec, self._study.space, lambda: past_of(floor.database, study.id)),
+        )
         self._suggestions = Suggestions(self._study, self._mirror)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
@@ -281,7 +293,9 @@ class StudyRun:
         if untold or any(at_work):
             return False
         enough = counts.dispatched >= self._study.spec.budget.trials
-        return self._finish(None if enough else "nothing_feasible")
+        if enough:
+            return self._finish(None)
+        return self._finish(GRID_EXHAUSTED if self._suggestions.are_used_up() else NOTHING_FEASIBLE)
 
     def _finish(self, reason: str | None) -> bool:
         """End a study of which nothing runs, once its front is measured."""

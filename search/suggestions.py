@@ -34,6 +34,7 @@ class Suggestions:
         self._mirror = mirror
         self._duplicates = Duplicates(study)
         self._depth = 2 * max(1, len(study.slots))
+        self._size = study.spec.sampler.size(study.space)
 
     def ask(self) -> bool:
         """Ask for one suggestion, if the queue is short and the budgets leave room.
@@ -49,8 +50,18 @@ class Suggestions:
             return False
         if counts.total >= DRAWS_PER_TRIAL * budget:
             return False
+        if self.are_used_up():
+            return False
         self.enter(counts.total, self._mirror.ask(counts.total))
         return True
+
+    def are_used_up(self) -> bool:
+        """Whether the sampler has suggested all that it has; most have no end."""
+        if self._size is None:
+            return False
+        with self._study.database.read() as session:
+            trials = Trials(session).list(self._study.id)
+        return sum(trial.origin == TrialOrigin.SAMPLER for trial in trials) >= self._size
 
     def enter(self, number: int, asked: optuna.Trial) -> None:
         """Draw a configuration for an asked trial and make it our row at once.

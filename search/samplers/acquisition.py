@@ -1,8 +1,8 @@
 """Which candidate to train next, where every objective but the quality is known beforehand.
 
 Pure functions of arrays. A replay drives them as the service does: `spread` chooses the first
-trials, `expected_final` says how a curve that was cut short would have ended, `propose` chooses
-every other trial from a `History` and `Candidates`.
+trials, `expected_final` says how a curve that was cut short would have ended, `propose` (or `rank`)
+chooses every other trial from a `History` and `Candidates`.
 
 Letters: N trials, M candidates, D features, C cost objectives (0, 1 or 2). Costs are minimised, on
 the axes of the hypervolume: log10 parameters and -log10 throughput. Errors are natural logarithms
@@ -53,11 +53,22 @@ class Candidates:
 def propose(
     history: History, candidates: Candidates, *, reference_error: float, reference_costs: Array
 ) -> int:
-    """Index of the candidate that is expected to add the most hypervolume.
+    """Index of the candidate that is expected to add the most hypervolume: the first of `rank`."""
+    order = rank(
+        history, candidates, reference_error=reference_error, reference_costs=reference_costs
+    )
+    return int(order[0])
+
+
+def rank(
+    history: History, candidates: Candidates, *, reference_error: float, reference_costs: Array
+) -> NDArray[np.intp]:
+    """Indices `[M]` of the candidates by the hypervolume that they are expected to add, most first.
 
     Expected over the quality alone: costs are exact. Running trials stand on the front at their
     predicted error, so that parallel proposals differ. Without cost objectives this is expected
-    improvement.
+    improvement. Candidates that add nothing, such as those beyond the reference point, follow by
+    their predicted error.
 
     Args:
         history: needs one known error at least.
@@ -79,10 +90,7 @@ def propose(
         reference_error=reference_error,
         reference_costs=reference_costs,
     )
-    if not gains.any():
-        # Every candidate lies beyond the reference point: the least error is the best that is left.
-        return int(np.argmin(mean))
-    return int(np.argmax(gains))
+    return np.lexsort((mean, -gains))
 
 
 def expected_gain(
@@ -118,7 +126,7 @@ def expected_gain(
     reference_costs = np.pad(reference_costs, (0, missing), constant_values=1.0)
 
     inside = (front_errors < reference_error) & np.all(front_costs < reference_costs, axis=1)
-    inside[inside] = _undominated(np.column_stack([front_costs, front_errors])[inside])
+    inside[inside] = undominated(np.column_stack([front_costs, front_errors])[inside])
     front_costs, front_errors = front_costs[inside], front_errors[inside]
     levels = np.unique(np.append(front_errors, reference_error))
     improvement = _expected_improvement(levels, mean, deviation)
@@ -164,6 +172,13 @@ def spread(taken: Array, points: Array) -> int:
     return int(np.argmax(distances.min(axis=1)))
 
 
+def undominated(points: Array) -> NDArray[np.bool_]:
+    """Which rows no other row is at most as large as in every column; of equal ones, the first."""
+    no_larger = np.all(points[:, None, :] <= points[None, :, :], axis=2)
+    earlier = np.triu(np.ones_like(no_larger), k=1)
+    return ~np.any(no_larger & (earlier | ~no_larger.T), axis=0)
+
+
 def _fitted(history: History) -> GaussianProcess:
     known = np.flatnonzero(~np.isnan(history.errors))[-MOST_FITTED:]
     return fit(history.features[known], history.errors[known], history.noise_weights[known])
@@ -177,13 +192,6 @@ def _standing(history: History, process: GaussianProcess) -> tuple[Array, Array]
     predicted, _ = process.predict(history.features[running])
     costs = np.concatenate([history.costs[finished], history.costs[running]])
     return costs, np.concatenate([history.errors[finished], predicted])
-
-
-def _undominated(points: Array) -> NDArray[np.bool_]:
-    """Which rows no other row is at most as large as in every column; of equal ones, the first."""
-    no_larger = np.all(points[:, None, :] <= points[None, :, :], axis=2)
-    earlier = np.triu(np.ones_like(no_larger), k=1)
-    return ~np.any(no_larger & (earlier | ~no_larger.T), axis=0)
 
 
 def _expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:

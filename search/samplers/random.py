@@ -4,10 +4,10 @@ from typing import Literal
 
 from optuna.samplers import BaseSampler, RandomSampler
 
-from models.spec import Spec
+from search.samplers.sampler import Sampler, Surroundings
 
 
-class Random(Spec):
+class Random(Sampler):
     """Random search (Bergstra & Bengio 2012).
 
     Every suggestion follows from the seed and its number alone.
@@ -18,3 +18,7 @@ class Random(Spec):
     def build(self, seed: int) -> BaseSampler:
         """A sampler for one suggestion, whose every draw follows from `seed`."""
         return RandomSampler(seed=seed)
+
+    def build_for(self, _study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """The same for every study."""
+        return self.build(seed)

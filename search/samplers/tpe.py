@@ -7,10 +7,10 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 from pydantic import Field
 
-from models.spec import Spec
+from search.samplers.sampler import Sampler, Surroundings
 
 
-class Tpe(Spec):
+class Tpe(Sampler):
     """Multi-objective TPE (Ozaki et al. 2022), a joint model per group of conditional dimensions.
 
     `group` keeps the conditional dimensions of the variants apart; running trials count as bad
@@ -34,3 +34,7 @@ class Tpe(Spec):
                 constant_liar=True,
                 seed=seed,
             )
+
+    def build_for(self, _study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """The same for every study."""
+        return self.build(seed)

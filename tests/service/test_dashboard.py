@@ -12,7 +12,9 @@ from optuna.exceptions import StorageInternalError
 from starlette.testclient import TestClient
 
 from search.mirror import Mirror, open_storage, study_name
+from search.space import SearchSpace
 from search.spec import StudySpec
+from search.surroundings import past_of, surroundings_of
 from service.app import create_app
 from service.dashboard import ReadOnly, open_read_only, run_dashboard
 from storage.records import StudyRecord
@@ -34,8 +36,12 @@ PLACES = (
 def mirrored(site: Site) -> StudyRecord:
     """A study with two trials in Optuna's tables, written as the coordinator writes it."""
     study = site.study()
+    spec = StudySpec.model_validate(study.spec)
     mirror = Mirror(
-        open_storage(site.settings.optuna_url), study, StudySpec.model_validate(study.spec)
+        open_storage(site.settings.optuna_url),
+        study,
+        spec,
+        surroundings_of(spec, SearchSpace(spec), lambda: past_of(site.database, study.id)),
     )
     for number in range(2):
         mirror.ask(number).suggest_int("rnn.hidden_size", 8, 16)

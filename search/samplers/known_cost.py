@@ -1,0 +1,242 @@
+"""A sampler that models the quality alone, because everything else is known before training.
+
+Its core is pure: `search.samplers.acquisition` (`propose`, `rank`, `spread`, `expected_final`,
+`expected_gain`) over `search.samplers.gaussian_process`; `search.samplers.encoding` makes features
+of configurations and `search.samplers.costs` their costs.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.samplers import BaseSampler
+from pydantic import Field
+
+from search.dimension import Scalar
+from search.samplers.acquisition import (
+    Candidates,
+    History,
+    expected_final,
+    rank,
+    spread,
+    undominated,
+)
+from search.samplers.costs import Costs
+from search.samplers.drawing import MutatingSource, RandomSource
+from search.samplers.encoding import Encoding, values_of_draw, values_of_trial
+from search.samplers.gaussian_process import Array
+from search.samplers.sampler import Drawn, Past, Sampler, Space, Surroundings, WholeSampler
+from search.stopping.curves import best_so_far, log_error
+from storage.records import TrialRecord, TrialState
+
+_DRAWS_TO_SPREAD = 8
+_RANDOM_CANDIDATES = 150
+_MUTATIONS = 4
+_MOST_MUTATED = 25
+"""Members of the front that candidates are mutations of, those of the newest trials."""
+
+_EARLY_NOISE, _LATE_NOISE = 4.0, 2.0
+"""By how much more noise an extrapolated error has: before a ninth of the epochs, and later."""
+
+
+class KnownCost(Sampler):
+    """Expected hypervolume at known cost: a Gaussian process on the error, all else exact.
+
+    Parameters follow from the configuration, throughput was measured for its shape or is predicted
+    from counts. Of the candidates (random ones, and mutations of the front's) the one is suggested
+    that is expected to add the most hypervolume. Stopped trials count with the error that they were
+    heading for, running ones with the error that is predicted.
+    """
+
+    kind: Literal["known_cost"] = "known_cost"
+    startup_trials: int = Field(
+        default=10, ge=1, description="first suggestions, spread over sizes instead of modelled"
+    )
+    random_share: float = Field(
+        default=0.1, ge=0, le=1, description="share of later suggestions that are random"
+    )
+
+    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """A sampler for one suggestion, which follows from `seed` and the study's past."""
+
+        def choose(number: int) -> Mapping[str, Scalar]:
+            generator = np.random.default_rng(seed)
+            return _Choice(study, study.past(), number, generator).choose(self).drawn
+
+        return WholeSampler(study.space.dimensions, choose, seed=seed)
+
+    def fault(self, _space: Space, objectives: Sequence[str], /) -> str | None:
+        """Quality is no objective."""
+        if "quality" in objectives:
+            return None
+        return (
+            "known_cost models the quality, so that quality has to be an objective; "
+            f"objectives are {', '.join(objectives)}"
+        )
+
+
+class _Choice:
+    """One suggestion."""
+
+    def __init__(
+        self, study: Surroundings, past: Past, number: int, generator: np.random.Generator
+    ) -> None:
+        self._study = study
+        self._past = past
+        self._generator = generator
+        self._trials = [
+            trial for trial in past.trials if trial.number < number and _was_begun(trial)
+        ]
+        self._encoding = Encoding(study.space.dimensions)
+        self._costs = Costs(study.objectives, self._trials)
+        self._baseline = self._log_error(study.metric.baseline)
+
+    def choose(self, sampler: KnownCost) -> Drawn:
+        """The configuration to train next."""
+        if len(self._trials) < sampler.startup_trials:
+            return self._spread()
+        finished = [trial for trial in self._trials if trial.state == TrialState.COMPLETE]
+        if not finished or self._generator.random() < sampler.random_share:
+            return self._random()
+        history = self._history(finished)
+        candidates = self._candidates(history)
+        if not candidates:
+            return self._random()
+        costs = self._costs.of_draws(candidates)
+        order: list[int] = rank(
+            history,
+            Candidates(features=self._encoding.rows(map(values_of_draw, candidates)), costs=costs),
+            reference_error=self._baseline,
+            reference_costs=self._reference(history.costs, costs),
+        ).tolist()
+        ranked = (candidates[index] for index in order)
+        allowed = (drawn for drawn in ranked if not self._study.is_refused(drawn))
+        return next(allowed, candidates[order[0]])
+
+    def _random(self) -> Drawn:
+        """A random configuration that is not refused, if a few draws find one."""
+        drawn = self._draw()
+        for _ in range(_DRAWS_TO_SPREAD):
+            if not self._study.is_refused(drawn):
+                break
+            drawn = self._draw()
+        return drawn
+
+    def _spread(self) -> Drawn:
+        """Of a few random configurations the one whose sizes are farthest from all so far."""
+        draws = [self._draw() for _ in range(_DRAWS_TO_SPREAD)]
+        draws = [drawn for drawn in draws if not self._study.is_refused(drawn)] or draws
+        taken = np.array([_sizes(trial) for trial in self._trials]).reshape(-1, 2)
+        return draws[spread(taken, np.array([_sizes_of_draw(drawn) for drawn in draws]))]
+
+    def _draw(self) -> Drawn:
+        return self._study.space.draw(RandomSource(self._generator))
+
+    def _candidates(self, history: History) -> list[Drawn]:
+        """Random configurations and mutations of the front's, without what was tried before."""
+        drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
+        drawn += self._mutations(history)
+        tried = {_key(values_of_trial(trial)) for trial in self._trials}
+        fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
+        return [one for one in fresh if self._keeps_limits(one)]
+
+    def _mutations(self, history: History) -> Iterator[Drawn]:
+        points = np.column_stack([history.costs, history.errors])[history.finished]
+        finished = np.flatnonzero(history.finished)
+        front: list[int] = finished[undominated(points)].tolist()
+        for index in front[-_MOST_MUTATED:]:
+            values = values_of_trial(self._trials[index])
+            values |= {
+                name: value
+                for name, value in self._trials[index].drawn.items()
+                if isinstance(value, bool | int | float | str)
+            }
+            for _ in range(_MUTATIONS):
+                yield self._study.space.draw(MutatingSource(values, self._generator))
+
+    def _keeps_limits(self, drawn: Drawn) -> bool:
+        """Whether the counts are within the limit, and the predicted speed as well."""
+        most, least = self._study.most_parameters, self._study.least_throughput_ratio
+        if most is not None and drawn.spec.model.parameter_count() > most:
+            return False
+        return least is None or self._costs.throughput_ratio(drawn) >= least
+
+    def _history(self, finished: Sequence[TrialRecord]) -> History:
+        ends = {trial.number: self._errors(trial) for trial in finished}
+        known = [self._known_error(trial, ends) for trial in self._trials]
+        states = [trial.state for trial in self._trials]
+        return History(
+            features=self._encoding.rows(map(values_of_trial, self._trials)),
+            costs=self._costs.of_trials(self._trials),
+            errors=np.array([error for error, _ in known]),
+            noise_weights=np.array([weight for _, weight in known]),
+            finished=_mask(state == TrialState.COMPLETE for state in states),
+            running=_mask(not state.has_ended for state in states),
+        )
+
+    def _known_error(
+        self, trial: TrialRecord, ends: Mapping[int, Sequence[float]]
+    ) -> tuple[float, float]:
+        """The error that a trial has or is heading for, and how much noise is in that."""
+        if trial.state == TrialState.COMPLETE and trial.quality is not None:
+            return self._log_error(trial.quality), 1.0
+        if trial.state == TrialState.INFEASIBLE:
+            return self._baseline, 1.0
+        errors = self._errors(trial)
+        epoch = len(errors)
+        if epoch == 0:
+            return math.nan, 1.0
+        longer = [curve for curve in ends.values() if len(curve) >= epoch]
+        error = expected_final(
+            errors[-1],
+            np.array([curve[epoch - 1] for curve in longer]),
+            np.array([curve[-1] for curve in longer]),
+        )
+        return error, _EARLY_NOISE if epoch < self._study.epochs / 9 else _LATE_NOISE
+
+    def _errors(self, trial: TrialRecord) -> Sequence[float]:
+        """The lowest log error after each epoch, that of the trial it continues included."""
+        values = dict(self._past.validations.get(trial.number, {}))
+        if trial.continues is not None:
+            values = {**self._past.validations.get(trial.continues, {}), **values}
+        return best_so_far([self._log_error(values[epoch]) for epoch in sorted(values)])
+
+    def _log_error(self, quality: float) -> float:
+        """Natural logarithm; of a metric that ends at 1, at least one validation sample's share."""
+        metric, samples = self._study.metric, self._past.validation_samples
+        if metric.direction == "maximize" and samples:
+            decades = log_error(quality, metric.direction, smallest=1 / samples)
+        else:
+            decades = log_error(quality, metric.direction)
+        return decades * math.log(10)
+
+    def _reference(self, taken: Array, offered: Array) -> Array:
+        """The dearest of all trials and candidates: far beyond it, only extremes would count."""
+        return np.concatenate([taken, offered]).max(axis=0) + 0.05
+
+
+def _was_begun(trial: TrialRecord) -> bool:
+    """Whether a trial tells or will tell something of the quality: it was not refused or broken."""
+    if trial.state == TrialState.INFEASIBLE:
+        return trial.dispatched
+    return trial.state not in (TrialState.FAILED, TrialState.CANCELLED)
+
+
+def _sizes(trial: TrialRecord) -> tuple[float, float]:
+    return math.log10(max(1, trial.parameters)), math.log10(max(1, trial.dense_parameters))
+
+
+def _sizes_of_draw(drawn: Drawn) -> tuple[float, float]:
+    model = drawn.spec.model
+    counts = model.parameter_count(), model.dense_twin().parameter_count()
+    return math.log10(max(1, counts[0])), math.log10(max(1, counts[1]))
+
+
+def _key(values: Mapping[str, Scalar | None]) -> frozenset[tuple[str, Scalar | None]]:
+    return frozenset(values.items())
+
+
+def _mask(flags: Iterator[bool]) -> NDArray[np.bool_]:
+    return np.fromiter(flags, dtype=np.bool_)

@@ -1,0 +1,145 @@
+"""What every sampler is to a study, and what a study is to a sampler."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from models.spec import Spec
+from search.dimension import Dimension, Scalar
+from search.draws import Source
+from search.samplers.distributions import distribution_of
+from search.tasks.task import Metric
+from search.trial import TrialSpec
+from storage.records import TrialRecord
+
+
+class Drawn(Protocol):
+    """One configuration of a space."""
+
+    @property
+    def spec(self) -> TrialSpec:
+        """The document."""
+        ...
+
+    @property
+    def hyperparameters(self) -> Mapping[str, Scalar | None]:
+        """Full field name -> value, as the model has it."""
+        ...
+
+    @property
+    def drawn(self) -> Mapping[str, Scalar]:
+        """Dimension name -> value, as it was drawn."""
+        ...
+
+
+class Space(Protocol):
+    """The space that a sampler draws from."""
+
+    @property
+    def dimensions(self) -> Mapping[str, Dimension]:
+        """Every dimension by name; one configuration has some of them."""
+        ...
+
+    def draw(self, source: Source) -> Drawn:
+        """One configuration by the source's answers."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """What a study did so far, as its tables have it."""
+
+    trials: Sequence[TrialRecord]
+    """By number."""
+    validations: Mapping[int, Mapping[int, float]]
+    """Trial number -> epoch -> the validation metric."""
+    validation_samples: int | None
+    """How many the metric is over; null until the data were looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a sampler may know of its study beside what Optuna holds of it."""
+
+    space: Space
+    objectives: Sequence[str]
+    metric: Metric
+    seed: int
+    epochs: int
+    """Of every trial that is not stopped."""
+    most_parameters: int | None
+    least_throughput_ratio: float | None
+    is_refused: Callable[[Drawn], bool]
+    """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
+    past: Callable[[], Past]
+
+
+class WholeSampler(BaseSampler):
+    """Answers all dimensions of a trial at once, by values that are chosen for its number."""
+
+    def __init__(
+        self,
+        dimensions: Mapping[str, Dimension],
+        choose: Callable[[int], Mapping[str, Scalar]],
+        *,
+        seed: int,
+    ) -> None:
+        self._dimensions = dimensions
+        self._choose = choose
+        self._random = RandomSampler(seed=seed)
+
+    def infer_relative_search_space(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,  # noqa: ARG002
+    ) -> dict[str, BaseDistribution]:
+        """Every dimension of the space."""
+        return {name: distribution_of(one) for name, one in self._dimensions.items()}
+
+    def sample_relative(
+        self,
+        study: Study,  # noqa: ARG002
+        trial: FrozenTrial,
+        search_space: dict[str, BaseDistribution],  # noqa: ARG002
+    ) -> dict[str, Scalar]:
+        """The values that were chosen; dimensions that a configuration lacks are not among them."""
+        return dict(self._choose(trial.number))
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Scalar:
+        """A random value for what the choice leaves open.
+
+        That happens where a coordinator died while the trial was drawn: what the trial has by then
+        stands, and may ask for other dimensions.
+        """
+        return self._random.sample_independent(study, trial, param_name, param_distribution)
+
+
+class Sampler(Spec):
+    """A sampler by its name and settings."""
+
+    @abstractmethod
+    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """A sampler for one suggestion of a study.
+
+        The suggestion follows from `seed`, the trials told so far and the study's past.
+        """
+
+    def fault(self, _space: Space, _objectives: Sequence[str], /) -> str | None:
+        """Why the sampler cannot search this space for these objectives, or None where it can."""
+        return None
+
+    def size(self, _space: Space, /) -> int | None:
+        """How many suggestions the sampler has at all; None where there is no end to them."""
+        return None
