@@ -9,10 +9,13 @@ import optuna
 from optuna.samplers import BaseSampler
 
 from search.mirror import sampler_seed
-from search.samplers import Random, Tpe
+from search.samplers import Nsga2, Random, Tpe
+from search.samplers.known_cost import KnownCost
 from search.stopping import AnyStopping, Curve, MoAsha, ParetoGain, Standings
 from search.stopping.curves import log_error
+from search.stopping.pareto_gain import Fixed
 from search.tasks import Digits
+from tests.benchmarks.search_efficiency.known_costs import KnownCosts
 from tests.benchmarks.search_efficiency.replay import (
     LEAST_ERROR,
     Configuration,
@@ -149,17 +152,26 @@ def _by_optuna(build: Callable[[int], BaseSampler]) -> Callable[[Table, int], Sa
 _SAMPLERS: Mapping[str, Callable[[Table, int], Sampler]] = {
     "random": _by_optuna(Random().build),
     "tpe": _by_optuna(Tpe().build),
+    "nsga2": _by_optuna(Nsga2().build),
+    "known_cost": lambda table, seed: KnownCosts(table, KnownCost(), seed=seed),
 }
 _RULES: Mapping[str, AnyStopping | None] = {
     "": None,
     " + mo_asha": MoAsha(),
     " + pareto_gain": ParetoGain(),
+    " + pareto_gain (fixed)": ParetoGain(threshold=Fixed()),
 }
+_LEFT_OUT: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("random", "tpe", "nsga2"), (" + pareto_gain (fixed)",)),
+    "known_cost": (" + mo_asha",),
+}
+"""The fixed threshold is meant for samplers that know costs, which a quota suits least."""
 
 CONTESTANTS: Mapping[str, Contestant] = {
     f"{sampler}{rule}": Contestant(build, _RULES[rule])
     for sampler, build in _SAMPLERS.items()
     for rule in _RULES
+    if rule not in _LEFT_OUT.get(sampler, ())
 }
 BASELINE = "random"
 """Whose epochs all others' are a share of."""
