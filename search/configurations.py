@@ -5,7 +5,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -53,7 +53,7 @@ def qualities_over_seeds(trials: Sequence[TrialRecord]) -> dict[str, OverSeeds]:
             continue
         if trial.quality is not None:
             seeds = by_seed.setdefault(configuration_of(trial.spec), {})
-            seeds.setdefault(int(trial.spec["seed"]), trial.quality)
+            seeds.setdefault(cast(int, trial.spec["seed"]), trial.quality)
     return {
         configuration: over_seeds(list(qualities.values()))
         for configuration, qualities in by_seed.items()
