@@ -1,7 +1,8 @@
 """Fronts and hypervolumes over quality, parameter count and throughput."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
@@ -9,10 +10,11 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
+from search.configurations import OverSeeds, configuration_of, qualities_over_seeds
 from search.spec import OBJECTIVES, Objective, StudySpec
 from search.tasks import AnyTask
 from storage.measurements import Measurements
-from storage.records import StudyRecord, TrialRecord, TrialState
+from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
 from storage.trials import Trials
 
 
@@ -30,6 +32,13 @@ class FrontPoint(Spec):
 
     trial: int
     values: dict[Objective, float | None]
+    quality_mean: float | None
+    """Over all seeds that its configuration was trained with, the search's own included."""
+    quality_interval: tuple[float, float] | None
+    """Where the mean over all seeds lies (95 %, Student's t); null for a single seed."""
+    seeds: int
+    on_front_by_mean: bool
+    """Whether it stays on the front when each configuration is judged by its mean."""
     test_quality: float | None
     throughput_ratio: float | None
     architecture: str
@@ -82,12 +91,13 @@ def front_of(trials: Sequence[TrialRecord], infos: Sequence[ObjectiveInfo]) -> l
     """The complete trials that have every objective and are dominated by none, by number.
 
     Domination: at least as good in every objective and better in one. Equal trials do not dominate
-    each other, so ties are all on the front.
+    each other, so ties are all on the front. Confirmations are on none: they repeat points of it.
     """
     eligible = [
         trial
         for trial in trials
         if trial.state == TrialState.COMPLETE
+        and trial.origin != TrialOrigin.CONFIRMATION
         and all(value_of(trial, info.name) is not None for info in infos)
     ]
     if not eligible:
@@ -144,6 +154,8 @@ def front(
     infos = objective_infos(spec.task, wanted)
     trials = Trials(session).list(study.id, TrialState.COMPLETE)
     points = front_of(trials, infos)
+    known = qualities_over_seeds(trials)
+    by_mean = {trial.number for trial in front_of([_mean(t, known) for t in trials], infos)}
     device = None
     for trial in points:
         if trial.measurement_id is not None:
@@ -158,6 +170,10 @@ def front(
             FrontPoint(
                 trial=trial.number,
                 values={objective: value_of(trial, objective) for objective in OBJECTIVES},
+                quality_mean=_mean(trial, known).quality,
+                quality_interval=over.interval if (over := _over_seeds(trial, known)) else None,
+                seeds=over.seeds if over else 1,
+                on_front_by_mean=trial.number in by_mean,
                 test_quality=trial.test_quality,
                 throughput_ratio=trial.throughput_ratio,
                 architecture=trial.architecture,
@@ -168,6 +184,17 @@ def front(
             for trial in points
         ),
     )
+
+
+def _over_seeds(trial: TrialRecord, known: Mapping[str, OverSeeds]) -> OverSeeds | None:
+    """The trial's configuration over its seeds; null where its training had another start."""
+    return known.get(configuration_of(trial.spec)) if trial.continues is None else None
+
+
+def _mean(trial: TrialRecord, known: Mapping[str, OverSeeds]) -> TrialRecord:
+    """The trial with the mean over its configuration's seeds in place of its quality."""
+    over = _over_seeds(trial, known)
+    return trial if over is None else replace(trial, quality=over.mean)
 
 
 def _chosen(

@@ -152,6 +152,13 @@ class StudySpec(Spec):
         "one's result, it is trained with another seed, or it is drawn again, three times at most, "
         "before it is reused",
     )
+    confirm: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="when the search is over, so many further seeds of each point of the front "
+        "are trained, beyond `budget.trials` and within the other budgets, to tell luck from merit",
+    )
     resources: Resources = Resources()
     retention: Retention = Retention()
     presets: tuple[PresetName, ...] = Field(

@@ -4,10 +4,12 @@ import logging
 import time
 from datetime import UTC, datetime
 
+import optuna
 from optuna.storages import BaseStorage
 from sqlalchemy.orm import Session
 
 from search.attempts import BUDGET, announce_trial, end_trial
+from search.confirmation import Confirmation
 from search.duplicates import Duplicates
 from search.executors import Slot
 from search.measuring import Measuring
@@ -71,6 +73,7 @@ class StudyRun:
             surroundings_of(spec, self._study.space, lambda: past_of(floor.database, study.id)),
         )
         self._suggestions = Suggestions(self._study, self._mirror)
+        self._confirmation = Confirmation(self._study, self._mirror, self._suggestions)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
@@ -79,7 +82,7 @@ class StudyRun:
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
         self.abandon()
-        reconcile(self._study, self._mirror, adopt=self._suggestions.enter)
+        reconcile(self._study, self._mirror, adopt=self._adopt)
 
     def step(self) -> bool:
         """Do what is due.
@@ -108,9 +111,14 @@ class StudyRun:
         self._duplicates.reuse()
         self._dispatch()
         self._measuring.measure_waiting()
-        while self._suggestions.ask():
+        while self._suggestions.ask() or self._confirmation.ask():
             self._dispatch()
         return not self._finish_if_done()
+
+    def _adopt(self, number: int, asked: optuna.Trial) -> None:
+        """Write the row of a trial that was asked for before the coordinator died."""
+        confirms = bool(self._confirmation.due())
+        (self._confirmation if confirms else self._suggestions).enter(number, asked)
 
     def abandon(self) -> None:
         """Lose what runs with the coordinator that stops, or with the one that died before."""
@@ -290,7 +298,7 @@ class StudyRun:
             counts = Trials(session).counts(self._study.id)
             untold = Trials(session).untold(self._study.id)
         at_work = (counts.by_state.get(state) for state in _OPEN)
-        if untold or any(at_work):
+        if untold or any(at_work) or self._confirmation.due():
             return False
         enough = counts.dispatched >= self._study.spec.budget.trials
         if enough:

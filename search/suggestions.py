@@ -16,7 +16,7 @@ from search.space import DrawnTrial
 from search.study_context import StudyContext
 from storage.exchanges import Exchanges
 from storage.measurements import Measurements
-from storage.records import TrialOrigin, TrialRecord, TrialState
+from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
 from storage.trials import Trials
 
 DRAWS_PER_TRIAL = 20
@@ -33,7 +33,8 @@ class Suggestions:
         self._study = study
         self._mirror = mirror
         self._duplicates = Duplicates(study)
-        self._depth = 2 * max(1, len(study.slots))
+        self.depth = 2 * max(1, len(study.slots))
+        """How many trials may wait for a slot."""
         self._size = study.spec.sampler.size(study.space)
 
     def ask(self) -> bool:
@@ -46,11 +47,9 @@ class Suggestions:
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
         waiting = counts.by_state.get(TrialState.QUEUED, 0)
-        if waiting >= self._depth or counts.dispatched + waiting >= budget:
+        if waiting >= self.depth or counts.dispatched + waiting >= budget:
             return False
-        if counts.total >= DRAWS_PER_TRIAL * budget:
-            return False
-        if self.are_used_up():
+        if self.are_over(counts):
             return False
         self.enter(counts.total, self._mirror.ask(counts.total))
         return True
@@ -62,6 +61,14 @@ class Suggestions:
         with self._study.database.read() as session:
             trials = Trials(session).list(self._study.id)
         return sum(trial.origin == TrialOrigin.SAMPLER for trial in trials) >= self._size
+
+    def are_over(self, counts: TrialCounts) -> bool:
+        """Whether the budget of trials, the draws that it allows or all suggestions are spent."""
+        budget = self._study.spec.budget.trials
+        draws = counts.total - counts.confirmations
+        if counts.dispatched >= budget or draws >= DRAWS_PER_TRIAL * budget:
+            return True
+        return self.are_used_up()
 
     def enter(self, number: int, asked: optuna.Trial) -> None:
         """Draw a configuration for an asked trial and make it our row at once.
@@ -75,16 +82,23 @@ class Suggestions:
         if repeats is not None and self._study.spec.duplicates == "replicate":
             seed = replicate_seed(self._study.spec.seed, number)
             drawn = replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))
-        now = datetime.now(UTC)
         presets = len(self._study.spec.presets)
         origin = TrialOrigin.PRESET if number < presets else TrialOrigin.SAMPLER
-        trial = _new_trial(self._study.id, number, drawn, origin=origin, repeats=repeats, at=now)
-        self._add(trial, refusal)
+        self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal)
         self._duplicates.note(drawn.spec, number=number)
 
-    def _add(self, trial: TrialRecord, refusal: tuple[str, float] | None) -> None:
+    def add(
+        self,
+        number: int,
+        drawn: DrawnTrial,
+        *,
+        origin: TrialOrigin,
+        repeats: int | None,
+        refusal: tuple[str, float] | None = None,
+    ) -> None:
         """Write the row of a trial that was asked for; one that is refused ends with it."""
-        number, now = trial.number, trial.created_at
+        now = datetime.now(UTC)
+        trial = _new_trial(self._study.id, number, drawn, origin=origin, repeats=repeats, at=now)
         with self._study.database.write() as session:
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)

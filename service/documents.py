@@ -193,6 +193,17 @@ class PointDocument(Spec):
 
     trial: int
     values: TrialValues
+    quality_mean: float | None = Field(
+        description="over all seeds that the configuration was trained with; the search's own is "
+        "among them, which was chosen for its result, so that the mean of few seeds flatters"
+    )
+    quality_interval: tuple[float, float] | None = Field(
+        description="where the mean over all seeds lies: 95 %, Student's t; null for one seed"
+    )
+    seeds: int = Field(description="how many seeds the configuration was trained with")
+    on_front_by_mean: bool = Field(
+        description="whether the point stays on the front when all are judged by their means"
+    )
     test_quality: float | None
     throughput_ratio: float | None
     architecture: str
@@ -281,6 +292,10 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                     parameters=int(point.values["parameters"] or 0),
                     throughput=point.values["throughput"],
                 ),
+                quality_mean=point.quality_mean,
+                quality_interval=point.quality_interval,
+                seeds=point.seeds,
+                on_front_by_mean=point.on_front_by_mean,
                 test_quality=point.test_quality,
                 throughput_ratio=point.throughput_ratio,
                 architecture=point.architecture,

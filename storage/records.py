@@ -298,6 +298,8 @@ class TrialCounts:
     dispatched: int
     refused: int
     """Infeasible ones that never were: they cost no budget."""
+    confirmations: int = 0
+    """Those that repeat points of the front when the search is over; not among the dispatched."""
 
     @property
     def total(self) -> int:

@@ -10,7 +10,14 @@ from sqlalchemy.orm import Session
 
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
-from storage.records import MeasurementRecord, Page, TrialCounts, TrialRecord, TrialState
+from storage.records import (
+    MeasurementRecord,
+    Page,
+    TrialCounts,
+    TrialOrigin,
+    TrialRecord,
+    TrialState,
+)
 from storage.statements import (
     added,
     insert,
@@ -23,6 +30,7 @@ from storage.tables import TrialArtifactRow, TrialRow
 TrialRecords: TypeAlias = list[TrialRecord]
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
+_CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 
 
@@ -128,24 +136,26 @@ class Trials:
         )
 
     def counts(self, study_id: str) -> TrialCounts:
-        """How many of the study's trials are in each state, and how many were dispatched."""
+        """How many of the study's trials are in each state, and how many the search dispatched."""
         rows = self._session.execute(
             select(
                 TrialRow.state,
                 func.count(),
-                func.count().filter(TrialRow.dispatched),
+                func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
+                func.count().filter(_CONFIRMS),
             )
             .where(TrialRow.study_id == study_id)
             .group_by(TrialRow.state)
         ).all()
         return TrialCounts(
-            by_state={state: total for state, total, _ in rows},
-            dispatched=sum(dispatched for _, _, dispatched in rows),
+            by_state={state: total for state, total, _, _ in rows},
+            dispatched=sum(dispatched for _, _, dispatched, _ in rows),
             refused=sum(
-                total - dispatched
-                for state, total, dispatched in rows
+                total - dispatched - confirmations
+                for state, total, dispatched, confirmations in rows
                 if state is TrialState.INFEASIBLE
             ),
+            confirmations=sum(confirmations for _, _, _, confirmations in rows),
         )
 
     def start(self, study_id: str, number: int, at: datetime) -> None:

@@ -1,0 +1,103 @@
+"""Confirming the front: when the search is over, its points are trained with further seeds."""
+
+from collections.abc import Sequence
+from typing import cast
+
+import optuna
+
+from search.configurations import configuration_of, is_original, replicate_seed
+from search.dimension import Scalar
+from search.mirror import Mirror
+from search.model_space import Candidate, Hyperparameters
+from search.pareto import front_of
+from search.space import DrawnTrial
+from search.study_context import StudyContext
+from search.suggestions import Suggestions
+from search.trial import TrialSpec
+from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
+from storage.trials import Trials
+
+
+class Confirmation:
+    """The confirmations of one study: trials of their own, numbered as Optuna numbers them."""
+
+    def __init__(self, study: StudyContext, mirror: Mirror, suggestions: Suggestions) -> None:
+        self._study = study
+        self._mirror = mirror
+        self._suggestions = suggestions
+        self._nothing_due: TrialCounts | None = None
+
+    def ask(self) -> bool:
+        """Begin one confirmation, if one is due and the queue is short.
+
+        Returns:
+            Whether one was begun.
+        """
+        if self._study.spec.confirm == 0:
+            return False
+        with self._study.database.read() as session:
+            counts = Trials(session).counts(self._study.id)
+        if counts.by_state.get(TrialState.QUEUED, 0) >= self._suggestions.depth or not self.due():
+            return False
+        self.enter(counts.total, self._mirror.ask(counts.total))
+        return True
+
+    def due(self) -> list[TrialRecord]:
+        """Points that lack confirmations, those that have the fewest first.
+
+        None before the search is over: nothing waits or trains of it, and nothing more is asked
+        for. It follows from the rows alone, so a coordinator that is started again goes on here.
+        """
+        if self._study.spec.confirm == 0:
+            return []
+        with self._study.database.read() as session:
+            counts = Trials(session).counts(self._study.id)
+            if counts == self._nothing_due or not self._suggestions.are_over(counts):
+                return []
+            trials = Trials(session).list(self._study.id)
+        if any(t.origin != TrialOrigin.CONFIRMATION and not t.state.has_ended for t in trials):
+            return []
+        due = _lacking(trials, front_of(trials, self._study.infos), wanted=self._study.spec.confirm)
+        if not due:
+            self._nothing_due = counts
+        return due
+
+    def enter(self, number: int, asked: optuna.Trial) -> None:
+        """Make an asked trial the next confirmation that is due."""
+        point = self.due()[0]
+        seed = replicate_seed(self._study.spec.seed, number)
+        drawn = DrawnTrial(
+            candidate=Candidate(
+                architecture=point.architecture, parametrization=point.parametrization
+            ),
+            spec=TrialSpec.model_validate(point.spec).model_copy(update={"seed": seed}),
+            hyperparameters=cast(Hyperparameters, dict(point.hyperparameters)),
+            drawn=cast(dict[str, Scalar], dict(point.drawn)),
+        )
+        self._mirror.give(asked, drawn.drawn, self._study.space.dimensions)
+        self._mirror.annotate(asked, drawn.hyperparameters)
+        self._suggestions.add(number, drawn, origin=TrialOrigin.CONFIRMATION, repeats=point.number)
+
+
+def _lacking(
+    trials: Sequence[TrialRecord], front: Sequence[TrialRecord], *, wanted: int
+) -> list[TrialRecord]:
+    """Points with fewer than the wanted confirmations, which count however they ended.
+
+    Of points with the same configuration the first stands for all.
+    """
+    begun: dict[str, int] = {}
+    for trial in trials:
+        if trial.origin == TrialOrigin.CONFIRMATION:
+            configuration = configuration_of(trial.spec)
+            begun[configuration] = begun.get(configuration, 0) + 1
+    points: dict[str, TrialRecord] = {}
+    for point in front:
+        if is_original(point):
+            points.setdefault(configuration_of(point.spec), point)
+    lacking = {
+        configuration: point
+        for configuration, point in points.items()
+        if begun.get(configuration, 0) < wanted
+    }
+    return sorted(lacking.values(), key=lambda point: begun.get(configuration_of(point.spec), 0))
