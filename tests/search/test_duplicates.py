@@ -11,8 +11,10 @@ import pytest
 from search.configurations import configuration_of
 from search.draws import TrialSource
 from search.mirror import Mirror
+from search.samplers import Past
 from search.space import SearchSpace
 from search.spec import StudySpec
+from search.surroundings import surroundings_of
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.trials import Trials
 from tests.search.test_crash_points import Site, finish
@@ -157,7 +159,14 @@ def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]
     spec = StudySpec.model_validate(wide)
     space = SearchSpace(spec)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    mirror = Mirror(optuna.storages.InMemoryStorage(), study_record(), spec)
+    mirror = Mirror(
+        optuna.storages.InMemoryStorage(),
+        study_record(),
+        spec,
+        surroundings_of(
+            spec, space, lambda: Past(trials=(), validations={}, validation_samples=None)
+        ),
+    )
     for number in range(8):
         asked = mirror.ask(number)
         rehearsed = [space.draw(mirror.rehearse(asked, again)) for again in (0, 0, 1)]

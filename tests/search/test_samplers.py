@@ -189,8 +189,8 @@ def test_the_grid_has_every_combination_once_and_no_other() -> None:
         )
 
     # The options of `reset` or the like would make more points than this list has.
-    total = played.spec.sampler.size(played.space)
-    assert total == len(expected)
+    total = len(expected)
+    assert played.spec.sampler.size(played.space) == total
     suggested = [point(drawn) for drawn in played.play(total)]
     assert len(set(suggested)) == total
     assert set(suggested) == expected
