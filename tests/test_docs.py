@@ -90,7 +90,8 @@ def test_every_path_that_is_named_exists(document: str) -> None:
 
 @pytest.mark.parametrize("module", re.findall(r"python -m ([\w.]+)", README))
 def test_every_program_that_is_named_exists(module: str) -> None:
-    assert (ROOT / (module.replace(".", "/") + ".py")).is_file()
+    path = ROOT / module.replace(".", "/")
+    assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
 
 
 def test_every_make_target_that_is_named_exists() -> None:
