@@ -1,21 +1,15 @@
 """The copy task: ten symbols are to be repeated after a fixed lag."""
 
-import math
 from typing import ClassVar, Literal
 
 from pydantic import Field
-from torch import Tensor
 
-from models.spec import Signature
 from search.tasks import copying
-from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, CopyMeter, Symbols
-from search.tasks.generated import Generated, GeneratedTask
-from search.tasks.samples import Splits
-from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import Metric
+from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, Symbols
+from search.tasks.lagged_copy import LaggedCopy
 
 
-class Copy(GeneratedTask):
+class Copy(LaggedCopy):
     """Ten symbols out of eight, T - 1 blanks, a signal, and ten steps in which to repeat them.
 
     Inputs are one-hot: data 0 to 7, blank 8, signal 9, which comes at step T + 9. The target is
@@ -46,38 +40,9 @@ class Copy(GeneratedTask):
         description="per epoch; 100,000 for unitary RNNs and low-rank GRUs, with 10,000 for tests",
     )
 
-    @property
-    def metric(self) -> Metric:
-        """Cross-entropy."""
-        return copying.cross_entropy_metric(DATA_STEPS * math.log(8) / self._steps)
-
-    def signature(self) -> Signature:
-        """Ten symbols in and ten logits out at each of T + 20 steps."""
-        return copying.signature(EIGHT_SYMBOLS, steps=self._steps)
-
-    def load(
-        self,
-        sources: DataSources,  # noqa: ARG002 -- no file is read
-        *,
-        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
-    ) -> Splits[Generated]:
-        """Describe the splits; their samples are made when they are taken."""
-        return self.splits(copying.encoded(self._draw, EIGHT_SYMBOLS))
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross-entropy over all steps."""
-        return copying.cross_entropy(output, target)
-
-    def meter(self) -> CopyMeter:
-        """Cross-entropy, and accuracy over the last ten steps."""
-        return CopyMeter(EIGHT_SYMBOLS)
-
-    @property
-    def _steps(self) -> int:
-        return self.lag + 2 * DATA_STEPS
-
-    def _draw(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+    def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+        """See `LaggedCopy`."""
         data, _ = copying.drawn(self.seed, rows, EIGHT_SYMBOLS)
         return copying.sequences(
-            data, EIGHT_SYMBOLS, steps=self._steps, signal_at=self.lag + DATA_STEPS - 1
+            data, EIGHT_SYMBOLS, steps=self.steps, signal_at=self.lag + DATA_STEPS - 1
         )

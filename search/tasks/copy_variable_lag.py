@@ -1,21 +1,15 @@
 """The copy task with a signal that comes at any time."""
 
-import math
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
-from torch import Tensor
 
-from models.spec import Signature
 from search.tasks import copying, hashed
-from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, CopyMeter, Symbols
-from search.tasks.generated import Generated, GeneratedTask
-from search.tasks.samples import Splits
-from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import Metric
+from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, Symbols
+from search.tasks.lagged_copy import LaggedCopy
 
 
-class CopyVariableLag(GeneratedTask):
+class CopyVariableLag(LaggedCopy):
     """Ten symbols out of eight, to be repeated after a lag r that is uniform in 1 to T.
 
     Inputs are one-hot: data 0 to 7 at steps 0 to 9, signal 9 at step 9 + r, else blank 8. The
@@ -56,39 +50,10 @@ class CopyVariableLag(GeneratedTask):
             )
         return self
 
-    @property
-    def metric(self) -> Metric:
-        """Cross-entropy."""
-        return copying.cross_entropy_metric(DATA_STEPS * math.log(8) / self._steps)
-
-    def signature(self) -> Signature:
-        """Ten symbols in and ten logits out at each of T + 20 steps."""
-        return copying.signature(EIGHT_SYMBOLS, steps=self._steps)
-
-    def load(
-        self,
-        sources: DataSources,  # noqa: ARG002 -- no file is read
-        *,
-        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
-    ) -> Splits[Generated]:
-        """Describe the splits; their samples are made when they are taken."""
-        return self.splits(copying.encoded(self._draw, EIGHT_SYMBOLS))
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross-entropy over all steps."""
-        return copying.cross_entropy(output, target)
-
-    def meter(self) -> CopyMeter:
-        """Cross-entropy, and accuracy over the steps that repeat data."""
-        return CopyMeter(EIGHT_SYMBOLS)
-
-    @property
-    def _steps(self) -> int:
-        return self.lag + 2 * DATA_STEPS
-
-    def _draw(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+    def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+        """See `LaggedCopy`."""
         data, further = copying.drawn(self.seed, rows, EIGHT_SYMBOLS)
         lag = self.shortest_lag + hashed.below(further, self.lag - self.shortest_lag + 1)
         return copying.sequences(
-            data, EIGHT_SYMBOLS, steps=self._steps, signal_at=lag + DATA_STEPS - 1
+            data, EIGHT_SYMBOLS, steps=self.steps, signal_at=lag + DATA_STEPS - 1
         )

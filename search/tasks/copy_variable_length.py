@@ -1,22 +1,16 @@
 """The copy task with data of different lengths."""
 
-import math
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
-from torch import Tensor
 
-from models.spec import Signature
 from search.tasks import copying, hashed
-from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, CopyMeter, Symbols
-from search.tasks.generated import Generated, GeneratedTask
-from search.tasks.samples import Splits
-from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import Metric
+from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, Symbols
+from search.tasks.lagged_copy import LaggedCopy
 
 
-class CopyVariableLength(GeneratedTask):
+class CopyVariableLength(LaggedCopy):
     """L symbols out of eight, L uniform in 1 to 10, to be repeated after a lag of T.
 
     Inputs are one-hot: data 0 to 7 at steps 0 to L - 1, signal 9 at step L + T - 1, else blank 8.
@@ -33,6 +27,8 @@ class CopyVariableLength(GeneratedTask):
         "networks (2016, arXiv:1603.03116)"
     )
 
+    symbols_to_recall: ClassVar[float] = (1 + DATA_STEPS) / 2
+
     kind: Literal["copy_variable_length"] = "copy_variable_length"
     lag: int = Field(
         default=100,
@@ -47,41 +43,11 @@ class CopyVariableLength(GeneratedTask):
         description="per epoch; low-rank GRUs had 100,000, and 10,000 for tests",
     )
 
-    @property
-    def metric(self) -> Metric:
-        """Cross-entropy."""
-        mean_length = (1 + DATA_STEPS) / 2
-        return copying.cross_entropy_metric(mean_length * math.log(8) / self._steps)
-
-    def signature(self) -> Signature:
-        """Ten symbols in and ten logits out at each of T + 20 steps."""
-        return copying.signature(EIGHT_SYMBOLS, steps=self._steps)
-
-    def load(
-        self,
-        sources: DataSources,  # noqa: ARG002 -- no file is read
-        *,
-        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
-    ) -> Splits[Generated]:
-        """Describe the splits; their samples are made when they are taken."""
-        return self.splits(copying.encoded(self._draw, EIGHT_SYMBOLS))
-
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross-entropy over all steps."""
-        return copying.cross_entropy(output, target)
-
-    def meter(self) -> CopyMeter:
-        """Cross-entropy, and accuracy over the steps that repeat data."""
-        return CopyMeter(EIGHT_SYMBOLS)
-
-    @property
-    def _steps(self) -> int:
-        return self.lag + 2 * DATA_STEPS
-
-    def _draw(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+    def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+        """See `LaggedCopy`."""
         data, further = copying.drawn(self.seed, rows, EIGHT_SYMBOLS)
         length = 1 + hashed.below(further, DATA_STEPS)
         data[np.arange(DATA_STEPS) >= length[:, None]] = EIGHT_SYMBOLS.blank
         return copying.sequences(
-            data, EIGHT_SYMBOLS, steps=self._steps, signal_at=length + self.lag - 1
+            data, EIGHT_SYMBOLS, steps=self.steps, signal_at=length + self.lag - 1
         )
