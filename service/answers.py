@@ -142,6 +142,10 @@ class FrontPoint(Answer):
 
     trial: int
     values: Mapping[str, float | None]
+    quality_mean: float | None = None
+    quality_interval: tuple[float, float] | None = None
+    seeds: int = 1
+    on_front_by_mean: bool = True
     test_quality: float | None = None
     throughput_ratio: float | None = None
     architecture: str
@@ -183,6 +187,11 @@ class Trial(Answer):
     hyperparameters: dict[str, Any]
     values: Mapping[str, float | None]
     test_quality: float | None = None
+    test_metrics: dict[str, float] = Field(default_factory=dict[str, float])
+    origin: str | None = None
+    repeats: int | None = None
+    continues: int | None = None
+    stopping: dict[str, Any] | None = None
     attempts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
     links: Mapping[str, str | None]
 

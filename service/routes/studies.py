@@ -195,7 +195,8 @@ def _front_csv(front: FrontDocument) -> str:
     text = io.StringIO()
     table = csv.writer(text)
     fixed = ("trial", "architecture", "parametrization", *OBJECTIVES)
-    table.writerow([*fixed, "test_quality", "throughput_ratio", *names])
+    over_seeds = ("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean")
+    table.writerow([*fixed, "test_quality", "throughput_ratio", *over_seeds, *names])
     for point in front.points:
         table.writerow(
             [
@@ -205,6 +206,10 @@ def _front_csv(front: FrontDocument) -> str:
                 *(getattr(point.values, objective) for objective in OBJECTIVES),
                 point.test_quality,
                 point.throughput_ratio,
+                point.seeds,
+                point.quality_mean,
+                *(point.quality_interval or (None, None)),
+                point.on_front_by_mean,
                 *(point.hyperparameters.get(name) for name in names),
             ]
         )

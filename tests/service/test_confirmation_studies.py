@@ -1,5 +1,7 @@
 """A study that confirms its front, over HTTP."""
 
+import csv
+import io
 import statistics
 from collections.abc import Generator
 from typing import Any
@@ -100,3 +102,18 @@ def test_a_study_out_of_its_budget_is_not_confirmed(server: Server) -> None:
         assert point["quality_interval"] is None
         assert point["quality_mean"] == point["values"]["quality"]
         assert point["on_front_by_mean"] is True
+
+
+def test_the_page_and_the_table_tell_of_the_seeds(server: Server, study: dict[str, Any]) -> None:
+    points = server.get(f"/v1/studies/{study['id']}/front")["points"]
+    page = server.http.get(f"/studies/{study['id']}").text
+    assert page.count("over 3 seeds") == len(points)
+    assert page.count("not on the front by its mean") == sum(
+        not point["on_front_by_mean"] for point in points
+    )
+    text = server.http.get(f"/v1/studies/{study['id']}/front", params={"format": "csv"}).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    for row, point in zip(rows, points, strict=True):
+        assert float(row["quality_mean"]) == point["quality_mean"]
+        assert [float(row["quality_low"]), float(row["quality_high"])] == point["quality_interval"]
+        assert (row["seeds"], row["on_front_by_mean"]) == ("3", str(point["on_front_by_mean"]))
