@@ -81,14 +81,14 @@ def numbers(server: Server, study_id: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_paused_study_has_the_numbers_of_one_that_was_never_held(
     server: Server, killed: bool
 ) -> None:
-    spec = {**SMALL, "budget": {"trials": 3, "epochs": 24}}
+    spec = {**SMALL, "budget": {"trials": 3, "epochs": 100}}
     unbroken = server.wait(server.submit(spec))
     held = server.submit(spec)
-    for epochs in (10, 40):
+    for epochs in (40, 160):
         reach(server, held, epochs)
         for _ in range(2):
             paused = ask(server, held, "pause")
@@ -114,8 +114,8 @@ def test_a_paused_study_has_the_numbers_of_one_that_was_never_held(
 
 def test_pauses_use_up_no_attempts_of_a_trial(server: Server) -> None:
     """A trial is tried three times; four pauses leave it all three."""
-    study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 60}})
-    for epochs in (5, 15, 25, 35):
+    study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 200}})
+    for epochs in (10, 30, 50, 70):
         reach(server, study_id, epochs)
         ask(server, study_id, "pause")
         # Resumed at once, before the worker has ended.
