@@ -149,8 +149,8 @@ static void outer_tile(int64_t rows, const float *a, int64_t a_row, const float 
   }
 }
 
-// What is left of 32 rows, a common rank, by whole tiles.
-constexpr int TAIL_ROWS = 32 % TILE_ROWS ? 32 % TILE_ROWS : TILE_ROWS;
+// What large tiles leave of 32 rows, a common rank, where registers hold so many.
+constexpr int TAIL_ROWS = TILE_ROWS > 8 ? 8 : 4;
 
 // c [m, n] += a^T b; every row of b is followed by LANES readable floats.
 static inline void add_outer(int64_t rows, int64_t m, int64_t n, const float *a, int64_t a_row,
