@@ -49,6 +49,9 @@ test-slow: $(VENV)/installed-test  ## The tests that take more than half a minut
 	@$(BIN)/python -m pytest -m "(slow or network) and not gpu"
 
 bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and keep the figures
+	@# Peers that take part where they install; the second is compiled against torch.
+	@$(BIN)/python $(PIP_QUIET) --no-deps --no-build-isolation geotorch torch-householder \
+	  || echo "geotorch or torch-householder does not install here; the table says so."
 	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/BENCHMARKS.md
