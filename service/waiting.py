@@ -4,17 +4,20 @@ import time
 
 from storage.engine import Database
 from storage.errands import Errands
+from storage.records import ErrandRecord
 
 _PAUSE_SECONDS = 0.05
 
 
-def wait_for(database: Database, errand_id: str, *, seconds: float) -> bool:
-    """Whether the errand was run before the time was over."""
+def wait_for(database: Database, errand_id: str, *, seconds: float) -> ErrandRecord | None:
+    """The errand once a trial came of it, or as it stands when the time is over.
+
+    Null as soon as it is gone.
+    """
     deadline = time.monotonic() + seconds
     while True:
         with database.read() as session:
-            if not Errands(session).is_open(errand_id):
-                return True
-        if time.monotonic() >= deadline:
-            return False
+            errand = Errands(session).find(errand_id)
+        if errand is None or errand.trial is not None or time.monotonic() >= deadline:
+            return errand
         time.sleep(_PAUSE_SECONDS)

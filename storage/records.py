@@ -78,6 +78,8 @@ class ErrandKind(StrEnum):
 
     FORGET = "forget"
     """Delete Optuna's side of a study that is gone."""
+    ENQUEUE = "enqueue"
+    """Make a trial of what a user named."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ class TrialRecord:
     repeats: int | None
     """The trial whose configuration this one trains with another seed, or whose result it has."""
     continues: int | None
-    """The stopped trial from whose checkpoint this one goes on."""
+    """The trial whose checkpoint this one starts from."""
     stopping: dict[str, Json] | None
     """Why early stopping ended it: the rule, the epoch, and what it decided by."""
     best_epoch: int | None
@@ -288,6 +290,8 @@ class ErrandRecord:
     kind: ErrandKind
     payload: dict[str, Json]
     created_at: datetime
+    trial: int | None = None
+    """The number of the trial that came of it; null until one did."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -268,6 +268,7 @@ class ErrandRow(Table):
     study_id: Mapped[str]
     kind: Mapped[ErrandKind]
     payload: Mapped[dict[str, Json]] = mapped_column(document())
+    trial: Mapped[int | None]
     created_at: Mapped[datetime]
 
 
