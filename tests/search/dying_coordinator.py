@@ -1,10 +1,7 @@
 """A coordinator that is killed at a chosen point between Optuna and our rows.
 
-Run as a process of its own.
-
-`python -m tests.search.dying_coordinator POINT NUMBER DATA_DIR API_URL`: the real coordinator,
-which dies of SIGKILL at the point when it comes to trial NUMBER; with POINT `never` it works until
-it is stopped.
+`main` is run as a process of its own: the real coordinator, which dies of SIGKILL at the point when
+it comes to the trial of that number; with the point `never` it works until it is stopped.
 """
 
 import os
@@ -67,11 +64,13 @@ class DyingMirror(Mirror):
             die()
 
 
-def main(point: str, number: str, data_dir: str, api_url: str) -> None:
-    """Run until killed."""
-    DyingMirror.point, DyingMirror.number = point, int(number)
+def main(point: str, number: int, *, folder: Path, api_url: str, log: Path) -> None:
+    """Run until killed; what is printed goes to the log."""
+    with log.open("ab") as output:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(output.fileno(), stream.fileno())
+    DyingMirror.point, DyingMirror.number = point, number
     study_run.Mirror = DyingMirror
-    folder = Path(data_dir)
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs")
     folders = Folders(
         data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"
@@ -87,7 +86,3 @@ def main(point: str, number: str, data_dir: str, api_url: str) -> None:
         folders=folders,
         lease_seconds=10,
     ).run(stop)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,11 +1,9 @@
 """What a configuration reaches over its seeds, and points of the front that are confirmed."""
 
 import math
-import signal
 import statistics
 from collections.abc import Generator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ from search.pareto import front_of, objective_infos
 from search.spec import StudySpec
 from storage.records import TrialOrigin, TrialRecord, TrialState
 from storage.trials import Trials
-from tests.search.test_crash_points import Site, finish
+from tests.search.coordinating import Site, break_off, finish
 from tests.storage.records import trial as trial_record
 
 SPEC: dict[str, Any] = {
@@ -31,9 +29,9 @@ SPEC: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
     yield made
     made.close()
 
@@ -84,8 +82,7 @@ def test_confirmations_are_on_no_front() -> None:
 @pytest.mark.parametrize(("point", "number"), [("asked", 4), ("half given", 3), ("ended", 4)])
 def test_confirmations_survive_the_coordinator(site: Site, point: str, number: int) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    dying = site.coordinate(point, number)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, point, number)
     finish(site, study_id)
     infos = objective_infos(StudySpec.model_validate(SPEC).task, ["quality", "parameters"])
     with site.database.read() as session:

@@ -5,24 +5,15 @@ And is started again.
 API, coordinator, fork server, workers and both databases are the real ones.
 """
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Generator
-from contextlib import suppress
-from pathlib import Path
 
-import httpx2
 import optuna
 import pytest
 
-from storage.engine import Database
 from storage.exchanges import Exchanges
 from storage.records import TrialState
 from storage.trials import Trials
-from tests.service.running import wait_until
+from tests.search.coordinating import Site, break_off, finish
 
 SPEC = {
     "task": {"kind": "digits"},
@@ -55,65 +46,12 @@ IN_THE_SPACE = {
 }
 
 
-class Site:
-    """An API process and a database; coordinators come and go."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.database = Database(f"sqlite:///{folder / 'reflectory.db'}")
-        self.database.migrate()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx2.Client(base_url=self.url, timeout=30)
-        settings = {"REFLECTORY_DATA_DIR": str(folder), "REFLECTORY_PORT": str(port)}
-        self._log = (folder / "processes.log").open("ab")
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._start([sys.executable, "-m", "service.cli", "api"], settings)
-        wait_until(self._answers, what="the API")
-
-    def _start(self, command: list[str], settings: dict[str, str]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            command, env={**os.environ, **settings}, stdout=self._log, stderr=self._log
-        )
-        self._processes.append(process)
-        return process
-
-    def _answers(self) -> bool:
-        with suppress(httpx2.TransportError):
-            return self.http.get("/healthz").status_code == 200
-        return False
-
-    def coordinate(self, point: str, number: int) -> subprocess.Popen[bytes]:
-        module = "tests.search.dying_coordinator"
-        words = [sys.executable, "-m", module, point, str(number), str(self.folder), self.url]
-        return self._start(words, {})
-
-    def close(self) -> None:
-        self.http.close()
-        for process in self._processes:
-            process.kill()
-            process.wait()
-        self.database.dispose()
-        self._log.close()
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    """One for all tests: each begins its study when that of the one before has ended."""
+    made = Site(tmp_path_factory.mktemp("crash"))
     yield made
     made.close()
-
-
-def finish(site: Site, study_id: str) -> None:
-    last = site.coordinate("never", 0)
-    wait_until(
-        lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
-        what=f"the study's end; log {site.folder / 'processes.log'}",
-    )
-    last.terminate()
-    last.wait(timeout=20)
 
 
 def assert_whole(site: Site, study_id: str) -> list[dict]:
@@ -137,15 +75,11 @@ def assert_whole(site: Site, study_id: str) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
+def unbroken(site: Site) -> list[dict]:
     """What the same study draws when nobody dies."""
-    site = Site(tmp_path_factory.mktemp("unbroken"))
-    try:
-        study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-        finish(site, study_id)
-        return assert_whole(site, study_id)
-    finally:
-        site.close()
+    study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
+    finish(site, study_id)
+    return assert_whole(site, study_id)
 
 
 @pytest.mark.parametrize("point", ["asked", "half drawn", "ended", "told"])
@@ -153,8 +87,7 @@ def test_a_coordinator_that_dies_between_optuna_and_our_rows_loses_nothing(
     site: Site, unbroken: list[dict], point: str
 ) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    dying = site.coordinate(point, 2)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, point, 2)
     finish(site, study_id)
     drawn = assert_whole(site, study_id)
     # What was asked before the death is the same; `half drawn` chose a size that the sampler did
@@ -165,8 +98,7 @@ def test_a_coordinator_that_dies_between_optuna_and_our_rows_loses_nothing(
 
 def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    dying = site.coordinate("told", 3)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, "told", 3)
     for file in site.folder.glob("optuna.db*"):
         file.unlink()
     finish(site, study_id)
@@ -178,8 +110,7 @@ def test_presets_come_first_whenever_the_coordinator_dies(
     site: Site, point: str, number: int
 ) -> None:
     study_id = site.http.post("/v1/studies", json=PRESETS_SPEC).json()["id"]
-    dying = site.coordinate(point, number)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, point, number)
     finish(site, study_id)
     drawn = assert_whole(site, study_id)
     assert drawn[:2] == [IN_THE_SPACE, {}]
@@ -188,8 +119,7 @@ def test_presets_come_first_whenever_the_coordinator_dies(
 
 def test_presets_survive_the_loss_of_optunas_tables(site: Site) -> None:
     study_id = site.http.post("/v1/studies", json=PRESETS_SPEC).json()["id"]
-    dying = site.coordinate("told", 3)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, "told", 3)
     for file in site.folder.glob("optuna.db*"):
         file.unlink()
     finish(site, study_id)

@@ -1,8 +1,6 @@
 """Configurations that are drawn again: reused, replicated or drawn anew."""
 
-import signal
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import optuna
@@ -17,7 +15,7 @@ from search.spec import StudySpec
 from search.surroundings import surroundings_of
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.trials import Trials
-from tests.search.test_crash_points import Site, finish
+from tests.search.coordinating import Site, break_off, finish
 from tests.service.running import Server
 from tests.storage.records import START
 from tests.storage.records import trial as trial_record
@@ -45,9 +43,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     running.close()
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Generator[Site]:
-    made = Site(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
     yield made
     made.close()
 
@@ -189,8 +187,7 @@ def test_repeats_survive_the_coordinator(
 ) -> None:
     spec = {**SPEC, "duplicates": duplicates}
     study_id = site.http.post("/v1/studies", json=spec).json()["id"]
-    dying = site.coordinate(point, number)
-    assert dying.wait(timeout=120) == -signal.SIGKILL
+    break_off(site, point, number)
     finish(site, study_id)
     with site.database.read() as session:
         trials = Trials(session).list(study_id)
