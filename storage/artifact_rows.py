@@ -6,7 +6,7 @@ from sqlalchemy import and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage.records import ArtifactRecord, TrialState
-from storage.statements import added, insert, lock_study, storable_integer
+from storage.statements import added, insert, lock_study, note_change, storable_integer
 from storage.tables import ArtifactRow, DatasetRow, TrialArtifactRow, TrialRow
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
@@ -41,6 +41,12 @@ class ArtifactRows:
             .returning(TrialArtifactRow.study_id),
             missing=f"study {study_id!r} has no trial {number}",
         )
+        # Nothing follows yet from what a trial stores while it trains.
+        state = select(TrialRow.state).where(
+            TrialRow.study_id == study_id, TrialRow.number == number
+        )
+        if self._session.scalars(state).one().has_ended:
+            note_change(self._session, study_id)
 
     def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
         """Take these roles from trials of a study, and the rows of what nothing else names.
@@ -62,6 +68,8 @@ class ArtifactRows:
                 .returning(TrialArtifactRow.sha256)
             )
         self.drop_unused(digests)
+        if digests:
+            note_change(self._session, study_id)
         return digests
 
     def of_ended_trials(self, role: str) -> list[tuple[str, int]]:

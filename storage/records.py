@@ -102,6 +102,10 @@ class StudyRecord:
     """What the prepare job found (baseline, sample counts, file digests); null until it ran."""
     reference_point: dict[str, float] | None
     last_event: int
+    data_version: int = field(default=0, compare=False)
+    """Grows with every change of what fronts and figures follow from: outcomes of trials, their
+    throughput and files, the study's state. Equal versions, each read in one transaction with the
+    rows, mean equal rows."""
 
 
 @dataclass(frozen=True, kw_only=True)

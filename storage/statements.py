@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from sqlalchemy import ScalarSelect, select
+from sqlalchemy import ScalarSelect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -35,6 +35,15 @@ def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) ->
     """Take `lock_study` in a writing session, whose reads are decisions; readers never wait."""
     if session.info.get(WRITING, False):
         lock_study(session, study_id)
+
+
+def note_change(session: Session, study_id: str) -> None:
+    """Give the study's data another version, see `StudyRecord.data_version`."""
+    session.execute(
+        update(StudyRow)
+        .where(StudyRow.id == study_id)
+        .values(data_version=StudyRow.data_version + 1)
+    )
 
 
 def insert(session: Session, table: type[Table]) -> Insert:

@@ -13,6 +13,9 @@ from storage.records import Json, Page, StudyRecord, StudyState
 from storage.statements import insert, lock_study, lock_study_to_decide
 from storage.tables import StudyRow
 
+# Of what fronts and figures follow from, see `StudyRecord.data_version`.
+_ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}
+
 
 class Studies:
     """The studies of one session."""
@@ -50,6 +53,7 @@ class Studies:
                 running_seconds=0.0,
                 last_event=0,
                 last_exchange=0,
+                data_version=0,
                 idempotency_key=idempotency_key,
                 body_digest=body_digest,
             )
@@ -138,6 +142,7 @@ class Studies:
             "state": state,
             "state_reason": reason,
             "finished_at": at if state.has_ended else None,
+            **_ANOTHER_VERSION,
         }
         if state is StudyState.RUNNING:
             values["started_at"] = func.coalesce(StudyRow.started_at, at)
@@ -153,7 +158,7 @@ class Studies:
         changed = self._session.scalar(
             update(StudyRow)
             .where(StudyRow.id == study_id, StudyRow.ending.is_(None))
-            .values(ending=ending)
+            .values(ending=ending, **_ANOTHER_VERSION)
             .returning(StudyRow.id)
         )
         if changed is None:
@@ -174,7 +179,7 @@ class Studies:
         Raises:
             NotFound: if there is no such study.
         """
-        self._change(study_id, {"ending": None})
+        self._change(study_id, {"ending": None, **_ANOTHER_VERSION})
 
     def set_prepared(self, study_id: str, prepared: dict[str, Json]) -> None:
         """Keep what the prepare job found.
@@ -190,7 +195,7 @@ class Studies:
         Raises:
             NotFound: if there is no such study.
         """
-        self._change(study_id, {"reference_point": point})
+        self._change(study_id, {"reference_point": point, **_ANOTHER_VERSION})
 
     def add_running_seconds(self, study_id: str, seconds: float) -> None:
         """Count time spent in state `running`.
@@ -270,4 +275,5 @@ def _record(row: StudyRow) -> StudyRecord:
         prepared=row.prepared,
         reference_point=row.reference_point,
         last_event=row.last_event,
+        data_version=row.data_version,
     )

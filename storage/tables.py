@@ -73,6 +73,7 @@ class StudyRow(Table):
     reference_point: Mapped[dict[str, float] | None] = mapped_column(document())
     last_event: Mapped[int]
     last_exchange: Mapped[int]
+    data_version: Mapped[int] = mapped_column(server_default=text("0"))
     owner: Mapped[str | None]
     owned_until: Mapped[datetime | None]
     idempotency_key: Mapped[str | None] = mapped_column(unique=True)

@@ -23,6 +23,7 @@ from storage.statements import (
     insert,
     lock_study,
     lock_study_to_decide,
+    note_change,
     storable_integer,
 )
 from storage.tables import TrialArtifactRow, TrialRow
@@ -36,10 +37,12 @@ _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended
 
 @dataclass(frozen=True)
 class TrialOutline:
-    """Of a trial no more than what it costs and how far it is, without its documents."""
+    """Of a trial no more than its values and how far it is, without its documents."""
 
     number: int
     state: TrialState
+    origin: TrialOrigin
+    quality: float | None
     parameters: int
     throughput: float | None
     continues: int | None
@@ -71,6 +74,8 @@ class Trials:
         )
         if not is_new:
             raise Conflict(f"study {record.study_id!r} has a trial {record.number} already")
+        if record.state.has_ended:
+            note_change(self._session, record.study_id)
 
     def get(self, study_id: str, number: int) -> TrialRecord:
         """One trial; in a writing session nobody else changes it until the transaction ends.
@@ -99,6 +104,8 @@ class Trials:
             select(
                 TrialRow.number,
                 TrialRow.state,
+                TrialRow.origin,
+                TrialRow.quality,
                 TrialRow.parameters,
                 TrialRow.throughput,
                 TrialRow.continues,
@@ -200,6 +207,7 @@ class Trials:
         """
         if self._change(study_id, number, _throughput(measurement)) is None:
             raise _missing(study_id, number)
+        note_change(self._session, study_id)
 
     def share_throughput(self, study_id: str, measurement: MeasurementRecord) -> None:
         """Give a measurement's throughput to every trial of its shape that has none yet."""
@@ -213,6 +221,7 @@ class Trials:
             )
             .values(**_throughput(measurement))
         )
+        note_change(self._session, study_id)
 
     def end(
         self,
@@ -254,6 +263,7 @@ class Trials:
         row = self._change(study_id, number, values, where=_OPEN)
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
+        note_change(self._session, study_id)
         return self._records([row])[0]
 
     def continued_by_open(self, study_id: str) -> set[int]:

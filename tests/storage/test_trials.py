@@ -1,18 +1,21 @@
 """Trials: stored as they came, ended once, told once, paged by number."""
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from sqlalchemy.orm import Session
 
 from storage.artifact_rows import ArtifactRows
 from storage.cursors import cursor_of
 from storage.engine import Database
 from storage.errors import BadCursor, Conflict, NotFound
-from storage.records import ArtifactRecord, TrialState
+from storage.records import ArtifactRecord, StudyState, TrialState
+from storage.studies import Studies
 from storage.trials import Trials
-from tests.storage.records import START, add_study, add_trial, after, measurement, trial
+from tests.storage.records import START, add_study, add_trial, after, digest, measurement, trial
 
 ENDS = [state for state in TrialState if state.has_ended]
 
@@ -297,3 +300,38 @@ def test_an_artifact_of_no_trial_is_refused(database: Database) -> None:
         add_study(session, id="s")
     with pytest.raises(NotFound, match="no trial 5"), database.write() as session:
         ArtifactRows(session).link("s", 5, "checkpoint", artifact)
+
+
+def test_a_study_has_another_version_whenever_what_figures_follow_from_has_changed(
+    database: Database,
+) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+        add_trial(session, study_id, shape_key="k")
+
+    def changes(work: Callable[[Session], object]) -> bool:
+        with database.read() as session:
+            before = Studies(session).get(study_id).data_version
+        with database.write() as session:
+            work(session)
+        with database.read() as session:
+            return Studies(session).get(study_id).data_version > before
+
+    measured = measurement(study_id, shape_key="k")
+    file = ArtifactRecord(sha256=digest("a file"), size=6, created_at=START)
+    assert not changes(lambda session: Trials(session).start(study_id, 0, START))
+    assert not changes(lambda session: Trials(session).set_epochs(study_id, 0, 1))
+    assert not changes(lambda session: ArtifactRows(session).link(study_id, 0, "resume", file))
+    assert changes(lambda session: Trials(session).share_throughput(study_id, measured))
+    assert changes(lambda session: Trials(session).set_throughput(study_id, 0, measured))
+    assert changes(
+        lambda session: Trials(session).end(study_id, 0, state=TrialState.COMPLETE, at=after(1))
+    )
+    assert not changes(lambda session: Trials(session).mark_told(study_id, 0, after(2)))
+    assert changes(lambda session: ArtifactRows(session).link(study_id, 0, "onnx", file))
+    assert changes(lambda session: ArtifactRows(session).unlink(study_id, {0: ["onnx"]}))
+    assert not changes(lambda session: ArtifactRows(session).unlink(study_id, {0: ["onnx"]}))
+    assert changes(lambda session: Studies(session).set_ending(study_id, "budget"))
+    assert changes(
+        lambda session: Studies(session).set_state(study_id, StudyState.FINISHED, at=after(3))
+    )
