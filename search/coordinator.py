@@ -8,13 +8,15 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from search.attempts import token_digest
-from search.errors import ExecutorError
+from search.claim import ClaimedDatabase
+from search.errors import ExecutorError, MirrorDiverged
 from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
 from search.mirror import open_storage
@@ -26,7 +28,7 @@ from search.study_run import StudyRun
 from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
-from storage.errors import NotFound
+from storage.errors import ClaimLost, NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState
 from storage.studies import Studies
 
@@ -103,8 +105,9 @@ class Coordinator:
                 self.round()
         finally:
             self._executor.close()
-            for run in self._runs.values():
-                run.abandon()
+            for study_id, run in list(self._runs.items()):
+                with self._while_ours(study_id):
+                    run.abandon()
             self._release()
 
     def round(self) -> None:
@@ -114,15 +117,16 @@ class Coordinator:
         self._folders.alive.touch()
         self._keep_claims()
         for study_id, run in list(self._runs.items()):
-            if not run.step():
-                del self._runs[study_id]
-                with self.database.write() as session:
-                    Studies(session).release(study_id, self._owner)
-                if self._ended is not None:
-                    self._ended(study_id)
+            with self._while_ours(study_id):
+                if not run.step():
+                    self._end(study_id)
         # The study that came first this round comes last in the next, so that none starves the
         # others of slots.
         self._runs = dict([*list(self._runs.items())[1:], *list(self._runs.items())[:1]])
+
+    def claimed(self, study_id: str) -> ClaimedDatabase:
+        """The database for the rows of a study of ours, see Note [Late coordinators]."""
+        return ClaimedDatabase(self.database, study_id, owner=self._owner)
 
     def slots(self, device: str) -> Sequence[Slot]:
         """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
@@ -151,7 +155,7 @@ class Coordinator:
         """
         attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = datetime.now(UTC)
-        with self.database.write() as session:
+        with self.claimed(study_id).write() as session:
             attempts = Attempts(session)
             attempt = AttemptRecord(
                 id=attempt_id,
@@ -207,7 +211,8 @@ class Coordinator:
             return
         run = self._runs.get(attempt.study_id)
         if attempt.state == AttemptState.RUNNING and run is not None:
-            run.lost(attempt, ended.detail)
+            with self._while_ours(attempt.study_id):
+                run.lost(attempt, ended.detail)
 
     def _expire(self) -> None:
         """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
@@ -217,7 +222,8 @@ class Coordinator:
         for attempt in running:
             run = self._runs.get(attempt.study_id)
             if run is not None and attempt.id in stale:
-                run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
+                with self._while_ours(attempt.study_id):
+                    run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
                 self._executor.cancel(attempt.id, 0.0)
 
     def _keep_claims(self) -> None:
@@ -241,8 +247,33 @@ class Coordinator:
                 self._runs.pop(study.id, None)
             elif study.id not in self._runs:
                 _log.info("study claimed", extra={"study_id": study.id})
-                self._runs[study.id] = StudyRun(self, self._optuna, study)
+                with self._while_ours(study.id):
+                    self._runs[study.id] = StudyRun(self, self._optuna, study)
         forget_deleted(self.database, self._optuna)
+
+    @contextmanager
+    def _while_ours(self, study_id: str) -> Generator[None]:
+        """Leave a study alone that is another's; take up anew one that Optuna has otherwise.
+
+        What runs of it ends by itself: its leases are over.
+        """
+        try:
+            yield
+        except ClaimLost as lost:
+            self._runs.pop(study_id, None)
+            _log.warning("a study is another's", extra={"study_id": study_id, "reason": lost})
+        except MirrorDiverged as diverged:
+            # The next look for studies makes its run again, which reconciles the two.
+            self._runs.pop(study_id, None)
+            _log.warning("a study begins anew", extra={"study_id": study_id, "reason": diverged})
+
+    def _end(self, study_id: str) -> None:
+        """Give up a study that has ended."""
+        del self._runs[study_id]
+        with self.database.write() as session:
+            Studies(session).release(study_id, self._owner)
+        if self._ended is not None:
+            self._ended(study_id)
 
     def _release(self) -> None:
         for study_id in self._runs:

@@ -17,6 +17,7 @@ from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event, text
 
 from search.dimension import Dimension, Scalar
+from search.errors import MirrorDiverged
 from search.pareto import objective_infos, value_of
 from search.samplers import Surroundings
 from search.samplers.distributions import distribution_of
@@ -101,13 +102,16 @@ class Mirror:
         return self._study.get_trials(deepcopy=False)
 
     def ask(self, number: int) -> optuna.Trial:
-        """A new trial, which must get this number; nothing is suggested yet."""
+        """A new trial, which must get this number; nothing is suggested yet.
+
+        Raises:
+            MirrorDiverged: Optuna has other trials than the number says.
+        """
         self._study.sampler = self._sampler(number)
         trial = self._study.ask()
         if trial.number != number:
-            raise RuntimeError(
-                f"Optuna numbers the trial {trial.number}, our tables say {number}: "
-                "the coordinator has to be started again to rebuild Optuna's study"
+            raise MirrorDiverged(
+                f"Optuna numbers the trial {trial.number}, our tables say {number}"
             )
         return trial
 

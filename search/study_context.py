@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from search.claim import ClaimedDatabase
 from search.executors import Slot
 from search.pareto import ObjectiveInfo, objective_infos
 from search.space import SearchSpace
@@ -33,6 +34,10 @@ class Floor(Protocol):
     """Where attempts run: what a study needs of the coordinator that runs it."""
 
     database: Database
+
+    def claimed(self, study_id: str) -> ClaimedDatabase:
+        """The database for a study's own rows, as long as the study is claimed."""
+        ...
 
     def slots(self, device: str) -> Sequence[Slot]:
         """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
@@ -71,10 +76,10 @@ class StudyContext:
     space: SearchSpace
     floor: Floor
 
-    @property
-    def database(self) -> Database:
+    @cached_property
+    def database(self) -> ClaimedDatabase:
         """Where the study's rows are."""
-        return self.floor.database
+        return self.floor.claimed(self.id)
 
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:

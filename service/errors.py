@@ -23,6 +23,7 @@ from models.errors import (
 from search.errors import (
     DataError,
     ExecutorError,
+    MirrorDiverged,
     SearchError,
     SpecRefused,
     TaskUnresolved,
@@ -35,6 +36,7 @@ from storage.errors import (
     ArtifactDamaged,
     ArtifactNotFound,
     BadCursor,
+    ClaimLost,
     Conflict,
     DatabaseUnavailable,
     IdempotencyConflict,
@@ -81,6 +83,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     ),
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
+    MirrorDiverged: Answer(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "mirror-diverged", "Optuna's study is another"
+    ),
     ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
     StorageError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", "The storage failed"),
     NotFound: Answer(HTTPStatus.NOT_FOUND, "not-found", "No such thing"),
@@ -92,6 +97,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         path="Idempotency-Key",
     ),
     LeaseLost: Answer(HTTPStatus.CONFLICT, "lease-lost", "The lease is over"),
+    ClaimLost: Answer(HTTPStatus.CONFLICT, "claim-lost", "Another coordinator has the study"),
     BadCursor: Answer(
         HTTPStatus.UNPROCESSABLE_ENTITY, "bad-cursor", "No cursor of this list", path="cursor"
     ),

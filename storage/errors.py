@@ -4,7 +4,8 @@ StorageError
 ├── NotFound                 no such row: the caller named something that does not exist
 ├── Conflict                 the row exists in a state that forbids this: read it again, then decide
 │   ├── IdempotencyConflict  the key was used before with another body
-│   └── LeaseLost            the lease ended or belongs to another attempt: stop working on it
+│   ├── LeaseLost            the lease ended or belongs to another attempt: stop working on it
+│   └── ClaimLost            another coordinator has the study: leave it alone
 ├── BadCursor                a page cursor that no page gave out: begin again without one
 ├── UnstorableValue          no column holds it (NaN, a time without a zone): the caller is at fault
 ├── ArtifactNotFound         no such bytes in the artifact store
@@ -33,6 +34,10 @@ class IdempotencyConflict(Conflict):
 
 class LeaseLost(Conflict):
     """The lease ran out or a newer attempt holds it; stop working on it."""
+
+
+class ClaimLost(Conflict):
+    """The study was claimed by another coordinator, or by none; leave it alone."""
 
 
 class BadCursor(StorageError, ValueError):

@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 
 from storage.cursors import cursor_of, instant_and_id_behind
-from storage.errors import Conflict, IdempotencyConflict, NotFound
+from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.records import Json, Page, StudyRecord, StudyState
 from storage.statements import insert, lock_study, lock_study_to_decide
 from storage.tables import StudyRow
@@ -230,6 +230,17 @@ class Studies:
             .returning(StudyRow.id)
         )
         return claimed is not None
+
+    def prove_claim(self, study_id: str, owner: str) -> None:
+        """Go on only if this coordinator has the study, which it keeps until the transaction ends.
+
+        Raises:
+            ClaimLost: if it has not.
+        """
+        lock_study_to_decide(self._session, study_id)
+        ours = select(StudyRow.id).where(StudyRow.id == study_id, StudyRow.owner == owner)
+        if self._session.scalar(ours) is None:
+            raise ClaimLost(f"study {study_id!r} is not claimed by {owner!r} (any more)")
 
     def claims(self, *, other_than: str) -> dict[str, datetime]:
         """Until when each study is claimed, of those that other owners have."""

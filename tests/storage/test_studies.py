@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from storage.engine import Database
-from storage.errors import BadCursor, Conflict, IdempotencyConflict, NotFound
+from storage.errors import BadCursor, ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.records import Json, StudyRecord, StudyState
 from storage.studies import Studies
 from tests.storage.records import START, add_study, after
@@ -248,6 +248,42 @@ def test_a_claim_that_was_seen_to_be_stale_is_taken_only_if_it_was_not_renewed(
         assert not studies.claim(study_id, owner="a", now=START, until=after(30))
         studies.release(study_id, "b")
         assert studies.claims(other_than="a") == {}
+
+
+def test_only_the_owner_of_a_claim_can_prove_it(database: Database) -> None:
+    with database.write() as session:
+        studies = Studies(session)
+        study_id = add_study(session).id
+        with pytest.raises(ClaimLost, match="'a'"):
+            studies.prove_claim(study_id, "a")
+        studies.claim(study_id, owner="a", now=START, until=after(10))
+        studies.prove_claim(study_id, "a")
+        studies.claim(study_id, owner="b", now=after(10), until=after(20))
+        studies.prove_claim(study_id, "b")
+        with pytest.raises(ClaimLost, match="'a'"):
+            studies.prove_claim(study_id, "a")
+
+
+def test_a_claim_that_was_proved_is_not_taken_until_the_transaction_ends(
+    database: Database,
+) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+        Studies(session).claim(study_id, owner="a", now=START, until=after(10))
+    taken = threading.Event()
+
+    def take() -> bool:
+        with database.write() as session:
+            done = Studies(session).claim(study_id, owner="b", now=after(10), until=after(20))
+        taken.set()
+        return done
+
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as session:
+            Studies(session).prove_claim(study_id, "a")
+            taking = pool.submit(take)
+            assert not taken.wait(0.2)
+        assert taking.result(30)
 
 
 def test_of_coordinators_that_claim_at_once_one_has_the_study(database: Database) -> None:
