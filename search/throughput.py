@@ -5,7 +5,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,10 +24,10 @@ from models.spec import Spec
 from search.devices import device_model, driver_version
 from search.wire import MeasureJob, MeasurementReport, Shape
 
-_SHORTEST_TIMING_SECONDS = 3e-3
 _WARM_UP_ROUNDS = 2
-_LEAST_ROUNDS = 9
-_MOST_ROUNDS = 60
+_LEAST_ROUNDS = 10
+_MOST_ROUNDS = 500
+_LEAST_SECONDS = 0.03
 _LONGEST_SECONDS = 1.5
 _WANTED_HALF_WIDTH = 0.03
 _SEED = 0
@@ -37,6 +37,12 @@ _RIVALS_TIMINGS = 3
 _CALLS_BEFORE_A_GRAPH = 3
 
 Clock = Literal["thread", "wall", "cuda"]
+
+# Shorter than what a scheduler gives a process in one go: whoever else wants the core then spoils
+# few timings, which a median does not see, instead of a part of each. Waking further threads or a
+# GPU takes longer, and clocks that count it need longer timings.
+_SHORTEST_TIMING_SECONDS: Mapping[Clock, float] = {"thread": 5e-4, "wall": 3e-3, "cuda": 3e-3}
+_TRIES = 3
 
 
 class Estimate(Spec):
@@ -113,10 +119,12 @@ def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Generator
     """Measure the shapes of a job one after the other, each in turn with its dense twin.
 
     Whoever calls holds the device alone. Inputs and parameters are random with a fixed seed. A
-    timing lasts 3 ms at least; a round times both models in random order; there are 9 to 60 rounds,
-    until the ratio's interval is narrower than 3% to either side or 1.5 seconds are over. The twin
-    runs on the vendor's kernels or on ours, whichever were faster in a few timings beforehand. A
-    dense model is its own twin and is measured by itself, on what it would run on anyway.
+    timing lasts 0.5 ms at least (3 ms on a GPU and for several threads); a round times both models
+    in random order. Rounds go on for 0.03 seconds or longer, and every tenth round it is looked
+    whether the ratio's interval is narrower than 3% to either side; after 500 rounds or 1.5 seconds
+    it is what it is, of 10 rounds at least. The twin runs on the vendor's kernels or on ours,
+    whichever were faster in a few timings beforehand. A dense model is its own twin and is measured
+    by itself, on what it would run on anyway.
 
     Raises:
         SlotError: A model cannot be built.
@@ -274,10 +282,14 @@ def _rounds(model: _Contestant, dense: _Contestant) -> list[tuple[float, float]]
         order.shuffle(contestants)
         timed = {id(contestant): contestant.seconds_per_call() for contestant in contestants}
         seconds.append((timed[id(model)], timed[id(dense)]))
-        if len(seconds) < _LEAST_ROUNDS:
+        elapsed = time.monotonic() - started
+        if elapsed > _LONGEST_SECONDS and len(seconds) >= _LEAST_ROUNDS:
+            break
+        # To look costs as much as a short timing, and every look is a chance to stop too early.
+        if elapsed < _LEAST_SECONDS or len(seconds) % _LEAST_ROUNDS:
             continue
         wanted = _ratio(seconds) if dense is not model else estimate([own for own, _ in seconds])
-        if wanted.half_width < _WANTED_HALF_WIDTH or time.monotonic() - started > _LONGEST_SECONDS:
+        if wanted.half_width < _WANTED_HALF_WIDTH:
             break
     return seconds
 
@@ -287,12 +299,17 @@ def _ratio(seconds: Sequence[tuple[float, float]]) -> Estimate:
 
 
 def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
-    """Find how many calls make one timing long enough; what is run for it warms up, too."""
+    """Find how many calls make one timing long enough; what is run for it warms up, too.
+
+    The shortest of a few timings decides: by one that was disturbed, a model would be timed by
+    fewer calls than its twin, of which the first, after the other's, is the slowest.
+    """
     for _ in range(_CALLS_BEFORE_A_GRAPH if timer.clock == "cuda" else 1):
         call()
+    shortest = _SHORTEST_TIMING_SECONDS[timer.clock]
     repetitions = 1
-    while (seconds := timer(call, repetitions)) < _SHORTEST_TIMING_SECONDS:
-        missing = _SHORTEST_TIMING_SECONDS / seconds if seconds > 0 else 10
+    while (seconds := min(timer(call, repetitions) for _ in range(_TRIES))) < shortest:
+        missing = shortest / seconds if seconds > 0 else 10
         repetitions = math.ceil(repetitions * min(max(missing * 1.1, 1.5), 10))
     return _Contestant(call, timer, repetitions)
 
