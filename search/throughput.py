@@ -6,6 +6,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -115,10 +116,16 @@ class ThroughputRecord(Spec):
     load_average: float = Field(description="processes that wanted to run, in the minute before")
 
 
-def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Generator[MeasurementReport]:
+def measure(
+    job: MeasureJob,
+    *,
+    device: torch.device | str = "cpu",
+    alone: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Generator[MeasurementReport]:
     """Measure the shapes of a job one after the other, each in turn with its dense twin.
 
-    Whoever calls holds the device alone. Inputs and parameters are random with a fixed seed. A
+    `alone` holds the device for as long as something is timed: models are built before, and what
+    was found is given out after it. Inputs and parameters are random with a fixed seed. A
     timing lasts 0.5 ms at least (3 ms on a GPU and for several threads); a round times both models
     in random order. Rounds go on for 0.03 seconds or longer, and every tenth round it is looked
     whether the ratio's interval is narrower than 3% to either side; after 500 rounds or 1.5 seconds
@@ -134,15 +141,14 @@ def measure(job: MeasureJob, *, device: torch.device | str = "cpu") -> Generator
     torch.set_num_threads(job.threads)
     try:
         for shape in job.shapes:
-            started = time.monotonic()
-            record = _measure_shape(shape, job, device=device)
+            record, seconds = _measure_shape(shape, job, device=device, alone=alone)
             yield MeasurementReport(
                 trial=shape.trial,
                 shape_key=shape.shape_key,
                 device=record.device,
                 samples_per_second=record.samples_per_second.median,
                 ratio=record.ratio.median,
-                seconds=time.monotonic() - started,
+                seconds=seconds,
                 record=record.model_dump(mode="json"),
             )
     finally:
@@ -226,20 +232,31 @@ class _Subject:
     dtype: str
 
 
-def _measure_shape(shape: Shape, job: MeasureJob, *, device: torch.device) -> ThroughputRecord:
+def _measure_shape(
+    shape: Shape,
+    job: MeasureJob,
+    *,
+    device: torch.device,
+    alone: Callable[[], AbstractContextManager[None]],
+) -> tuple[ThroughputRecord, float]:
+    """The record, and how many seconds the device was held for it."""
     twin = shape.model.dense_twin()
     timer = _Timer.of(device, threads=job.threads)
     load_average = os.getloadavg()[0]
     subject = _subject(shape.model, job, device)
-    model = _contestant(subject.call, timer)
-    dense_subject, dense = (
-        (subject, model) if twin == shape.model else _fastest(twin, job, device, timer)
-    )
-    seconds = _rounds(model, dense)
+    rivals = [] if twin == shape.model else _rivals(twin, job, device)
+    for ready in (subject, *rivals):
+        ready.call()
+    with alone():
+        started = time.monotonic()
+        model = _contestant(subject.call, timer)
+        dense_subject, dense = _fastest(rivals, timer) if rivals else (subject, model)
+        seconds = _rounds(model, dense)
+        held = time.monotonic() - started
     own = [job.batch_size / pair[0] for pair in seconds]
     others = [job.batch_size / pair[1] for pair in seconds]
     report = parameter_report(shape.model)
-    return ThroughputRecord(
+    record = ThroughputRecord(
         device=device_model(device),
         driver=driver_version(device),
         torch_version=torch.__version__,
@@ -267,6 +284,7 @@ def _measure_shape(shape: Shape, job: MeasureJob, *, device: torch.device) -> Th
         dense_multiply_adds=report.dense_twin.multiply_adds,
         load_average=load_average,
     )
+    return record, held
 
 
 def _rounds(model: _Contestant, dense: _Contestant) -> list[tuple[float, float]]:
@@ -314,26 +332,28 @@ def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
     return _Contestant(call, timer, repetitions)
 
 
-def _fastest(
-    spec: ModelSpec, job: MeasureJob, device: torch.device, timer: _Timer
-) -> tuple[_Subject, _Contestant]:
-    """A dense model on the vendor's kernels or on ours, whichever runs it faster here."""
-    subject = _subject(spec, job, device)
-    rivals = [(subject, _contestant(subject.call, timer))]
+def _rivals(spec: ModelSpec, job: MeasureJob, device: torch.device) -> list[_Subject]:
+    """A dense model on what it would run on anyway, and on the vendor's kernels and ours."""
+    rivals = [_subject(spec, job, device)]
     for backend in _RIVALS:
         with prefer(backend):
             subject = _subject(spec, job, device)
-            if any(subject.backend == other.backend for other, _ in rivals):
-                continue
-            subject = replace(subject, call=_preferring(backend, subject.call))
-            rivals.append((subject, _contestant(subject.call, timer)))
+        if all(subject.backend != other.backend for other in rivals):
+            rivals.append(replace(subject, call=_preferring(backend, subject.call)))
+    return rivals
+
+
+def _fastest(rivals: Sequence[_Subject], timer: _Timer) -> tuple[_Subject, _Contestant]:
+    """Whichever is faster here."""
+    contestants = [_contestant(rival.call, timer) for rival in rivals]
     if len(rivals) == 1:
-        return rivals[0]
+        return rivals[0], contestants[0]
     timed = [
         min(contestant.seconds_per_call() for _ in range(_RIVALS_TIMINGS))
-        for _, contestant in rivals
+        for contestant in contestants
     ]
-    return rivals[timed.index(min(timed))]
+    fastest = timed.index(min(timed))
+    return rivals[fastest], contestants[fastest]
 
 
 def _preferring(backend: Backend, call: Callable[[], None]) -> Callable[[], None]:

@@ -132,13 +132,10 @@ def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
 
 
 def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
-    reports = measure(job, device=attempt.device)
-    for _ in job.shapes:
-        attempt.keeper.check()
-        # Left between two shapes, so that a service that answers slowly keeps nobody waiting.
-        with attempt.lane.exclusive():
-            report = next(reports)
+    # The lane is held for one shape at a time: a service that answers slowly keeps nobody waiting.
+    for report in measure(job, device=attempt.device, alone=attempt.lane.exclusive):
         attempt.link.measurement(report)
+        attempt.keeper.check()
     return Completion(outcome="complete")
 
 
