@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
@@ -77,7 +77,44 @@ def objective_infos(task: AnyTask, objectives: Sequence[Objective]) -> tuple[Obj
     return tuple(known[objective] for objective in objectives)
 
 
-def value_of(trial: TrialRecord, objective: Objective) -> float | None:
+class Valued(Protocol):
+    """What is needed of a trial to compare it with others: all of its record, or its outline."""
+
+    @property
+    def number(self) -> int:
+        """Its number within the study."""
+        ...
+
+    @property
+    def state(self) -> TrialState:
+        """Where it stands."""
+        ...
+
+    @property
+    def origin(self) -> TrialOrigin:
+        """Who named its configuration."""
+        ...
+
+    @property
+    def quality(self) -> float | None:
+        """The task's metric."""
+        ...
+
+    @property
+    def parameters(self) -> int:
+        """Its trainable numbers."""
+        ...
+
+    @property
+    def throughput(self) -> float | None:
+        """Samples per second."""
+        ...
+
+
+_T = TypeVar("_T", bound=Valued)
+
+
+def value_of(trial: Valued, objective: Objective) -> float | None:
     """A trial's value of one objective; null where it has none (yet)."""
     values: dict[Objective, float | None] = {
         "quality": trial.quality,
@@ -87,7 +124,7 @@ def value_of(trial: TrialRecord, objective: Objective) -> float | None:
     return values[objective]
 
 
-def front_of(trials: Sequence[TrialRecord], infos: Sequence[ObjectiveInfo]) -> list[TrialRecord]:
+def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     """The complete trials that have every objective and are dominated by none, by number.
 
     Domination: at least as good in every objective and better in one. Equal trials do not dominate
@@ -123,7 +160,7 @@ def reference_point(spec: StudySpec, *, largest_count: int) -> dict[str, float]:
 
 
 def hypervolume(
-    trials: Sequence[TrialRecord],
+    trials: Sequence[Valued],
     infos: Sequence[ObjectiveInfo],
     reference: dict[str, float] | None,
 ) -> float | None:

@@ -58,6 +58,15 @@ class Events:
         )
         return [_record(row) for row in rows]
 
+    def of_kind(self, study_id: str, kind: str) -> list[EventRecord]:
+        """All of the study's events of one kind, in order."""
+        rows = self._session.scalars(
+            select(EventRow)
+            .where(EventRow.study_id == study_id, EventRow.kind == kind)
+            .order_by(EventRow.number)
+        )
+        return [_record(row) for row in rows]
+
     def latest(self, study_ids: Iterable[str]) -> dict[str, int]:
         """The number of the last event of each of these studies that exists, in one query."""
         rows = self._session.execute(

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
 from storage.records import (
+    Json,
     MeasurementRecord,
     Page,
     TrialCounts,
@@ -45,6 +46,7 @@ class TrialOutline:
     quality: float | None
     parameters: int
     throughput: float | None
+    measurement_id: str | None
     continues: int | None
     finished_at: datetime | None
 
@@ -108,6 +110,7 @@ class Trials:
                 TrialRow.quality,
                 TrialRow.parameters,
                 TrialRow.throughput,
+                TrialRow.measurement_id,
                 TrialRow.continues,
                 TrialRow.finished_at,
             )
@@ -115,6 +118,15 @@ class Trials:
             .order_by(TrialRow.number)
         )
         return [TrialOutline(*row) for row in rows]
+
+    def drawn(self, study_id: str) -> dict[int, dict[str, Json]]:
+        """What was drawn for each of the study's trials, by number, as the sampler knows it."""
+        rows = self._session.execute(
+            select(TrialRow.number, TrialRow.drawn)
+            .where(TrialRow.study_id == study_id)
+            .order_by(TrialRow.number)
+        )
+        return {number: drawn for number, drawn in rows}  # noqa: C416 - rows are no pairs to types
 
     def page(
         self,

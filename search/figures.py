@@ -1,0 +1,100 @@
+"""What follows from a study's trials, computed once for every version of them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.orm import Session
+
+from search import pareto
+from search.hypervolumes import HypervolumePoint, hypervolumes
+from search.importance import Importance, importance
+from search.pareto import Front, front_of, hypervolume, objective_infos
+from search.spec import Objective, StudySpec
+from storage.records import StudyRecord, TrialState
+from storage.trials import TrialOutline, Trials
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The front of a study over its own objectives, in outline."""
+
+    front: tuple[TrialOutline, ...]
+    hypervolume: float | None
+
+
+class Figures:
+    """Fronts, hypervolumes and importances of studies, as one process last computed them.
+
+    Every method takes a study as its session read it. The session must have changed nothing of the
+    study itself: a version that is never committed would name what others never see. Threads may
+    share the figures; whoever asks for what another one computes just then waits for it.
+    """
+
+    def __init__(self, *, size: int = 256) -> None:
+        """Keep the `size` results that were asked for last."""
+        self._size = size
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+
+    def standing(self, session: Session, study: StudyRecord) -> Standing:
+        """The trials on the front and their hypervolume."""
+        return self._once(study, "standing", lambda: _standing(session, study))
+
+    def front(
+        self, session: Session, study: StudyRecord, *, objectives: Sequence[Objective] | None = None
+    ) -> Front:
+        """The front over the objectives asked for, or the study's own."""
+        wanted = None if objectives is None else tuple(objectives)
+        return self._once(
+            study,
+            ("front", wanted),
+            lambda: pareto.front(session, study, objectives=wanted),
+        )
+
+    def importance(self, session: Session, study: StudyRecord) -> Importance:
+        """What each dimension did to each objective."""
+        return self._once(study, "importance", lambda: importance(session, study))
+
+    def hypervolumes(self, session: Session, study: StudyRecord) -> tuple[HypervolumePoint, ...]:
+        """How the front's hypervolume grew."""
+        return self._once(
+            study,
+            # It follows from the events, of which more can come without another outcome.
+            ("hypervolumes", study.last_event),
+            lambda: hypervolumes(session, study.id),
+        )
+
+    def _once(self, study: StudyRecord, what: Hashable, compute: Callable[[], _T]) -> _T:
+        key = (study.id, study.data_version, what)
+        with self._lock:
+            known: Future[_T] | None = self._known.get(key)
+            future = known or Future[_T]()
+            self._known[key] = future
+            self._known.move_to_end(key)
+            while len(self._known) > self._size:
+                self._known.popitem(last=False)
+        if known is None:
+            try:
+                future.set_result(compute())
+            except BaseException as error:
+                with self._lock:
+                    self._known.pop(key, None)
+                future.set_exception(error)
+        return future.result()
+
+
+def _standing(session: Session, study: StudyRecord) -> Standing:
+    spec = StudySpec.model_validate(study.spec)
+    infos = objective_infos(spec.task, spec.objectives)
+    front = front_of(Trials(session).outlines(study.id, TrialState.COMPLETE), infos)
+    return Standing(
+        front=tuple(front),
+        # Whatever a front dominates adds nothing to its hypervolume.
+        hypervolume=hypervolume(front, infos, study.reference_point),
+    )
