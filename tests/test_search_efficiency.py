@@ -10,51 +10,52 @@ import numpy as np
 import pytest
 import torch
 
-from search.tasks import DataSources, Digits
+from search.samplers import KnownCost
+from search.tasks import DataSources
 from search.training import train
 from search.trial import TrainingSpec, TrialSpec
 from search.wire import TrainJob
-from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS
+from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS, PAIRS
 from tests.benchmarks.search_efficiency.replay import (
     Configuration,
     Hypervolumes,
+    Progress,
     Replayed,
     State,
     Trial,
     replay,
 )
-from tests.benchmarks.search_efficiency.report import Comparison, Quartiles, Setting
-from tests.benchmarks.search_efficiency.table import (
-    BATCH,
-    EPOCHS,
-    FILE,
-    LEARNING_RATES,
-    VALIDATION_SAMPLES,
-    Curve,
-    Structure,
-    Table,
-    curves,
-    multiply_adds,
-    read,
-    structures,
+from tests.benchmarks.search_efficiency.report import (
+    Comparison,
+    Paired,
+    Quartiles,
+    Setting,
+    front_counts,
 )
+from tests.benchmarks.search_efficiency.spaces import DIGITS, SPACES, Structure, multiply_adds
+from tests.benchmarks.search_efficiency.studies import StudySampler
+from tests.benchmarks.search_efficiency.table import Table, read, stored_tables
+from tests.benchmarks.search_efficiency.training import Curve, curves, measured, write
+
+EPOCHS = DIGITS.epochs
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A table of made-up curves, which end higher for what is larger and rise at random rates."""
     random = np.random.default_rng(0)
-    sizes = np.array([each.hidden_size * (2 + each.level) for each in structures()])
-    shape = (len(sizes), len(LEARNING_RATES), 2, 1)
+    sizes = np.array([each.hidden_size * (2 + each.level) for each in DIGITS.structures()])
+    shape = (len(sizes), len(DIGITS.learning_rates), 2, 1)
     ends = 0.75 + 0.2 * (sizes / sizes.max()).reshape(-1, 1, 1, 1) + random.normal(0, 0.01, shape)
     rises = 1 - np.exp(-np.arange(1, EPOCHS + 1) / random.uniform(2, 8, shape))
     path = tmp_path_factory.mktemp("tables") / "made-up.npz"
     np.savez_compressed(
         path,
-        correct=np.rint(ends * rises * VALIDATION_SAMPLES).astype(np.uint16),
+        correct=np.rint(ends * rises * DIGITS.validation_samples).astype(np.uint16),
+        seeds=np.array([0, 1]),
         parameters=40 * sizes,
         multiply_adds=300 * sizes**1.2,
-        epoch_seconds=random.uniform(0.01, 0.03, len(sizes)),
+        epoch_seconds=random.uniform(0.01, 0.03, (2, len(sizes))),
         torch_version=np.array(torch.__version__),
     )
     return path
@@ -62,7 +63,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def table(path: Path) -> Table:
-    return read(path)
+    return read(DIGITS, path)
 
 
 class Scripted:
@@ -99,50 +100,127 @@ def rows(count: int) -> list[Configuration]:
     return [Configuration(structure, 2) for structure in range(count)]
 
 
-def test_the_stored_table_is_of_the_space_that_is_described() -> None:
-    table = read()
+@pytest.mark.parametrize("name", stored_tables())
+def test_a_stored_table_is_of_the_space_that_is_described(name: str) -> None:
+    space = SPACES[name]
+    table = read(space)
     assert (np.diff(table.accuracy, axis=3) >= 0).all()
-    assert table.epochs == EPOCHS
-    assert table.parameters.tolist() == [each.model().parameter_count() for each in structures()]
-    assert FILE.stat().st_size < 1.5e6
+    assert table.epochs == space.epochs
+    models = [each.model(space.task) for each in space.structures()]
+    assert table.parameters.tolist() == [model.parameter_count() for model in models]
+    assert (table.samples_per_second > 0).all()
+    assert space.file.stat().st_size < 1e6
+
+
+def test_there_is_a_table_to_replay() -> None:
+    assert "digits" in stored_tables()
 
 
 def test_a_table_of_another_space_is_refused(path: Path, tmp_path: Path) -> None:
     with np.load(path) as stored:
         arrays = {**stored, "correct": stored["correct"][1:]}
     np.savez_compressed(tmp_path / "other.npz", **arrays)
-    with pytest.raises(ValueError, match=r"other.npz holds curves of \(77, 4\) .* has \(78, 4\)"):
-        read(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match=r"other.npz .* \(77, 4, 2, 27\) .* has \(78, 4, 2, 27\)"):
+        read(DIGITS, tmp_path / "other.npz")
 
 
 def test_a_curve_is_that_of_the_projects_own_training(tmp_path: Path) -> None:
     structure = Structure("gru", 16, "low_rank_diagonal", 1)
-    correct, seconds = curves(structure, 1, 2)
+    correct, seconds = curves(DIGITS, structure, 1, 2)
     hooks = Curve()
     job = TrainJob(
-        task=Digits(),
+        task=DIGITS.task,
         trial=TrialSpec(
-            model=structure.model(),
-            training=TrainingSpec(learning_rate=LEARNING_RATES[3], batch_size=BATCH),
+            model=structure.model(DIGITS.task),
+            training=TrainingSpec(
+                learning_rate=DIGITS.learning_rates[3], batch_size=DIGITS.batch_size
+            ),
             seed=1,
         ),
         number=0,
         epochs=2,
         checkpoint_seconds=3600.0,
     )
-    train(job, Digits().load(DataSources(cache=tmp_path, folder=None)), task=Digits(), hooks=hooks)
-    assert correct.shape == (len(LEARNING_RATES), 2)
-    assert (correct[3] / VALIDATION_SAMPLES).tolist() == hooks.validation
+    splits = DIGITS.task.load(DataSources(cache=tmp_path, folder=None))
+    train(job, splits, task=DIGITS.task, hooks=hooks)
+    assert correct.shape == (len(DIGITS.learning_rates), 2)
+    assert (correct[3] / DIGITS.validation_samples).tolist() == hooks.validation
     assert seconds > 0
+
+
+def test_training_adds_the_seeds_that_a_table_lacks(tmp_path: Path) -> None:
+    space = replace(DIGITS, sizes=(16,), learning_rates=(1e-2,), epochs=1)
+    path = tmp_path / "small.npz"
+    write(space, path, seeds=[3], processes=1)
+    first = read(space, path)
+    write(space, path, seeds=[3, 5], processes=1)
+    both = read(space, path)
+    assert (first.seeds, both.seeds) == (1, 2)
+    assert (both.accuracy[:, :, 0] == first.accuracy[:, :, 0]).all()
+    assert (both.accuracy[:, :, 1] != both.accuracy[:, :, 0]).any()
+
+
+def test_a_measured_throughput_follows_the_twins_own() -> None:
+    structures = [
+        Structure("rnn", 64, kind, level)
+        for kind, level in (("dense", 0), ("householder_svd", 3), ("dense", 0))
+    ]
+    dense, structured, again = measured(DIGITS, structures)
+    assert dense == again > structured > 0
+
+
+def test_slow_starters_reach_the_same_end(table: Table) -> None:
+    slow = table.slowed("packed_rotations")
+    warped = np.array([each.parametrization == "packed_rotations" for each in table.structures])
+    assert (slow.accuracy[..., -1] == table.accuracy[..., -1]).all()
+    assert (slow.accuracy[~warped] == table.accuracy[~warped]).all()
+    # After 9 of 27 epochs it is where it was after 9 * 9 / 27 = 3.
+    assert slow.accuracy[warped, :, :, 8] == pytest.approx(table.accuracy[warped, :, :, 2])
+    first = 0.1 + (table.accuracy[warped, :, :, 0] - 0.1) / 27
+    assert slow.accuracy[warped, :, :, 0] == pytest.approx(first)
 
 
 def test_multiply_adds_are_those_of_the_cheaper_form() -> None:
     few, many, dense = (
-        Structure("rnn", 64, kind, level).model()
+        Structure("rnn", 64, kind, level).model(DIGITS.task)
         for kind, level in (("householder_svd", 0), ("householder_svd", 3), ("dense", 0))
     )
     assert multiply_adds(few) < multiply_adds(dense)
     assert multiply_adds(many) == multiply_adds(dense)
+
+
+def test_the_front_is_counted_by_parametrization(table: Table) -> None:
+    best = table.accuracy[..., -1].max(axis=(1, 2))
+    costs = np.column_stack([1 - best, table.parameters, 1 / table.samples_per_second])
+    front = [
+        structure.parametrization
+        for structure, own in zip(table.structures, costs, strict=True)
+        if not any((other <= own).all() and (other < own).any() for other in costs)
+    ]
+    assert sorted(front_counts(table)) == sorted(
+        f"{front.count(name)} {name}" for name in set(front)
+    )
+
+
+def test_a_sampler_sees_trials_as_a_study_has_them(table: Table) -> None:
+    """Known cost proposes again what it would, and nothing that is complete, stopped or running."""
+    searches = [StudySampler(table, KnownCost(startup_trials=2), seed=3) for _ in range(2)]
+    trials: list[Trial] = []
+    for number in range(8):
+        proposals = {search.propose(trials) for search in searches}
+        assert len(proposals) == 1
+        [configuration] = proposals
+        assert configuration not in {trial.configuration for trial in trials[2:]} or number < 2
+        trial = Trial(number, configuration, repeat=0)
+        row = configuration.structure, configuration.learning_rate
+        curve: list[float] = table.accuracy[(*row, 0)].tolist()
+        trials.append(trial)
+        if number == 6:
+            continue
+        trial.state = State.STOPPED if number % 3 == 1 else State.COMPLETE
+        trial.accuracy = curve[:3] if trial.state is State.STOPPED else curve
+        for search in searches:
+            search.ended(trial)
 
 
 def test_the_hypervolume_is_that_of_counted_cells(table: Table) -> None:
@@ -162,7 +240,7 @@ def test_the_hypervolume_is_that_of_counted_cells(table: Table) -> None:
 
 
 def test_epochs_and_seconds_of_two_workers_are_added_up(table: Table) -> None:
-    slow = replace(table, epoch_seconds=np.full(len(structures()), 2.0))
+    slow = replace(table, epoch_seconds=np.full(len(table.structures), 2.0))
     sampler = Scripted(*rows(3))
     found = replay(slow, sampler, None, seed=0, workers=2, epochs=4 * EPOCHS)
     assert [at.epochs for at in found.progress] == [
@@ -208,7 +286,7 @@ def test_a_search_ends_at_its_targets(table: Table) -> None:
 
 @pytest.mark.parametrize("name", CONTESTANTS)
 def test_a_contestant_repeats_itself(name: str, path: Path) -> None:
-    setting = Setting(path, workers=2, full_trainings=12)
+    setting = Setting("digits", workers=2, path=path, full_trainings=6)
     found = setting.search(name, 5)
     assert found == setting.search(name, 5)
     assert found.complete >= 1
@@ -222,14 +300,36 @@ def test_quartiles_hold_misses() -> None:
 
 
 def test_shares_are_of_the_baselines_budget(path: Path) -> None:
-    setting = Setting(path, workers=1, full_trainings=10)
+    setting = Setting("digits", workers=1, path=path, full_trainings=10)
     searches: dict[str, Sequence[Replayed]] = {
-        name: [setting.search(name, 1)] for name in (BASELINE, "random + mo_asha")
+        name: [setting.search(name, 2)] for name in (BASELINE, "random + mo_asha")
     }
     own = searches[BASELINE][0].progress
     comparison = Comparison(setting, own[0].volumes, own[-1].seconds, searches)
     assert comparison.epochs(BASELINE, "M1") == [0.1]
     assert comparison.seconds(BASELINE, "M1") == [own[0].seconds / own[-1].seconds]
+    early = [comparison.early(BASELINE, "M2", part) for part in (5, 10)]
+    volumes = [max(at.volumes["M2"] for at in own[: 10 // part]) for part in (5, 10)]
+    assert early == [volume / own[0].volumes["M2"] for volume in volumes]
     header, _, baseline, other = comparison.lines()
     assert header.count("|") == baseline.count("|") == other.count("|")
-    assert baseline.startswith("| random | 1 | - | 1 | - |")
+    assert baseline.startswith("| random | 1 | - |")
+
+
+def test_a_search_is_as_good_as_it_was_before_the_epochs_were_over() -> None:
+    progress = tuple(Progress(epochs, 0.0, {"M1": volume}) for epochs, volume in ((3, 1), (5, 2)))
+    found = Replayed(progress, trials=2, complete=2, seconds=0.0)
+    assert [found.volume_at("M1", epochs) for epochs in (2, 3, 4.9, 5)] == [0, 1, 1, 2]
+
+
+def test_pairs_count_a_miss_as_the_whole_budget() -> None:
+    own, other = [0.1, 0.2, 0.3, math.inf, 0.2], [0.2, 0.2, math.inf, math.inf, 0.1]
+    paired = Paired.of(own, other, most=1.0)
+    assert (paired.wins, paired.losses) == (2, 1)
+    assert Paired.of(own, own, most=1.0) == Paired(0, 0, 1.0)
+    # All of six differ one way: the chance of that is 2 / 2^6.
+    assert Paired.of([0.1] * 6, [0.2 + i / 100 for i in range(6)], most=1.0).p == 2 / 2**6
+
+
+def test_every_pair_takes_part() -> None:
+    assert {name for pair in PAIRS for name in pair} <= set(CONTESTANTS)

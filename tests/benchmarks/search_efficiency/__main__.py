@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.search_efficiency`: epochs that searches need, against random search.
 
-Replays samplers and stopping rules on the table of curves beside this file, sequentially and on
-four asynchronous workers. All constants are the defaults of the specs, which were chosen before
-this table was trained. Whoever changes them looks at exploration seeds; fresh ones are reported.
+Replays samplers and stopping rules on the tables of curves beside this file, sequentially and on
+four asynchronous workers. All constants are the defaults of the specs. Whoever changes them looks
+at exploration seeds; fresh ones are reported.
 """
 
 import argparse
@@ -14,8 +14,15 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS
-from tests.benchmarks.search_efficiency.report import Setting, compare, heading
-from tests.benchmarks.search_efficiency.table import FILE
+from tests.benchmarks.search_efficiency.report import (
+    EARLY,
+    FULL_TRAININGS,
+    Setting,
+    compare,
+    heading,
+)
+from tests.benchmarks.search_efficiency.spaces import PARAMETRIZATIONS, SPACES
+from tests.benchmarks.search_efficiency.table import stored_tables
 
 FIRST_SEED = {"fresh": 2000, "exploration": 0}
 
@@ -23,42 +30,51 @@ FIRST_SEED = {"fresh": 2000, "exploration": 0}
 def main(arguments: Sequence[str]) -> int:
     """Replay and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.search_efficiency")
-    parser.add_argument("--table", type=Path, default=FILE)
+    parser.add_argument("--tables", nargs="+", choices=SPACES, default=list(stored_tables()))
+    parser.add_argument("--file", type=Path, help="another file than the table's own")
+    parser.add_argument(
+        "--slow", choices=PARAMETRIZATIONS, help="the parametrization whose curves start slowly"
+    )
     parser.add_argument("--seeds", choices=sorted(FIRST_SEED), default="fresh")
     parser.add_argument("--count", type=int, default=24, help="how many seeds")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
-    if not options.table.exists():
+    missing = [name for name in options.tables if not (options.file or SPACES[name].file).exists()]
+    if missing or not options.tables:
         parser.error(
-            f"{options.table} is not there; "
-            "python -m tests.benchmarks.search_efficiency.table trains it"
+            f"there is no table of {', '.join(missing or SPACES)}; "
+            "python -m tests.benchmarks.search_efficiency.training trains it"
         )
     seeds = range(FIRST_SEED[options.seeds], FIRST_SEED[options.seeds] + options.count)
     write = sys.stdout.write
-    write("# Epochs that searches need\n\n")
-    write(f"`python -m tests.benchmarks.search_efficiency`, {datetime.date.today()}, ")
-    write(f"seeds {seeds[0]}-{seeds[-1]} ({options.seeds}), ")
     packages = ", ".join(f"{name} {version(name)}" for name in ("optuna", "numpy", "moocore"))
-    write(f"{packages}.\n")
-    for workers in options.workers:
-        comparison = compare(
-            Setting(options.table, workers), options.only, seeds, processes=options.processes
-        )
-        if workers == options.workers[0]:
-            write("\n" + "\n".join(heading(options.table, comparison.targets)) + "\n\n")
-            write(_READING.format(budget=comparison.setting.budget, baseline=BASELINE))
-        write(f"\n## {workers} worker{'s, asynchronous' if workers > 1 else ''}\n\n")
-        write("\n".join(comparison.lines()) + "\n")
+    write(f"{datetime.date.today()}, seeds {seeds[0]}-{seeds[-1]} ({options.seeds}), {packages}.\n")
+    for name in options.tables:
+        for workers in options.workers:
+            setting = Setting(name, workers, options.slow, options.file)
+            comparison = compare(setting, options.only, seeds, processes=options.processes)
+            slowly = f", {options.slow} starting slowly" if options.slow else ""
+            asynchronous = "s, asynchronous" if workers > 1 else ""
+            write(f"\n## {name}{slowly}, {workers} worker{asynchronous}\n\n")
+            write("\n".join(heading(setting, comparison.targets)) + "\n")
+            write("\n" + "\n".join(comparison.lines()) + "\n")
+            write("\n" + "\n".join(comparison.pairs()) + "\n")
+            sys.stdout.flush()
+    parts = " and ".join(f"1/{part}" for part in EARLY)
+    write("\n" + _READING.format(trainings=FULL_TRAININGS, baseline=BASELINE, parts=parts))
     return 0
 
 
 _READING = """\
-Epochs (and simulated time) until the fully trained trials have the hypervolume that random search
-has in the median after {budget} epochs, as shares of that search's: median [quartiles] over
-the seeds. A miss has not reached it after {budget} epochs. M1 counts accuracy from 0.8, M2 the
-logarithm of the error from 0.5; parameters and throughput are logarithmic in both.
+Epochs (and simulated time) until the fully trained trials have the hypervolume that {baseline}
+search has in the median after all its epochs, those of {trainings} full trainings, as shares of
+them: median [quartiles] over the seeds. A miss has not reached it after as many epochs. At {parts}:
+the median hypervolume after that part of the epochs, as a share of the target. M1 counts accuracy
+from 0.8, M2 the logarithm of the error from 0.5; parameters and throughput are logarithmic in both.
+Pairs: seeds on which the first needed fewer epochs : more epochs, with the p of Wilcoxon's
+signed-rank test, a miss counting as the whole budget.
 """
 
 

@@ -9,8 +9,9 @@ from typing import Protocol
 
 import moocore
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.benchmarks.search_efficiency.table import VALIDATION_SAMPLES, Table
+from tests.benchmarks.search_efficiency.table import Table
 
 METRICS = ("M1", "M2")
 """Two hypervolumes of fully trained trials: accuracy from 0.8, and the logarithm of its error from
@@ -18,8 +19,6 @@ METRICS = ("M1", "M2")
 
 _REFERENCE_ACCURACY = {"M1": 0.8, "M2": 0.5}
 _MARGIN = 1.1
-LEAST_ERROR = 1 / VALIDATION_SAMPLES
-"""What errors below are raised to: one sample's share."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,11 @@ class Replayed:
         """Epochs until the target was reached; infinite where it was not."""
         return next((at.epochs for at in self.progress if at.volumes[metric] >= target), math.inf)
 
+    def volume_at(self, metric: str, epochs: float) -> float:
+        """Hypervolume after so many epochs, which the search has to have trained."""
+        done = (at.volumes[metric] for at in self.progress if at.epochs <= epochs)
+        return max(done, default=0.0)
+
     def seconds_to(self, metric: str, target: float) -> float:
         """Simulated seconds until the target was reached; infinite where it was not."""
         return next((at.seconds for at in self.progress if at.volumes[metric] >= target), math.inf)
@@ -112,17 +116,18 @@ class Hypervolumes:
             [np.log(table.parameters), -np.log(table.samples_per_second)], axis=1
         )
         self._worst_cost = self._costs.max(axis=0) + math.log(_MARGIN)
+        self._least_error = table.least_error
 
     def of(self, structures: Sequence[int], accuracies: Sequence[float]) -> dict[str, float]:
         """By metric; 0 where there is nothing."""
         if not structures:
             return dict.fromkeys(METRICS, 0.0)
-        costs = self._costs[list(structures)]
+        costs, errors = self._costs[list(structures)], 1 - np.asarray(accuracies)
         return {
             metric: float(
                 moocore.hypervolume(
-                    np.column_stack([_axis(metric, np.asarray(accuracies)), costs]),
-                    ref=[float(_axis(metric, np.asarray(reference))), *self._worst_cost],
+                    np.column_stack([self._axis(metric, errors), costs]),
+                    ref=[*self._axis(metric, np.array([1 - reference])), *self._worst_cost],
                 )
             )
             for metric, reference in _REFERENCE_ACCURACY.items()
@@ -132,6 +137,10 @@ class Hypervolumes:
         """By metric, of everything in the table: no search can have more."""
         best = table.accuracy[..., -1].max(axis=(1, 2))
         return self.of(range(len(best)), best.tolist())
+
+    def _axis(self, metric: str, errors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Errors as a metric counts them."""
+        return errors if metric == "M1" else np.log(np.maximum(errors, self._least_error))
 
 
 def replay(
@@ -143,6 +152,7 @@ def replay(
     workers: int,
     epochs: int,
     targets: Mapping[str, float] | None = None,
+    least_epochs: int = 0,
 ) -> Replayed:
     """Search until every target is reached or the budget of epochs is used up.
 
@@ -158,8 +168,9 @@ def replay(
         workers: how many trials train at once.
         epochs: the budget, over all workers.
         targets: hypervolume by metric; None uses the whole budget.
+        least_epochs: so many are trained wherever the targets are.
     """
-    return _Replay(table, sampler, rule, seed=seed).run(workers, epochs, targets)
+    return _Replay(table, sampler, rule, seed=seed).run(workers, epochs, targets, least_epochs)
 
 
 class _Replay:
@@ -179,12 +190,16 @@ class _Replay:
         self.volumes = Hypervolumes(table)
         self.progress: list[Progress] = []
 
-    def run(self, workers: int, epochs: int, targets: Mapping[str, float] | None) -> Replayed:
+    def run(
+        self, workers: int, epochs: int, targets: Mapping[str, float] | None, least_epochs: int
+    ) -> Replayed:
         running: list[tuple[float, int]] = []
         for _ in range(workers):
             self._start(running, 0.0)
         now, trained = 0.0, 0
-        while running and trained < epochs and not self._is_reached(targets):
+        while running and trained < epochs:
+            if trained >= least_epochs and self._is_reached(targets):
+                break
             now, number = heapq.heappop(running)
             trained += 1
             trial = self.trials[number]
@@ -245,9 +260,3 @@ class _Replay:
             return False
         volumes = self.progress[-1].volumes
         return all(volumes[metric] >= target for metric, target in targets.items())
-
-
-def _axis(metric: str, accuracy: np.ndarray) -> np.ndarray:
-    """Accuracy as a metric counts it; less is better."""
-    error = 1 - accuracy
-    return error if metric == "M1" else np.log(np.maximum(error, LEAST_ERROR))

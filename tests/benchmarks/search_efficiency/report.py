@@ -8,45 +8,63 @@ from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
+import moocore
+import numpy as np
 import optuna
+from scipy.stats import wilcoxon
 
-from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS
+from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS, PAIRS
 from tests.benchmarks.search_efficiency.replay import METRICS, Hypervolumes, Replayed, replay
+from tests.benchmarks.search_efficiency.spaces import SPACES
 from tests.benchmarks.search_efficiency.table import Table, read
 
 FULL_TRAININGS = 100
 """Random search's budget: its hypervolume after so many is what the others have to reach."""
+
+EARLY = (9, 5)
+"""After one so many-th of the budget each search's hypervolume is told; none ends before that."""
 
 
 @dataclass(frozen=True)
 class Setting:
     """What all searches of a comparison have in common."""
 
-    path: Path
+    space: str
     workers: int
+    slow: str | None = None
+    """The parametrization whose curves start slowly, if one does."""
+    path: Path | None = None
+    """Another file than the space's own."""
     full_trainings: int = FULL_TRAININGS
+
+    @property
+    def table(self) -> Table:
+        """What is searched."""
+        return _table(self.space, self.path, self.slow)
+
+    @property
+    def budget(self) -> int:
+        """Epochs of one search, over all workers."""
+        return self.full_trainings * SPACES[self.space].epochs
 
     def search(
         self, contestant: str, seed: int, targets: Mapping[str, float] | None = None
     ) -> Replayed:
         """One search, as long as random search's at most; without targets, as long."""
-        table = _table(self.path)
+        table = self.table
         entry = CONTESTANTS[contestant]
         return replay(
             table,
             entry.sampler(table, seed),
-            entry.rule_for(table, seed),
+            None if entry.rule is None else entry.rule(table, seed),
             seed=seed,
             workers=self.workers,
             epochs=self.budget,
             targets=targets,
+            least_epochs=self.budget // min(EARLY),
         )
-
-    @property
-    def budget(self) -> int:
-        """Epochs of one search, over all workers."""
-        return self.full_trainings * _table(self.path).epochs
 
 
 @dataclass(frozen=True)
@@ -69,6 +87,31 @@ class Quartiles:
             for value in (self.low, self.median, self.high)
         )
         return f"{median} [{low}-{high}]"
+
+
+@dataclass(frozen=True)
+class Paired:
+    """How one search did against another with the same seeds."""
+
+    wins: int
+    losses: int
+    p: float
+    """Two-sided, Wilcoxon's signed-rank test; 1 where there is no difference at all."""
+
+    @classmethod
+    def of(cls, own: Sequence[float], other: Sequence[float], *, most: float) -> "Paired":
+        """Of shares of epochs; a miss counts as `most`."""
+        pairs = [(min(a, most), min(b, most)) for a, b in zip(own, other, strict=True)]
+        differences = [a - b for a, b in pairs]
+        test: Any = wilcoxon(differences) if any(differences) else None
+        return cls(
+            wins=sum(difference < 0 for difference in differences),
+            losses=sum(difference > 0 for difference in differences),
+            p=1.0 if test is None else float(test.pvalue),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.wins}:{self.losses} (p {self.p:.2g})"
 
 
 @dataclass(frozen=True)
@@ -96,10 +139,18 @@ class Comparison:
             for search in self.searches[contestant]
         ]
 
+    def early(self, contestant: str, metric: str, part: int) -> float:
+        """Median hypervolume after one `part`-th of the budget, as a share of the target."""
+        return statistics.median(
+            search.volume_at(metric, self.setting.budget / part) / self.targets[metric]
+            for search in self.searches[contestant]
+        )
+
     def lines(self) -> Iterator[str]:
         """A table in Markdown; time tells something else than epochs where workers wait."""
         timed = self.setting.workers > 1
         columns = ("epochs", "time", "misses") if timed else ("epochs", "misses")
+        columns = (*columns, *(f"at 1/{part}" for part in EARLY))
         heads = [f"{metric}: {what}" for metric in METRICS for what in columns]
         yield f"| search | {' | '.join(heads)} | trials | complete |"
         yield "|---|" + "---:|" * (len(heads) + 2)
@@ -114,6 +165,7 @@ class Comparison:
                 }
                 if name == BASELINE:
                     found = {"epochs": "1", "time": "1", "misses": "-"}
+                found |= {f"at 1/{part}": f"{self.early(name, metric, part):.2f}" for part in EARLY}
                 cells += [found[column] for column in columns]
             for counts in (
                 [search.trials for search in searches],
@@ -121,6 +173,18 @@ class Comparison:
             ):
                 cells.append(f"{statistics.median(counts):.0f}")
             yield f"| {name} | {' | '.join(cells)} |"
+
+    def pairs(self) -> Iterator[str]:
+        """Our stopping rules against the peer's, seed by seed, in Markdown."""
+        yield f"| wins : losses | {' | '.join(METRICS)} |"
+        yield "|---|" + "---:|" * len(METRICS)
+        for own, peer in PAIRS:
+            if own in self.searches and peer in self.searches:
+                cells = [
+                    str(Paired.of(self.epochs(own, metric), self.epochs(peer, metric), most=1.0))
+                    for metric in METRICS
+                ]
+                yield f"| {own}, against {peer} | {' | '.join(cells)} |"
 
 
 def compare(
@@ -148,18 +212,32 @@ def compare(
     )
 
 
-def heading(path: Path, targets: Mapping[str, float]) -> Iterator[str]:
+def heading(setting: Setting, targets: Mapping[str, float]) -> Iterator[str]:
     """What is replayed, and how hard the targets are."""
-    table = _table(path)
-    best = Hypervolumes(table).of_table(table)
-    shares = ", ".join(f"{metric} {targets[metric] / best[metric]:.1%}" for metric in METRICS)
-    configurations = table.accuracy.shape[0] * table.accuracy.shape[1]
+    table = setting.table
+    volumes = Hypervolumes(table)
+    shares = ", ".join(
+        f"{metric} {targets[metric] / volume:.1%}"
+        for metric, volume in volumes.of_table(table).items()
+    )
+    throughput = "measured in turn with the dense twin's" if table.space.is_measured else "reckoned"
     yield (
-        f"Table: {configurations} configurations x {table.seeds} seed(s) x {table.epochs} epochs "
-        f"on digits (8 rows), trained with torch {table.torch_version}. Throughput is reckoned "
-        "from multiply-adds, so that a sampler that reckons likewise knows it exactly."
+        f"Table: {table.configurations} configurations x {table.seeds} seed(s) x {table.epochs} "
+        f"epochs on {table.space.title}, trained with torch {table.torch_version}; "
+        f"throughput is {throughput}."
     )
     yield f"Targets, as shares of the hypervolume of the whole table: {shares}."
+    yield f"The whole table's front: {', '.join(front_counts(table))}."
+
+
+def front_counts(table: Table) -> Iterator[str]:
+    """How many points of the front each parametrization has, over all seeds."""
+    best = table.accuracy[..., -1].max(axis=(1, 2))
+    points = np.column_stack([1 - best, table.parameters, 1 / table.samples_per_second])
+    front = np.flatnonzero(moocore.is_nondominated(points, keep_weakly=True))
+    names = [table.structures[index].parametrization for index in front]
+    for name in sorted(set(names), key=names.count, reverse=True):
+        yield f"{names.count(name)} {name}"
 
 
 def _quietly() -> None:
@@ -168,9 +246,10 @@ def _quietly() -> None:
 
 
 @cache
-def _table(path: Path) -> Table:
+def _table(space: str, path: Path | None, slow: str | None) -> Table:
     """Read once per process."""
-    return read(path)
+    table = read(SPACES[space], path)
+    return table if slow is None else table.slowed(slow)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

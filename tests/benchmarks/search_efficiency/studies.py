@@ -1,0 +1,256 @@
+"""What a sampler sees of a replayed search: a space to draw from, and trials as the tables have it.
+
+The project's own samplers search the table through this, as they search a study.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+import optuna
+
+from models.model import ModelSpec
+from search.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
+from search.draws import Source, TrialSource
+from search.mirror import sampler_seed
+from search.samplers import AnySampler, Past, Surroundings
+from search.spec import OBJECTIVES
+from search.trial import TrainingSpec, TrialSpec
+from storage.records import TrialOrigin, TrialRecord, TrialState
+from tests.benchmarks.search_efficiency.replay import Configuration, State, Trial
+from tests.benchmarks.search_efficiency.spaces import (
+    ARCHITECTURES,
+    LEVELS,
+    PARAMETRIZATIONS,
+    Structure,
+)
+from tests.benchmarks.search_efficiency.table import Table
+
+_STATES: Mapping[State, TrialState] = {
+    State.RUNNING: TrialState.RUNNING,
+    State.COMPLETE: TrialState.COMPLETE,
+    State.STOPPED: TrialState.STOPPED,
+}
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class CountedModel(ModelSpec):
+    """A model that is asked for its counts hundreds of times per suggestion."""
+
+    @cached_property
+    def _parameters(self) -> int:
+        return super().parameter_count()
+
+    @cached_property
+    def _twin(self) -> ModelSpec:
+        return CountedModel.model_validate(super().dense_twin().model_dump())
+
+    def parameter_count(self) -> int:
+        """As it was counted the first time."""
+        return self._parameters
+
+    def dense_twin(self) -> ModelSpec:
+        """As it was made the first time."""
+        return self._twin
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableDraw:
+    """One configuration, as samplers know it and as the replay does."""
+
+    configuration: Configuration
+    spec: TrialSpec
+    hyperparameters: Mapping[str, Scalar]
+    drawn: Mapping[str, Scalar]
+
+
+class TableSpace:
+    """A table's configurations as a space with conditional dimensions.
+
+    Sizes and learning rates are dimensions of equal steps, levels belong to their parametrization.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._indices = {structure: i for i, structure in enumerate(table.structures)}
+        space = table.space
+        self._models = [
+            CountedModel.model_validate(structure.model(space.task).model_dump())
+            for structure in table.structures
+        ]
+        numbers = {
+            "hidden_size": len(space.sizes),
+            **{_level(name): LEVELS for name in PARAMETRIZATIONS if name != "dense"},
+            "learning_rate": len(space.learning_rates),
+        }
+        self.dimensions: Mapping[str, Dimension] = {
+            "architecture": ChoiceDimension(name="architecture", options=ARCHITECTURES),
+            "parametrization": ChoiceDimension(name="parametrization", options=PARAMETRIZATIONS),
+            **{
+                name: IntegerDimension(name=name, low=0, high=count - 1)
+                for name, count in numbers.items()
+            },
+        }
+        self._draws: dict[Configuration, TableDraw] = {}
+
+    def draw(self, source: Source) -> TableDraw:
+        """One configuration by the source's answers."""
+
+        def answer(name: str) -> Scalar:
+            return source.answer(self.dimensions[name])
+
+        architecture = str(answer("architecture"))
+        size = self._table.space.sizes[int(answer("hidden_size"))]
+        parametrization = str(answer("parametrization"))
+        level = 0 if parametrization == "dense" else int(answer(_level(parametrization)))
+        structure = Structure(architecture, size, parametrization, level)
+        learning_rate = int(answer("learning_rate"))
+        return self.at(Configuration(self._indices[structure], learning_rate))
+
+    def at(self, configuration: Configuration) -> TableDraw:
+        """A configuration of the table."""
+        if configuration not in self._draws:
+            self._draws[configuration] = self._described(configuration)
+        return self._draws[configuration]
+
+    def _described(self, configuration: Configuration) -> TableDraw:
+        space, structure = self._table.space, self._table.structures[configuration.structure]
+        numbers: dict[str, Scalar] = {
+            "hidden_size": space.sizes.index(structure.hidden_size),
+            "learning_rate": configuration.learning_rate,
+        }
+        if structure.parametrization != "dense":
+            numbers[_level(structure.parametrization)] = structure.level
+        kinds: dict[str, Scalar] = {
+            "architecture": structure.architecture,
+            "parametrization": structure.parametrization,
+        }
+        training = TrainingSpec(
+            learning_rate=space.learning_rates[configuration.learning_rate],
+            batch_size=space.batch_size,
+        )
+        model = self._models[configuration.structure]
+        return TableDraw(
+            configuration=configuration,
+            spec=TrialSpec(model=model, training=training, seed=0),
+            hyperparameters=numbers,
+            drawn={**kinds, **numbers},
+        )
+
+
+class StudySampler:
+    """One of the project's samplers, asked and told as a coordinator does it.
+
+    Each suggestion has a sampler and a seed of its own, a complete trial is told its values and a
+    stopped one that it was pruned. Throughput is known of what was asked for, as it is in a study
+    that measures before it trains.
+    """
+
+    def __init__(self, table: Table, sampler: AnySampler, *, seed: int) -> None:
+        self._table, self._sampler, self._seed = table, sampler, seed
+        self._space = TableSpace(table)
+        self._study = optuna.create_study(directions=["maximize", "minimize", "maximize"])
+        self._by_number: dict[int, optuna.Trial] = {}
+        self._trials: Sequence[Trial] = ()
+        self._ended: dict[int, TrialRecord] = {}
+        self._surroundings = Surroundings(
+            space=self._space,
+            objectives=OBJECTIVES,
+            metric=table.space.metric,
+            seed=seed,
+            epochs=table.epochs,
+            most_parameters=None,
+            least_throughput_ratio=None,
+            is_refused=lambda _: False,
+            past=self._past,
+        )
+
+    def propose(self, trials: Sequence[Trial]) -> Configuration:
+        """Ask Optuna; the replay numbers what it takes."""
+        self._trials = trials
+        number = len(self._study.get_trials(deepcopy=False))
+        self._study.sampler = self._sampler.build_for(
+            self._surroundings, seed=sampler_seed(self._seed, number)
+        )
+        trial = self._study.ask()
+        self._by_number[len(trials)] = trial
+        return self._space.draw(TrialSource(trial)).configuration
+
+    def refuse(self) -> None:
+        """Tell that the newest proposal failed."""
+        _, trial = self._by_number.popitem()
+        self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+    def ended(self, trial: Trial) -> None:
+        """Tell how a trial ended; one that was not proposed here is not told."""
+        asked = self._by_number.get(trial.number)
+        if asked is None:
+            return
+        if trial.state is State.STOPPED:
+            self._study.tell(asked, state=optuna.trial.TrialState.PRUNED)
+            return
+        structure = trial.configuration.structure
+        self._study.tell(
+            asked,
+            [
+                trial.accuracy[-1],
+                float(self._table.parameters[structure]),
+                float(self._table.samples_per_second[structure]),
+            ],
+        )
+
+    def _past(self) -> Past:
+        return Past(
+            trials=[self._record(trial) for trial in self._trials],
+            validations={
+                trial.number: dict(enumerate(trial.accuracy, start=1)) for trial in self._trials
+            },
+            validation_samples=self._table.space.validation_samples,
+        )
+
+    def _record(self, trial: Trial) -> TrialRecord:
+        """The row that a study's tables would have."""
+        if trial.number in self._ended:
+            return self._ended[trial.number]
+        drawn, structure = self._space.at(trial.configuration), trial.configuration.structure
+        model = drawn.spec.model
+        record = TrialRecord(
+            study_id="replay",
+            number=trial.number,
+            state=_STATES[trial.state],
+            reason=None,
+            architecture=model.architecture.kind,
+            parametrization=model.parametrization.kind,
+            hyperparameters=dict(drawn.hyperparameters),
+            drawn=dict(drawn.drawn),
+            spec=drawn.spec.model_dump(mode="json"),
+            parameters=int(self._table.parameters[structure]),
+            dense_parameters=model.dense_twin().parameter_count(),
+            shape_key=str(structure),
+            violation=None,
+            quality=trial.accuracy[-1] if trial.state is State.COMPLETE else None,
+            test_quality=None,
+            test_metrics={},
+            origin=TrialOrigin.SAMPLER,
+            repeats=None,
+            continues=None,
+            stopping=None,
+            best_epoch=None,
+            epochs_trained=len(trial.accuracy),
+            throughput=float(self._table.samples_per_second[structure]),
+            throughput_ratio=None,
+            measurement_id=str(structure),
+            dispatched=True,
+            created_at=_BEGINNING,
+            started_at=_BEGINNING,
+            finished_at=None if trial.state is State.RUNNING else _BEGINNING,
+            told_at=None,
+        )
+        if trial.state is not State.RUNNING:
+            self._ended[trial.number] = record
+        return record
+
+
+def _level(parametrization: str) -> str:
+    return f"{parametrization}.level"
