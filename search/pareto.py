@@ -55,6 +55,8 @@ class Front(Spec):
     device: str | None
     hypervolume: float | None
     reference_point: dict[Objective, float] | None
+    unconfirmed: str | None
+    """Why points have fewer seeds than `confirm` asks for; null where all have theirs."""
     points: tuple[FrontPoint, ...]
 
 
@@ -203,6 +205,7 @@ def front(
         device=device,
         hypervolume=hypervolume(trials, infos, study.reference_point),
         reference_point=_chosen(study.reference_point, wanted),
+        unconfirmed=_unconfirmed(study, spec, [_over_seeds(trial, known) for trial in points]),
         points=tuple(
             FrontPoint(
                 trial=trial.number,
@@ -221,6 +224,18 @@ def front(
             for trial in points
         ),
     )
+
+
+def _unconfirmed(
+    study: StudyRecord, spec: StudySpec, points: Sequence[OverSeeds | None]
+) -> str | None:
+    if spec.confirm == 0 or all(over is None or over.seeds > spec.confirm for over in points):
+        return None
+    if not study.state.has_ended:
+        return "the search is not over"
+    if study.ending is not None:
+        return f"the study ended before: {study.ending}"
+    return "confirmations did not end complete"
 
 
 def _over_seeds(trial: TrialRecord, known: Mapping[str, OverSeeds]) -> OverSeeds | None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
-from search.pareto import hypervolume, objective_infos
+from search.figures import Figures
 from search.resolving import resolved
 from search.space import SearchSpace
 from search.spec import StudySpec
@@ -137,13 +137,11 @@ def enter(
     return study
 
 
-def progress(session: Session, study: StudyRecord) -> StudyProgress:
+def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyProgress:
     """How far a study is, as of this transaction."""
     spec = StudySpec.model_validate(study.spec)
     trials = Trials(session)
     counts = trials.counts(study.id)
-    complete = trials.list(study.id, TrialState.COMPLETE)
-    infos = objective_infos(spec.task, spec.objectives)
     wall = study.running_seconds
     lane = Measurements(session).lane_seconds(study.id)
     now = datetime.now(UTC)
@@ -152,7 +150,7 @@ def progress(session: Session, study: StudyRecord) -> StudyProgress:
         epochs_trained=Metrics(session).epochs_trained(study.id),
         wall_seconds=wall,
         device_hours=Attempts(session).device_seconds(study.id, now) / 3600,
-        hypervolume=hypervolume(complete, infos, study.reference_point),
+        hypervolume=figures.standing(session, study).hypervolume,
         measuring_share=min(1.0, lane / wall) if wall > 0 else 0.0,
         eta_seconds=_eta(study, spec, counts),
     )

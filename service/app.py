@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
 from search.attempts import AttemptDesk
+from search.figures import Figures
 from search.tasks import DataSources
 from search.uploads import UploadLimits
 from service.auth import LocalUserOnly
@@ -65,6 +66,7 @@ def create_app(settings: Settings) -> FastAPI:
                 datasets=StoredDatasets(database, store),
             ),
             desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
+            figures=Figures(),
             poller=poller,
             pages=Pages(),
             exports=exports,

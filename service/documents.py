@@ -8,6 +8,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
+from search.figures import Figures
 from search.pareto import Front, ObjectiveInfo
 from search.spec import Budget, Objective
 from search.studies import StudyProgress, progress
@@ -29,6 +30,8 @@ class StudyLinks(Spec):
     study: str
     trials: str
     front: str
+    hypervolume: str
+    importance: str
     events: str
     cancel: str
     page: str = Field(description="for people")
@@ -219,6 +222,10 @@ class FrontDocument(Spec):
     device: str | None
     hypervolume: float | None
     reference_point: dict[Objective, float] | None
+    unconfirmed: str | None = Field(
+        description="why points have fewer seeds than the study's `confirm` asks for; null where "
+        "all have theirs, or none are asked for"
+    )
     points: tuple[PointDocument, ...]
 
 
@@ -232,7 +239,7 @@ def trial_path(study_id: str, number: int) -> str:
     return f"{study_path(study_id)}/trials/{number}"
 
 
-def study_document(session: Session, study: StudyRecord) -> StudyDocument:
+def study_document(session: Session, study: StudyRecord, figures: Figures) -> StudyDocument:
     """A study as of this transaction."""
     path = study_path(study.id)
     return StudyDocument(
@@ -245,11 +252,13 @@ def study_document(session: Session, study: StudyRecord) -> StudyDocument:
         created_at=study.created_at,
         started_at=study.started_at,
         finished_at=study.finished_at,
-        progress=progress(session, study),
+        progress=progress(session, study, figures),
         links=StudyLinks(
             study=path,
             trials=f"{path}/trials",
             front=f"{path}/front",
+            hypervolume=f"{path}/hypervolume",
+            importance=f"{path}/importance",
             events=f"{path}/events",
             cancel=f"{path}/cancel",
             page=f"/studies/{study.id}",
@@ -284,6 +293,7 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
         device=front.device,
         hypervolume=front.hypervolume,
         reference_point=front.reference_point,
+        unconfirmed=front.unconfirmed,
         points=tuple(
             PointDocument(
                 trial=point.trial,

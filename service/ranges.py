@@ -13,6 +13,8 @@ from fastapi import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from service.entity_tags import is_named
+
 _ONE_RANGE = re.compile(r"bytes=\s*(\d{0,18})-(\d{0,18})\s*")
 _CHUNK = 1 << 20
 
@@ -43,7 +45,7 @@ def requested_part(
         HTTPException: 416, the range begins behind the end of the file.
     """
     headers = {"ETag": etag, "Accept-Ranges": "bytes"}
-    if if_none_match is not None and _names(if_none_match, etag):
+    if is_named(if_none_match, etag):
         return Part(HTTPStatus.NOT_MODIFIED, 0, 0, headers)
     whole = Part(HTTPStatus.OK, 0, size, {**headers, "Content-Length": str(size)})
     match = _ONE_RANGE.fullmatch(range_header or "")
@@ -108,9 +110,3 @@ def _pieces(reader: BinaryIO, part: Part) -> Iterator[bytes]:
             return
         left -= len(chunk)
         yield chunk
-
-
-def _names(if_none_match: str, etag: str) -> bool:
-    """Whether the header lists the tag; it compares weakly."""
-    listed = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
-    return "*" in listed or etag in listed

@@ -8,6 +8,7 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Query, Request
 
 from search.attempts import AttemptDesk
+from search.figures import Figures
 from search.tasks import DataSources
 from service.dataset_intake import DatasetIntake
 from service.events import EventPoller
@@ -28,6 +29,7 @@ class Resources:
     sources: DataSources
     """Where a study's data are looked at when it is submitted."""
     desk: AttemptDesk
+    figures: Figures
     poller: EventPoller
     pages: Pages
     exports: Exports

@@ -6,6 +6,7 @@ from service.routes import (
     dashboard,
     datasets,
     events,
+    figures,
     health,
     pages,
     studies,
@@ -14,6 +15,7 @@ from service.routes import (
 
 ROUTERS = (
     studies.router,
+    figures.router,
     trials.router,
     events.router,
     datasets.router,

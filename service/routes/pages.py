@@ -4,7 +4,6 @@ from anyio import to_thread
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from search import pareto
 from search.spec import StudySpec
 from service.dataset_documents import dataset_document, dataset_page_path
 from service.documents import front_document, study_document, trial_document
@@ -40,7 +39,7 @@ def studies_page(held: Held, cursor: PageCursor = None) -> HTMLResponse:
     """All studies, newest first."""
     with held.database.read() as session:
         page = Studies(session).page(limit=_STUDIES, cursor=cursor)
-        documents = [study_document(session, study) for study in page.items]
+        documents = [study_document(session, study, held.figures) for study in page.items]
     return _html(held.pages.studies(documents, next_cursor=page.next_cursor))
 
 
@@ -49,8 +48,8 @@ def study_page(study_id: str, held: Held, cursor: PageCursor = None) -> HTMLResp
     """One study: progress, front, trials."""
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-        document = study_document(session, study)
-        front = front_document(study_id, pareto.front(session, study))
+        document = study_document(session, study, held.figures)
+        front = front_document(study_id, held.figures.front(session, study))
         page = Trials(session).page(study_id, limit=_TRIALS, cursor=cursor)
         trials = [trial_document(trial, ()) for trial in page.items]
     metric = StudySpec.model_validate(study.spec).task.metric.name

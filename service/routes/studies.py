@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import AfterValidator
 
-from search import pareto, removal, steering, studies
+from search import removal, steering, studies
 from search.resolving import resolved
 from search.space import SpaceDescription, describe
 from search.spec import OBJECTIVES, Objective, StudySpec
@@ -20,8 +20,10 @@ from service.documents import (
     study_document,
     study_path,
 )
+from service.entity_tags import NOT_MODIFIED, is_named, tag_of
 from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit
+from service.routes.figures import IfNoneMatch
 from service.waiting import wait_for
 from storage.records import StudyState
 from storage.studies import Studies
@@ -77,7 +79,7 @@ def submit_study(
     )
     response.headers["Location"] = study_path(study.id)
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study.id))
+        return study_document(session, Studies(session).get(study.id), held.figures)
 
 
 @router.get("", responses=documented(403, 422))
@@ -91,7 +93,7 @@ def list_studies(
     with held.database.read() as session:
         page = Studies(session).page(limit=limit, cursor=cursor, state=state)
         return StudyPage(
-            items=tuple(study_document(session, study) for study in page.items),
+            items=tuple(study_document(session, study, held.figures) for study in page.items),
             next_cursor=page.next_cursor,
         )
 
@@ -100,7 +102,7 @@ def list_studies(
 def get_study(study_id: str, held: Held) -> StudyDocument:
     """One study and how far it is."""
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id))
+        return study_document(session, Studies(session).get(study_id), held.figures)
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
@@ -111,7 +113,7 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
     """
     studies.cancel(held.database, study_id, by=_BY)
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id))
+        return study_document(session, Studies(session).get(study_id), held.figures)
 
 
 @router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
@@ -160,12 +162,14 @@ def resume_study(study_id: str, held: Held) -> StudyDocument:
     response_model=FrontDocument,
     responses={
         200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        **NOT_MODIFIED,
         **documented(403, 404, 422),
     },
 )
 def get_front(
     study_id: str,
     held: Held,
+    response: Response,
     objectives: Annotated[
         str | None,
         AfterValidator(_known_objectives),
@@ -175,6 +179,7 @@ def get_front(
         ),
     ] = None,
     format: Annotated[Literal["json", "csv"], Query()] = "json",
+    if_none_match: IfNoneMatch = None,
 ) -> FrontDocument | Response:
     """The Pareto front as it stands: complete trials that no other trial dominates."""
     wanted: tuple[Objective, ...] | None = None
@@ -183,10 +188,15 @@ def get_front(
         wanted = tuple(objective for objective in OBJECTIVES if objective in named)
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-        document = front_document(study_id, pareto.front(session, study, objectives=wanted))
-    if format == "json":
-        return document
-    return Response(_front_csv(document), media_type=_CSV)
+        tag = tag_of(study.data_version)
+        if is_named(if_none_match, tag):
+            return Response(status_code=304, headers={"ETag": tag})
+        front = held.figures.front(session, study, objectives=wanted)
+    document = front_document(study_id, front)
+    if format == "csv":
+        return Response(_front_csv(document), media_type=_CSV, headers={"ETag": tag})
+    response.headers["ETag"] = tag
+    return document
 
 
 def _front_csv(front: FrontDocument) -> str:
