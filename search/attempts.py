@@ -14,9 +14,11 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.early_stopping import judge, reason_to_stop
+from search.exports import CHECKPOINT
 from search.spec import StudySpec
 from search.tasks import Dataset
 from search.wire import (
+    START,
     Completion,
     EpochReport,
     Heartbeat,
@@ -165,17 +167,23 @@ class AttemptDesk:
     def open_artifact(
         self, attempt_id: str, token: str, role: str
     ) -> tuple[BinaryIO, ArtifactRecord]:
-        """The trial's stored bytes of a role.
+        """The trial's stored bytes of a role, or the checkpoint that it starts from.
 
         Raises:
             ArtifactNotFound: the trial has none.
         """
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
-            number = _trial_of(attempt)
-            artifact = ArtifactRows(session).of_trial(attempt.study_id, number).get(role)
+            number, stored_as = _trial_of(attempt), role
+            if role == START:
+                # Bytes that a trial of the same study stored, and no other's.
+                continued = Trials(session).get(attempt.study_id, number).continues
+                if continued is None:
+                    raise ArtifactNotFound(f"trial {number} continues no other")
+                number, stored_as = continued, CHECKPOINT
+            artifact = ArtifactRows(session).of_trial(attempt.study_id, number).get(stored_as)
         if artifact is None:
-            raise ArtifactNotFound(f"trial {number} has no {role}")
+            raise ArtifactNotFound(f"trial {number} has no {stored_as}")
         return self._store.open_reader(artifact.sha256), artifact
 
     def open_dataset(

@@ -83,14 +83,16 @@ def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standin
     trials = sorted(Trials(session).outlines(study.id, *_SEEN), key=_by_end)
     validations = Metrics(session).validations(study.id)
     curves: dict[int, Curve] = {}
+    histories: dict[int, list[float]] = {}
     spent = 0
     for trial in trials:
         own = validations.get(trial.number, {})
         spent += len(own)
-        before = {} if trial.continues is None else validations.get(trial.continues, {})
-        values = _from_the_first({**before, **own})
+        # What a trial goes on from was trained before, and ended before it: both are one history.
+        before = [] if trial.continues is None else histories.get(trial.continues, [])
+        values = histories[trial.number] = [*before, *_from_the_first(own)]
         costs = _costs(trial, spec.objectives)
-        if not values or costs is None:
+        if not own or costs is None:
             continue
         curves[trial.number] = Curve(
             number=trial.number,

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.attempts import end_trial
+from search.named_trials import precedence
 from search.study_context import StudyContext, gave_up
 from search.trial import TrialSpec
 from search.wire import MeasureJob, Shape
 from storage.attempts import Attempts
-from storage.records import AttemptKind, AttemptRecord, TrialRecord, TrialState
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    TrialOrigin,
+    TrialRecord,
+    TrialState,
+)
 from storage.trials import Trials
 
 _log = logging.getLogger(__name__)
@@ -60,8 +67,10 @@ class Measuring:
             return
         with self._study.database.read() as session:
             waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
+        waiting.sort(key=precedence)
         unmeasured = [trial for trial in waiting if trial.measurement_id is None]
-        if len(waiting) - len(unmeasured) < len(self._study.slots):
+        overtakes = any(trial.origin == TrialOrigin.USER for trial in unmeasured)
+        if overtakes or len(waiting) - len(unmeasured) < len(self._study.slots):
             self._measure(unmeasured)
 
     def measure_front(self, front: Sequence[TrialRecord]) -> bool:

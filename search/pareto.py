@@ -44,6 +44,8 @@ class FrontPoint(Spec):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    continues: int | None
+    """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
 
@@ -219,6 +221,7 @@ def front(
                 architecture=trial.architecture,
                 parametrization=trial.parametrization,
                 hyperparameters=dict(trial.hyperparameters),
+                continues=trial.continues,
                 artifacts=tuple(sorted(trial.artifacts)),
             )
             for trial in points

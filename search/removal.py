@@ -60,6 +60,7 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
             }
         )
         Studies(session).delete(study_id)
+        Errands(session).drop_of_study(study_id, ErrandKind.ENQUEUE)
         rows.drop_unused(digests)
         errand = ErrandRecord(
             id=secrets.token_hex(8),

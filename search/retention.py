@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from threading import Event, Thread
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Self, TypeVar, final
 from sqlalchemy.exc import SQLAlchemyError
 
 from search.exports import CHECKPOINT, ONNX
+from search.named_trials import needed_checkpoints
 from search.pareto import front_of, objective_infos
 from search.spec import StudySpec
 from search.studies import in_progress
@@ -18,7 +20,7 @@ from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, NotFound, StorageError
-from storage.records import StudyState, TrialRecord, TrialState
+from storage.records import TrialRecord, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
 
@@ -53,8 +55,8 @@ class Retention:
         self._thread = Thread(target=self._keep_tidy, name="retention", daemon=True)
         self._complete: dict[str, int] = {}
         """How many trials of a study were complete when it was last looked at."""
-        self._open: set[str] | None = None
-        """The studies that had not ended then; None before the first look."""
+        self._settled: dict[str, datetime] = {}
+        """When the studies had ended that were looked at since; one may run on and end again."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -76,8 +78,14 @@ class Retention:
             ended = ArtifactRows(session).of_ended_trials(RESUME)
         for batch in _batches(ended):
             dropped += self._drop({where: [RESUME] for where in batch})
-        for study_id in self._studies_to_look_at():
+        with self._database.read() as session:
+            at_work = {study.id for study in in_progress(session)}
+            finished = Studies(session).finish_times()
+        unsettled = {study for study, at in finished.items() if self._settled.get(study) != at}
+        for study_id in sorted(at_work | unsettled):
             dropped += self._apply_policy(study_id)
+            if study_id in finished:
+                self._settled[study_id] = finished[study_id]
         return dropped
 
     def sweep(self, *, older_than_seconds: float = _LONGEST_UPLOAD_SECONDS) -> int:
@@ -105,17 +113,6 @@ class Retention:
             passes += 1
             self._closing.wait(_PAUSE_SECONDS)
 
-    def _studies_to_look_at(self) -> Sequence[str]:
-        """Those at work and those that have just ended; at first, all."""
-        with self._database.read() as session:
-            now_open = {study.id for study in in_progress(session)}
-            if self._open is None:
-                before = {study.id for study in Studies(session).in_states(*StudyState)}
-            else:
-                before = self._open
-        self._open = now_open
-        return sorted(now_open | before)
-
     def _apply_policy(self, study_id: str) -> int:
         with self._database.read() as session:
             try:
@@ -129,24 +126,31 @@ class Retention:
             if not study.state.has_ended and self._complete.get(study_id) == count:
                 return 0
             complete = Trials(session).list(study_id, TrialState.COMPLETE)
-            kept = kept_by(spec, complete) | Trials(session).continued_by_open(study_id)
-        self._complete[study_id] = count
+            kept = kept_by(spec, complete) | needed_checkpoints(session, study_id)
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:
             roles = [role for role in (CHECKPOINT, ONNX) if role in trial.artifacts]
             if roles and trial.number not in kept:
                 to_drop[study_id, trial.number] = roles
-        return sum(self._drop({where: to_drop[where] for where in b}) for b in _batches(to_drop))
+        dropped = sum(self._drop({where: to_drop[where] for where in b}) for b in _batches(to_drop))
+        self._complete[study_id] = count
+        return dropped
 
     def _drop(self, parts: Mapping[tuple[str, int], Sequence[str]]) -> int:
         """Take away rows, then the bytes that no other row names."""
         digests: list[str] = []
         for study_id in sorted({study_id for study_id, _ in parts}):
             with self._database.write() as session:
+                try:
+                    Studies(session).get(study_id)
+                except NotFound:
+                    continue
+                # Somebody may have asked to go on from one of them since it was looked at.
+                needed = needed_checkpoints(session, study_id)
                 digests += ArtifactRows(session).unlink(
                     study_id,
                     {
-                        number: roles
+                        number: [role for role in roles if role == RESUME or number not in needed]
                         for (study, number), roles in parts.items()
                         if study == study_id
                     },

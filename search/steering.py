@@ -77,7 +77,7 @@ def change_budget(database: Database, study_id: str, change: Budget) -> StudyRec
     with database.write() as session:
         studies = Studies(session)
         study = studies.get(study_id)
-        _refuse_if_over(study)
+        refuse_if_over(study)
         before = StudySpec.model_validate(study.spec)
         changed = change.model_dump(exclude_unset=True)
         if faults := _faults(session, study, before.budget, changed):
@@ -107,7 +107,12 @@ def reopen(session: Session, study: StudyRecord, *, at: datetime) -> None:
     enter(session, study.id, StudyState.RUNNING, at=at)
 
 
-def _refuse_if_over(study: StudyRecord) -> None:
+def refuse_if_over(study: StudyRecord) -> None:
+    """Let nothing more begin in a study that was cancelled or failed, or that is about to be.
+
+    Raises:
+        Conflict: it is such a study.
+    """
     on_budget = study.ending is None or study.ending.startswith(BUDGET)
     if study.state in (StudyState.CANCELLED, StudyState.FAILED) or not on_budget:
         state = study.state.value if on_budget else study.ending

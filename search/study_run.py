@@ -11,9 +11,11 @@ from sqlalchemy.orm import Session
 from search.attempts import BUDGET, announce_trial, end_trial
 from search.confirmation import Confirmation
 from search.duplicates import Duplicates
+from search.enqueued import Enqueued
 from search.executors import Slot
 from search.measuring import Measuring
 from search.mirror import Mirror
+from search.named_trials import precedence
 from search.pareto import front_of, hypervolume, reference_point
 from search.reconcile import reconcile
 from search.space import SearchSpace
@@ -25,12 +27,14 @@ from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
 from search.wire import PrepareJob, TrainJob
 from storage.attempts import Attempts
+from storage.errands import Errands
 from storage.events import Events
 from storage.exchanges import Exchanges
 from storage.records import (
     AttemptKind,
     AttemptRecord,
     AttemptState,
+    ErrandKind,
     Json,
     StudyRecord,
     StudyState,
@@ -74,6 +78,7 @@ class StudyRun:
         )
         self._suggestions = Suggestions(self._study, self._mirror)
         self._confirmation = Confirmation(self._study, self._mirror, self._suggestions)
+        self._enqueued = Enqueued(self._study, self._mirror, self._suggestions)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
         self._front: list[int] = []
@@ -96,6 +101,9 @@ class StudyRun:
         if study.state in ENDED:
             return False
         self._tell()
+        # In a study that is held or about to end too: whoever asked is told the trial's number.
+        while self._enqueued.ask():
+            pass
         if study.ending is None and study.state == StudyState.PAUSED:
             self._stand_still()
             return True
@@ -117,6 +125,8 @@ class StudyRun:
 
     def _adopt(self, number: int, asked: optuna.Trial) -> None:
         """Write the row of a trial that was asked for before the coordinator died."""
+        if self._enqueued.adopt(asked):
+            return
         confirms = bool(self._confirmation.due())
         (self._confirmation if confirms else self._suggestions).enter(number, asked)
 
@@ -241,10 +251,7 @@ class StudyRun:
             self._study.floor.start(self._study.id, AttemptKind.PREPARE, job, trial=None, slot=slot)
 
     def _dispatch(self) -> None:
-        """Start attempts on free slots.
-
-        Trials that lost theirs first, then those that wait, by number.
-        """
+        """Start attempts on free slots, see `precedence`."""
         held = self._duplicates.held()
         with self._study.database.read() as session:
             open_trials = Trials(session).list(self._study.id, *_OPEN)
@@ -253,7 +260,7 @@ class StudyRun:
                 for attempt in Attempts(session).running(self._study.id)
                 if attempt.kind == AttemptKind.TRAIN
             }
-        open_trials.sort(key=lambda trial: (trial.state == TrialState.QUEUED, trial.number))
+        open_trials.sort(key=precedence)
         for trial in open_trials:
             if trial.number in at_work | held or not self._measuring.is_ready(trial):
                 continue
@@ -287,6 +294,7 @@ class StudyRun:
             trial=TrialSpec.model_validate(trial.spec),
             number=trial.number,
             epochs=self._study.spec.budget.epochs,
+            continues=trial.continues,
         )
         self._study.floor.start(
             self._study.id, AttemptKind.TRAIN, job, trial=trial.number, slot=slot
@@ -361,6 +369,8 @@ class StudyRun:
             study = Studies(session).get(self._study.id)
             steered = (study.state, study.spec, study.ending)
             if steered != (self._seen.state, self._seen.spec, self._seen.ending):
+                return False
+            if Errands(session).open(ErrandKind.ENQUEUE, self._study.id):
                 return False
             Studies(session).add_running_seconds(self._study.id, elapsed)
             enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)

@@ -1,14 +1,16 @@
 """Suggestions: asked of Optuna ahead of need, refused by hard limits, and made our rows at once."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import optuna
+from sqlalchemy.orm import Session
 
 from models.errors import SpecError
 from search.attempts import announce_trial, end_trial
 from search.configurations import replicate_seed
-from search.draws import TrialSource
+from search.draws import Source, TrialSource
 from search.duplicates import Duplicates
 from search.limits import excesses
 from search.mirror import Mirror
@@ -75,16 +77,54 @@ class Suggestions:
 
         The first trials are the study's presets instead, in their order.
         """
-        drawn = self._draw(number, asked)
+        presets = self._study.spec.presets
+        if number < len(presets):
+            drawn = self._study.space.preset(presets[number])
+            self.admit(number, asked, drawn, origin=TrialOrigin.PRESET)
+        else:
+            drawn = self.draw(number, asked)
+            self.admit(number, asked, drawn, origin=TrialOrigin.SAMPLER)
+
+    def draw(
+        self, number: int, asked: optuna.Trial, *, wrapped: Callable[[Source], Source] | None = None
+    ) -> DrawnTrial:
+        """A configuration by the sampler's answers to an asked trial, or to what wraps them."""
+
+        def drawn_from(source: Source) -> DrawnTrial:
+            return self._study.space.draw(source if wrapped is None else wrapped(source))
+
+        if self._study.spec.duplicates != "resample":
+            return drawn_from(TrialSource(asked))
+        # The first of a few draws that no earlier trial has, or else the last of them.
+        drawn = drawn_from(self._mirror.rehearse(asked, 0))
+        for again in range(1, REDRAWS + 1):
+            if self._duplicates.first_like(drawn.spec, number=number) is None:
+                break
+            drawn = drawn_from(self._mirror.rehearse(asked, again))
+        return drawn
+
+    def admit(
+        self,
+        number: int,
+        asked: optuna.Trial,
+        drawn: DrawnTrial,
+        *,
+        origin: TrialOrigin,
+        also: Callable[[Session], None] | None = None,
+    ) -> None:
+        """Give an asked trial its configuration, and make it our row by the study's rules.
+
+        Limits refuse it, and what becomes of a repeated one is the user's wish. `also` is done in
+        the transaction that writes the row.
+        """
+        self._mirror.give(asked, drawn.drawn, self._study.space.dimensions)
         self._mirror.annotate(asked, drawn.hyperparameters)
         refusal = self._refusal(drawn)
         repeats = self._duplicates.first_like(drawn.spec, number=number)
         if repeats is not None and self._study.spec.duplicates == "replicate":
             seed = replicate_seed(self._study.spec.seed, number)
             drawn = replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))
-        presets = len(self._study.spec.presets)
-        origin = TrialOrigin.PRESET if number < presets else TrialOrigin.SAMPLER
-        self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal)
+        self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal, also=also)
         self._duplicates.note(drawn.spec, number=number)
 
     def add(
@@ -93,16 +133,28 @@ class Suggestions:
         drawn: DrawnTrial,
         *,
         origin: TrialOrigin,
-        repeats: int | None,
+        repeats: int | None = None,
+        continues: int | None = None,
         refusal: tuple[str, float] | None = None,
+        also: Callable[[Session], None] | None = None,
     ) -> None:
         """Write the row of a trial that was asked for; one that is refused ends with it."""
         now = datetime.now(UTC)
-        trial = _new_trial(self._study.id, number, drawn, origin=origin, repeats=repeats, at=now)
+        trial = _new_trial(
+            self._study.id,
+            number,
+            drawn,
+            origin=origin,
+            repeats=repeats,
+            continues=continues,
+            at=now,
+        )
         with self._study.database.write() as session:
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)
             announce_trial(session, trial, at=now)
+            if also is not None:
+                also(session)
             if refusal is not None:
                 reason, violation = refusal
                 end_trial(
@@ -118,26 +170,6 @@ class Suggestions:
             known = lane and Measurements(session).find(self._study.id, trial.shape_key, lane.model)
             if known:
                 Trials(session).set_throughput(self._study.id, number, known)
-
-    def _draw(self, number: int, asked: optuna.Trial) -> DrawnTrial:
-        space, presets = self._study.space, self._study.spec.presets
-        if number < len(presets):
-            drawn = space.preset(presets[number])
-        elif self._study.spec.duplicates == "resample":
-            drawn = self._rehearse(number, asked)
-        else:
-            return space.draw(TrialSource(asked))
-        self._mirror.give(asked, drawn.drawn, space.dimensions)
-        return drawn
-
-    def _rehearse(self, number: int, asked: optuna.Trial) -> DrawnTrial:
-        """The first of a few draws that no earlier trial has, or else the last of them."""
-        drawn = self._study.space.draw(self._mirror.rehearse(asked, 0))
-        for again in range(1, REDRAWS + 1):
-            if self._duplicates.first_like(drawn.spec, number=number) is None:
-                break
-            drawn = self._study.space.draw(self._mirror.rehearse(asked, again))
-        return drawn
 
     def _refusal(self, drawn: DrawnTrial) -> tuple[str, float] | None:
         """Why a draw is refused before any training, and by how much; null if it is not."""
@@ -158,6 +190,7 @@ def _new_trial(
     *,
     origin: TrialOrigin,
     repeats: int | None,
+    continues: int | None,
     at: datetime,
 ) -> TrialRecord:
     model = drawn.spec.model
@@ -180,7 +213,7 @@ def _new_trial(
         test_metrics={},
         origin=origin,
         repeats=repeats,
-        continues=None,
+        continues=continues,
         stopping=None,
         best_epoch=None,
         epochs_trained=0,

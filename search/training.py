@@ -75,6 +75,7 @@ def train(
     task: Criterion,
     hooks: TrainingHooks,
     resume: bytes | None = None,
+    start: Mapping[str, Tensor] | None = None,
     device: torch.device | str = "cpu",
 ) -> TrainingResult:
     """Train a trial to its budget of epochs, or until the verdict says stop.
@@ -92,6 +93,7 @@ def train(
         task: gives the loss and the metric.
         hooks: the lock around batches, reports and resume files.
         resume: the newest resume file of the same trial; None starts anew.
+        start: the module's state to start anew from, in place of the seed's initialisation.
         device: where to train.
 
     Raises:
@@ -102,6 +104,8 @@ def train(
     run = _Run(job, splits, task=task, hooks=hooks, device=torch.device(device))
     if resume is not None:
         run.restore(from_bytes(resume, job=job))
+    elif start is not None:
+        run.module.load_state_dict(start)
     return run.to_end()
 
 

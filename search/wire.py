@@ -11,6 +11,7 @@ nothing else. The calls, all relative to `/v1/attempts/{id}`:
 | POST /metrics | `EpochReport` | `Verdict` |
 | POST /measurement | `MeasurementReport` | `Verdict` |
 | GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
+| GET  /artifacts/start | | the checkpoint of the trial that this one continues |
 | PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
 | GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
 | POST /complete | `Completion` | `Verdict`; repeating it is harmless |
@@ -26,6 +27,9 @@ from models.model import ModelSpec
 from models.spec import Spec
 from search.tasks import AnyTask
 from search.trial import TrialSpec
+
+START = "start"
+"""The role under which a worker reads the checkpoint of the trial that its own continues."""
 
 
 class PrepareJob(Spec):
@@ -64,6 +68,12 @@ class TrainJob(Spec):
     trial: TrialSpec
     number: int = Field(ge=0)
     epochs: int = Field(ge=1)
+    continues: int | None = Field(
+        default=None,
+        ge=0,
+        description="the trial whose checkpoint, the artifact `start`, training begins with; "
+        "null: the trial's own seed initialises the model",
+    )
     checkpoint_seconds: float = Field(
         default=2.0, ge=0, description="at most this long between two resume files"
     )

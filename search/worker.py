@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, final
 
-from models.checkpoint import save_bytes
+from torch import Tensor
+
+from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError
 from models.ops.vendor import allow_tf32
 from models.report import parameter_report
@@ -25,6 +27,7 @@ from search.tasks import DataSources
 from search.throughput import measure
 from search.training import TrainingResult, is_out_of_memory, train
 from search.wire import (
+    START,
     Completion,
     EpochReport,
     Job,
@@ -142,11 +145,18 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
 def _train(job: TrainJob, attempt: _Attempt) -> Completion:
     hooks = _Hooks(attempt)
     resume = _resume(job, attempt, hooks)
+    start = _start(job, attempt) if resume is None else None
     splits = job.task.load(attempt.sources)
     try:
         with _on_sigterm(hooks.terminate):
             result = train(
-                job, splits, task=job.task, hooks=hooks, resume=resume, device=attempt.device
+                job,
+                splits,
+                task=job.task,
+                hooks=hooks,
+                resume=resume,
+                start=start,
+                device=attempt.device,
             )
     except TrainingDiverged as error:
         return _infeasible(str(error), hooks)
@@ -185,6 +195,17 @@ def _resume(job: TrainJob, attempt: _Attempt, hooks: "_Hooks") -> bytes | None:
         return None
     _log.info("resumed after epoch %d", hooks.epochs_trained)
     return resume
+
+
+def _start(job: TrainJob, attempt: _Attempt) -> Mapping[str, Tensor] | None:
+    """The model that training begins with, of the trial that this one continues, if any."""
+    if job.continues is None:
+        return None
+    checkpoint = attempt.link.get_artifact(START)
+    if checkpoint is None:
+        raise CheckpointError(f"trial {job.continues}, which this one continues, has no checkpoint")
+    _log.info("started from the checkpoint of trial %d", job.continues)
+    return load(checkpoint).module.state_dict()
 
 
 _JOBS: Mapping[type[Job], Callable[[Any, _Attempt], Completion]] = {
@@ -237,6 +258,8 @@ def _store(result: TrainingResult, job: TrainJob, link: WorkerLink) -> None:
         "trial": job.trial.model_dump_json(),
         "epoch": str(result.best_epoch),
     }
+    if job.continues is not None:
+        extra["continues"] = str(job.continues)
     link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
     link.put_artifact("report", parameter_report(spec).model_dump_json().encode())
 

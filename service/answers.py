@@ -151,6 +151,7 @@ class FrontPoint(Answer):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    continues: int | None = None
     links: Mapping[str, str | None]
 
 
@@ -193,6 +194,13 @@ class Trial(Answer):
     continues: int | None = None
     stopping: dict[str, Any] | None = None
     attempts: list[dict[str, Any]] = Field(default_factory=list[dict[str, Any]])
+    links: Mapping[str, str | None]
+
+
+class Enqueued(Answer):
+    """A trial that a user named; its number is null until the server has made it."""
+
+    number: int | None
     links: Mapping[str, str | None]
 
 

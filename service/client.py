@@ -32,6 +32,7 @@ from service.answers import (
     Dataset,
     Downloaded,
     DryRun,
+    Enqueued,
     Event,
     Front,
     Page,
@@ -182,6 +183,50 @@ class Client:
     def trial(self, study_id: str, number: int) -> Trial:
         """One trial."""
         return self._ask(Trial, "GET", _path(study_id, number))
+
+    def enqueue(
+        self,
+        study_id: str,
+        architecture: str,
+        parametrization: str,
+        hyperparameters: Mapping[str, bool | int | float | str | None] | None = None,
+        *,
+        patience: float = 30.0,
+    ) -> int:
+        """Have a configuration of one's own tried before all that wait; returns its number.
+
+        Hyperparameters that are left out are drawn. A finished study runs on for it.
+
+        Raises:
+            Unfinished: the server did not make the trial within `patience` seconds; it will.
+        """
+        named = {
+            "architecture": architecture,
+            "parametrization": parametrization,
+            "hyperparameters": dict(hyperparameters or {}),
+        }
+        return self._enqueue(study_id, named, patience)
+
+    def continue_trial(self, study_id: str, number: int, *, patience: float = 30.0) -> int:
+        """Have a new trial go on from a trial's checkpoint; returns the new one's number.
+
+        Raises:
+            Unfinished: the server did not make the trial within `patience` seconds; it will.
+        """
+        return self._enqueue(study_id, {"continues": number}, patience)
+
+    def _enqueue(self, study_id: str, named: Mapping[str, Any], patience: float) -> int:
+        path, headers = f"{_path(study_id)}/trials", {"Idempotency-Key": uuid.uuid4().hex}
+        backoff = Backoff(patience)
+        while True:
+            answer = self._ask(Enqueued, "POST", path, body=named, headers=headers)
+            if answer.number is not None:
+                return answer.number
+            if not backoff.wait():
+                raise Unfinished(
+                    f"study {study_id} has taken the trial, and no coordinator made it within "
+                    f"{patience:g} s; it comes when one runs"
+                )
 
     def report(
         self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"

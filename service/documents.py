@@ -15,6 +15,7 @@ from search.studies import StudyProgress, progress
 from storage.records import (
     AttemptRecord,
     AttemptState,
+    ErrandRecord,
     MeasurementRecord,
     StudyRecord,
     StudyState,
@@ -117,7 +118,9 @@ class TrialDocument(Spec):
         "itself, which confirms points of its front"
     )
     repeats: int | None = Field(description="the trial whose configuration this one repeats")
-    continues: int | None = Field(description="the stopped trial from which this one goes on")
+    continues: int | None = Field(
+        description="the trial whose checkpoint this one started from; its own epochs count from 1"
+    )
     stopping: dict[str, Any] | None = Field(
         description="why early stopping ended it: the rule, the epoch and what it decided by"
     )
@@ -132,6 +135,23 @@ class TrialDocument(Spec):
     finished_at: datetime | None
     attempts: tuple[AttemptDocument, ...]
     links: TrialLinks
+
+
+class EnqueuedLinks(Spec):
+    """Where a trial that a user named is, or will be."""
+
+    trial: str | None
+    trials: str
+
+
+class EnqueuedDocument(Spec):
+    """A trial that a user named, and that begins before all that wait."""
+
+    number: int | None = Field(
+        description="null until a coordinator has made it, which takes a second at most while one "
+        "runs: sent again with the same `Idempotency-Key`, the request tells it"
+    )
+    links: EnqueuedLinks
 
 
 class TrialPage(Spec):
@@ -212,6 +232,9 @@ class PointDocument(Spec):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    continues: int | None = Field(
+        description="the trial whose checkpoint this one started from: it was trained for longer"
+    )
     links: PointLinks
 
 
@@ -286,6 +309,14 @@ def trial_detail(
     )
 
 
+def enqueued_document(errand: ErrandRecord) -> EnqueuedDocument:
+    """A trial that a user named, as far as it was made."""
+    number = errand.trial
+    trial = None if number is None else trial_path(errand.study_id, number)
+    links = EnqueuedLinks(trial=trial, trials=f"{study_path(errand.study_id)}/trials")
+    return EnqueuedDocument(number=number, links=links)
+
+
 def front_document(study_id: str, front: Front) -> FrontDocument:
     """A front whose points link to their files."""
     return FrontDocument(
@@ -311,6 +342,7 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                 architecture=point.architecture,
                 parametrization=point.parametrization,
                 hyperparameters=point.hyperparameters,
+                continues=point.continues,
                 links=PointLinks(
                     checkpoint=(
                         f"{trial_path(study_id, point.trial)}/checkpoint"

@@ -6,6 +6,9 @@ from storage.engine import Database
 from storage.errands import Errands
 from storage.records import ErrandRecord
 
+PATIENCE_SECONDS = 3.0
+"""How long an answer waits for the coordinator, which looks for such work every second."""
+
 _PAUSE_SECONDS = 0.05
 
 

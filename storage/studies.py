@@ -130,6 +130,11 @@ class Studies:
         )
         return [_record(row) for row in rows]
 
+    def finish_times(self) -> dict[str, datetime]:
+        """When each study ended, of those that have."""
+        rows = self._session.execute(select(StudyRow.id, StudyRow.finished_at))
+        return {study_id: at for study_id, at in rows if at is not None}
+
     def set_state(
         self, study_id: str, state: StudyState, *, at: datetime, reason: str | None = None
     ) -> None:

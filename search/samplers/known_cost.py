@@ -89,6 +89,7 @@ class _Choice:
         self._trials = [
             trial for trial in past.trials if trial.number < number and _was_begun(trial)
         ]
+        self._by_number = {trial.number: trial for trial in past.trials}
         self._encoding = Encoding(study.space.dimensions)
         self._costs = Costs(study.objectives, self._trials)
         self._baseline = self._log_error(study.metric.baseline)
@@ -197,11 +198,14 @@ class _Choice:
         return error, _EARLY_NOISE if epoch < self._study.epochs / 9 else _LATE_NOISE
 
     def _errors(self, trial: TrialRecord) -> Sequence[float]:
-        """The lowest log error after each epoch, that of the trial it continues included."""
-        values = dict(self._past.validations.get(trial.number, {}))
-        if trial.continues is not None:
-            values = {**self._past.validations.get(trial.continues, {}), **values}
-        return best_so_far([self._log_error(values[epoch]) for epoch in sorted(values)])
+        """The lowest log error after each epoch, those of the trial that it continues first."""
+        values: list[float] = []
+        part: TrialRecord | None = trial
+        while part is not None:
+            curve = self._past.validations.get(part.number, {})
+            values = [*(curve[epoch] for epoch in sorted(curve)), *values]
+            part = None if part.continues is None else self._by_number[part.continues]
+        return best_so_far([self._log_error(value) for value in values])
 
     def _log_error(self, quality: float) -> float:
         """Natural logarithm; of a metric that ends at 1, at least one validation sample's share."""

@@ -1,8 +1,9 @@
-"""`pause`, `resume`, `budget` and `delete`."""
+"""`pause`, `resume`, `budget`, `enqueue` and `delete`."""
 
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from service.answers import Study
 from service.commands.connection import (
@@ -13,6 +14,8 @@ from service.commands.connection import (
     connected,
     print_json,
 )
+
+_SCALAR: TypeAdapter[bool | int | float | str | None] = TypeAdapter(bool | int | float | str | None)
 
 
 def pause(
@@ -61,6 +64,46 @@ def budget(
         _show(client.change_budget(study_id, **given), as_json=as_json)
 
 
+def enqueue(
+    study_id: StudyArgument,
+    architecture: Annotated[
+        str | None, typer.Option(help="One of the study's, for a configuration of your own.")
+    ] = None,
+    parametrization: Annotated[str | None, typer.Option(help="Likewise.")] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="A hyperparameter, such as -p rnn.hidden_size=32; those left out are drawn.",
+        ),
+    ] = None,
+    continues: Annotated[
+        int | None,
+        typer.Option(metavar="TRIAL", help="Go on from this trial's checkpoint instead."),
+    ] = None,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Try a configuration of your own next, or go on from a trial; a finished study runs on."""
+    hyperparameters = dict(map(_assignment, given or ()))
+    with connected(server, data_dir, as_json=as_json) as client:
+        if continues is not None:
+            if architecture or parametrization or hyperparameters:
+                raise typer.BadParameter("--continues takes the configuration over; name no other")
+            number = client.continue_trial(study_id, continues)
+        elif architecture is None or parametrization is None:
+            raise typer.BadParameter("name --architecture and --parametrization, or --continues")
+        else:
+            number = client.enqueue(study_id, architecture, parametrization, hyperparameters)
+    if as_json:
+        print_json({"number": number})
+    else:
+        typer.echo(f"trial {number} of study {study_id} is tried next")
+
+
 def delete(
     study_id: StudyArgument,
     server: ServerOption = None,
@@ -74,6 +117,17 @@ def delete(
         print_json({"deleted": study_id})
     else:
         typer.echo(f"study {study_id} is deleted")
+
+
+def _assignment(text: str) -> tuple[str, bool | int | float | str | None]:
+    """A hyperparameter by name: a JSON scalar, or else plain text."""
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"{text!r} is no NAME=VALUE, such as rnn.hidden_size=32")
+    try:
+        return name, _SCALAR.validate_json(value)
+    except ValidationError:
+        return name, value
 
 
 def _show(study: Study, *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from service.entity_tags import NOT_MODIFIED, is_named, tag_of
 from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit
 from service.routes.figures import IfNoneMatch
-from service.waiting import wait_for
+from service.waiting import PATIENCE_SECONDS, wait_for
 from storage.records import StudyState
 from storage.studies import Studies
 
@@ -32,8 +32,6 @@ router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
 _CSV = "text/csv; charset=utf-8"
 _BY = "the local user"
-_PATIENCE_SECONDS = 3.0
-"""How long an answer waits for the coordinator, which looks for such work every second."""
 
 
 def _known_objectives(text: str) -> str:
@@ -136,7 +134,7 @@ def delete_study(study_id: str, held: Held) -> Response:
     removed = removal.delete(held.database, held.store, study_id)
     for attempt in removed.attempts:
         (held.settings.logs_dir / f"{attempt}.log").unlink(missing_ok=True)
-    wait_for(held.database, removed.errand_id, seconds=_PATIENCE_SECONDS)
+    wait_for(held.database, removed.errand_id, seconds=PATIENCE_SECONDS)
     return Response(status_code=204)
 
 
@@ -206,7 +204,7 @@ def _front_csv(front: FrontDocument) -> str:
     table = csv.writer(text)
     fixed = ("trial", "architecture", "parametrization", *OBJECTIVES)
     over_seeds = ("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean")
-    table.writerow([*fixed, "test_quality", "throughput_ratio", *over_seeds, *names])
+    table.writerow([*fixed, "test_quality", "throughput_ratio", *over_seeds, "continues", *names])
     for point in front.points:
         table.writerow(
             [
@@ -220,6 +218,7 @@ def _front_csv(front: FrontDocument) -> str:
                 point.quality_mean,
                 *(point.quality_interval or (None, None)),
                 point.on_front_by_mean,
+                point.continues,
                 *(point.hyperparameters.get(name) for name in names),
             ]
         )

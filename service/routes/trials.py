@@ -8,17 +8,21 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Streamin
 
 from models.report import ParameterReport
 from search.exports import exported
+from search.named_trials import NamedTrial, enqueue
 from service.documents import (
+    EnqueuedDocument,
     EpochDocument,
     ExportDocument,
     TrialDetail,
     TrialPage,
+    enqueued_document,
     trial_detail,
     trial_document,
 )
 from service.problems import documented
 from service.ranges import PartResponse, requested_part
 from service.resources import Held, PageCursor, PageLimit, Resources
+from service.waiting import PATIENCE_SECONDS, wait_for
 from storage.artifact_rows import ArtifactRows
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
@@ -53,6 +57,47 @@ def list_trials(
             attempts.setdefault(attempt.trial, []).append(attempt)
     items = [trial_document(trial, attempts.get(trial.number, [])) for trial in page.items]
     return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses={
+        202: {
+            "description": "The trial's number; `Location` is where it is. A null number comes "
+            "with `Retry-After`: no coordinator has made the trial yet"
+        },
+        **documented(403, 404, 409, 422),
+    },
+)
+def enqueue_trial(
+    study_id: str,
+    named: NamedTrial,
+    held: Held,
+    response: Response,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=200,
+            description="repeating a request with the same key and trial gives the same trial",
+        ),
+    ] = None,
+) -> EnqueuedDocument:
+    """Try a configuration of your own before all that wait, or go on from another trial.
+
+    It counts in `budget.trials`, and is tried beyond it where that is full: a finished study runs
+    on for it. 409: the study was cancelled or failed, another budget of it is used up, or the trial
+    to continue is not complete or stopped, or its checkpoint was not kept.
+    """
+    errand = enqueue(held.database, study_id, named, idempotency_key=idempotency_key)
+    errand = wait_for(held.database, errand.id, seconds=PATIENCE_SECONDS) or errand
+    document = enqueued_document(errand)
+    if document.links.trial is None:
+        response.headers["Retry-After"] = _RETRY_SECONDS
+    else:
+        response.headers["Location"] = document.links.trial
+    return document
 
 
 @router.get("/{number}", responses=documented(403, 404, 422))

@@ -11,9 +11,11 @@ from typing import BinaryIO
 import pytest
 
 from search.attempts import AttemptDesk
+from search.named_trials import NamedTrial, enqueue
 from search.retention import Retention
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import LocalArtifactStore, store_stream
+from storage.errands import Errands
 from storage.errors import ArtifactNotFound
 from storage.records import ArtifactRecord, StudyRecord, TrialState
 from storage.trials import Trials
@@ -117,6 +119,34 @@ def test_a_study_that_has_ended_is_tidied_by_the_first_look_of_a_new_process(sit
     site.finish(study)
     Retention(site.database, site.store).tidy()
     assert all(has == ["report"] for has in roles(site, study).values())
+
+
+def test_a_study_that_began_and_ended_between_two_looks_is_tidied(site, retention) -> None:
+    retention.tidy()
+    study = four_trials(site, keep="none")
+    site.finish(study)
+    assert retention.tidy() == 4
+    assert retention.tidy() == 0
+
+
+def test_a_checkpoint_stays_while_somebody_is_to_go_on_from_it(site, retention) -> None:
+    study = four_trials(site, keep="none")
+    site.trial(study, 4, state=TrialState.STOPPED)
+    link(site, study, 4, "checkpoint", b"checkpoint of 4")
+    errand = enqueue(site.database, study.id, NamedTrial(continues=2))
+    retention.tidy()
+    has = [number for number, kept in roles(site, study).items() if "checkpoint" in kept]
+    assert has == [2, 4]
+    site.trial(study, 5, state=TrialState.QUEUED, continues=2)
+    with site.database.write() as session:
+        Errands(session).answer(errand.id, 5)
+    site.finish(study)
+    retention.tidy()
+    assert "checkpoint" in roles(site, study)[2]
+    with site.database.write() as session:
+        Trials(session).end(study.id, 5, state=TrialState.FAILED, at=datetime.now(UTC))
+    Retention(site.database, site.store).tidy()
+    assert "checkpoint" not in roles(site, study)[2]
 
 
 def test_bytes_that_another_row_names_stay(site, retention) -> None:

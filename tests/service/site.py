@@ -133,7 +133,7 @@ class Site:
                 "started_at": now() if state != TrialState.QUEUED else None,
                 "finished_at": None,
                 "told_at": None,
-                **{name: given[name] for name in ("parameters",) if name in given},
+                **{name: given[name] for name in ("parameters", "continues") if name in given},
             }
         )
         with self.database.write() as session:
