@@ -8,11 +8,15 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+from optuna.storages import BaseStorage
+from sqlalchemy.exc import IntegrityError
 
 from search.attempts import token_digest
 from search.claim import ClaimedDatabase
@@ -28,7 +32,7 @@ from search.study_run import StudyRun
 from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
-from storage.errors import ClaimLost, NotFound
+from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState
 from storage.studies import Studies
 
@@ -42,6 +46,15 @@ _CLAIM_SECONDS = 1.0
 
 _LEASES_PER_CLAIM = 1.5
 """A claim outlasts a lease, so that a busy coordinator does not lose its studies to another."""
+
+_DATABASE_AWAY = (DatabaseUnavailable, StorageInternalError)
+"""What our tables and what Optuna's say when their database does not answer."""
+
+_LATE = (UpdateFinishedTrialError, IntegrityError, KeyError)
+"""What Optuna says to one who comes late: the trial has ended, has that value already, is gone."""
+
+_AWAY_SECONDS = 1.0
+"""How long it is left alone then."""
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """No claim is as old as this, see `Studies.claim`."""
@@ -79,7 +92,8 @@ class Coordinator:
         """`ended` is told each study of ours that is over."""
         self.database = database
         self._executor = executor
-        self._optuna = open_storage(optuna_url)
+        self._optuna_url = optuna_url
+        self._opened: BaseStorage | None = None
         self._api_url = api_url
         self._owner = owner
         self._folders = folders
@@ -92,29 +106,38 @@ class Coordinator:
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._claims_watch = RenewalWatch(_LEASES_PER_CLAIM * lease_seconds)
         self._claimed_at: float | None = None
+        self._away = False
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
 
-        What runs then is ended with the executor and goes on at the next start.
+        What runs then is ended with the executor and goes on at the next start. While the database
+        does not answer nothing is begun, and what runs goes on for as long as its leases hold.
         """
         for folder in (self._folders.cache, self._folders.lanes):
             folder.mkdir(parents=True, exist_ok=True)
         try:
             while not stop.is_set():
-                self.round()
+                try:
+                    self.round()
+                except _DATABASE_AWAY as error:
+                    self._without_database(error)
+                    stop.wait(_AWAY_SECONDS)
         finally:
             self._executor.close()
-            for study_id, run in list(self._runs.items()):
-                with self._while_ours(study_id):
-                    run.abandon()
-            self._release()
+            self._on_slot.clear()
+            try:
+                self._give_up()
+            except _DATABASE_AWAY as error:
+                # The next coordinator finds the same.
+                _log.error("studies are left claimed", extra={"reason": _first_line(error)})
 
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
-        for ended in self._executor.poll(_PAUSE_SECONDS):
-            self._notice(ended)
-        self._folders.alive.touch()
+        ended = self._executor.poll(_PAUSE_SECONDS)
+        self._free_slots({exited.attempt_id for exited in ended})
+        for exited in ended:
+            self._notice(exited)
         self._keep_claims()
         for study_id, run in list(self._runs.items()):
             with self._while_ours(study_id):
@@ -123,18 +146,23 @@ class Coordinator:
         # The study that came first this round comes last in the next, so that none starves the
         # others of slots.
         self._runs = dict([*list(self._runs.items())[1:], *list(self._runs.items())[:1]])
+        self._folders.alive.touch()
+        if self._away:
+            self._away = False
+            _log.info("the database answers again")
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for the rows of a study of ours, see Note [Late coordinators]."""
         return ClaimedDatabase(self.database, study_id, owner=self._owner)
 
-    def slots(self, device: str) -> Sequence[Slot]:
-        """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
-        return tuple(slot for slot in self._slots if _serves(slot, device))
+    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
+        serving = (slot for slot in self._slots if _serves(slot, device))
+        return tuple(slot for slot in serving if slot.share >= share)
 
-    def free_slot(self, device: str) -> Slot | None:
+    def free_slot(self, device: str, *, share: float = 0.0) -> Slot | None:
         """One of those with nothing on it."""
-        free = (slot for slot in self.slots(device) if slot.name not in self._on_slot)
+        free = (slot for slot in self.slots(device, share=share) if slot.name not in self._on_slot)
         return next(free, None)
 
     def lane(self, device: str, model: str | None) -> Slot | None:
@@ -145,6 +173,10 @@ class Coordinator:
     def lane_is_free(self, lane: Slot) -> bool:
         """Whether nobody measures on this lane."""
         return lane.name not in self._on_slot
+
+    def is_at_work(self, attempt_id: str) -> bool:
+        """Whether a process of ours works on this attempt."""
+        return attempt_id in self._on_slot.values()
 
     def start(
         self, study_id: str, kind: AttemptKind, job: Job, *, trial: int | None, slot: Slot
@@ -198,11 +230,15 @@ class Coordinator:
         """End an attempt's process; its slot is free when it has ended."""
         self._executor.cancel(attempt_id, grace_seconds)
 
+    def _free_slots(self, ended: Set[str]) -> None:
+        self._on_slot = {
+            name: attempt_id
+            for name, attempt_id in self._on_slot.items()
+            if attempt_id not in ended
+        }
+
     def _notice(self, ended: Exit) -> None:
-        """Free the slot of an attempt that ended; without a last word it is lost."""
-        for name, attempt_id in list(self._on_slot.items()):
-            if attempt_id == ended.attempt_id:
-                del self._on_slot[name]
+        """Lose an attempt that ended without a last word."""
         try:
             with self.database.read() as session:
                 attempt = Attempts(session).get(ended.attempt_id)
@@ -248,8 +284,8 @@ class Coordinator:
             elif study.id not in self._runs:
                 _log.info("study claimed", extra={"study_id": study.id})
                 with self._while_ours(study.id):
-                    self._runs[study.id] = StudyRun(self, self._optuna, study)
-        forget_deleted(self.database, self._optuna)
+                    self._runs[study.id] = StudyRun(self, self._optuna(), study)
+        forget_deleted(self.database, self._optuna())
 
     @contextmanager
     def _while_ours(self, study_id: str) -> Generator[None]:
@@ -259,13 +295,35 @@ class Coordinator:
         """
         try:
             yield
-        except ClaimLost as lost:
+        except (ClaimLost, *_LATE) as error:
+            if not isinstance(error, ClaimLost) and self._is_ours(study_id):
+                raise
             self._runs.pop(study_id, None)
-            _log.warning("a study is another's", extra={"study_id": study_id, "reason": lost})
+            _log.warning("a study is another's", extra={"study_id": study_id, "reason": error})
         except MirrorDiverged as diverged:
             # The next look for studies makes its run again, which reconciles the two.
             self._runs.pop(study_id, None)
             _log.warning("a study begins anew", extra={"study_id": study_id, "reason": diverged})
+
+    def _without_database(self, error: Exception) -> None:
+        """Forget where each study stood: it is read anew, and reconciled, when there is an answer.
+
+        Between the two a step may have been done by halves, as by a coordinator that died.
+        """
+        self._runs.clear()
+        if not self._away:
+            self._away = True
+            _log.error("the database does not answer", extra={"reason": _first_line(error)})
+
+    def _optuna(self) -> BaseStorage:
+        """Optuna's tables, opened when they are first needed: they may be away before that."""
+        if self._opened is None:
+            self._opened = open_storage(self._optuna_url)
+        return self._opened
+
+    def _is_ours(self, study_id: str) -> bool:
+        with self.database.read() as session:
+            return study_id not in Studies(session).claims(other_than=self._owner)
 
     def _end(self, study_id: str) -> None:
         """Give up a study that has ended."""
@@ -275,10 +333,17 @@ class Coordinator:
         if self._ended is not None:
             self._ended(study_id)
 
-    def _release(self) -> None:
-        for study_id in self._runs:
+    def _give_up(self) -> None:
+        for study_id, run in list(self._runs.items()):
+            with self._while_ours(study_id):
+                run.abandon()
             with self.database.write() as session:
                 Studies(session).release(study_id, self._owner)
+
+
+def _first_line(error: Exception) -> str:
+    """What the database said; Optuna only says that something was said."""
+    return str(error.__cause__ or error).strip().partition("\n")[0]
 
 
 def _serves(slot: Slot, device: str) -> bool:

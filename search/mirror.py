@@ -15,6 +15,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage, RDBStorage
 from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError
 
 from search.dimension import Dimension, Scalar
 from search.errors import MirrorDiverged
@@ -23,6 +24,7 @@ from search.samplers import Surroundings
 from search.samplers.distributions import distribution_of
 from search.spec import StudySpec
 from storage.engine import with_driver
+from storage.errors import DatabaseUnavailable
 from storage.records import StudyRecord, TrialRecord, TrialState
 
 _log = logging.getLogger(__name__)
@@ -47,8 +49,18 @@ def open_storage(url: str) -> RDBStorage:
     """Optuna's own tables at a URL.
 
     A SQLite file is switched to WAL, so that the dashboard reads while we write.
+
+    Raises:
+        DatabaseUnavailable: they cannot be opened; others may just be making them.
     """
-    url = with_driver(url)
+    try:
+        return _storage(with_driver(url))
+    except DBAPIError as error:
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise DatabaseUnavailable(f"Optuna's tables cannot be opened: {reason}") from error
+
+
+def _storage(url: str) -> RDBStorage:
     if not url.startswith("sqlite"):
         return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
     storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}})

@@ -39,11 +39,11 @@ class Floor(Protocol):
         """The database for a study's own rows, as long as the study is claimed."""
         ...
 
-    def slots(self, device: str) -> Sequence[Slot]:
-        """Every slot that serves a wish for `any`, `cpu` or `cuda`."""
+    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
         ...
 
-    def free_slot(self, device: str) -> Slot | None:
+    def free_slot(self, device: str, *, share: float = 0.0) -> Slot | None:
         """One of those with nothing on it."""
         ...
 
@@ -59,6 +59,10 @@ class Floor(Protocol):
         self, study_id: str, kind: AttemptKind, job: Job, *, trial: int | None, slot: Slot
     ) -> None:
         """Write the attempt's row, then start its process."""
+        ...
+
+    def is_at_work(self, attempt_id: str) -> bool:
+        """Whether a process of this coordinator works on an attempt."""
         ...
 
     def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
@@ -89,11 +93,13 @@ class StudyContext:
     @cached_property
     def slots(self) -> Sequence[Slot]:
         """Every slot that its attempts may run on."""
-        return self.floor.slots(self.spec.resources.device)
+        wish = self.spec.resources
+        return self.floor.slots(wish.device, share=wish.fraction or 0.0)
 
     def free_slot(self) -> Slot | None:
         """One of them with nothing on it."""
-        return self.floor.free_slot(self.spec.resources.device)
+        wish = self.spec.resources
+        return self.floor.free_slot(wish.device, share=wish.fraction or 0.0)
 
     def lane(self) -> Slot | None:
         """Where its throughput is measured."""

@@ -135,8 +135,9 @@ class StudyRun:
         now = datetime.now(UTC)
         with self._study.database.write() as session:
             for attempt in Attempts(session).running(self._study.id):
-                # One that died is not known to have held its slot for longer than its lease.
-                self._lose(session, attempt, RESTARTED, at=min(now, attempt.lease_until))
+                if not self._study.floor.is_at_work(attempt.id):
+                    # One that died is not known to have held its slot for longer than its lease.
+                    self._lose(session, attempt, RESTARTED, at=min(now, attempt.lease_until))
 
     def lost(self, attempt: AttemptRecord, reason: str) -> None:
         """An attempt's process ended, or its lease did, without a last word."""

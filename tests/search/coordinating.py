@@ -9,6 +9,7 @@ import sys
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -50,11 +51,11 @@ class Site:
             return self.http.get("/healthz").status_code == 200
         return False
 
-    def coordinate(self, point: str, number: int) -> BaseProcess:
+    def coordinate(self, point: str, number: int, **given: Any) -> BaseProcess:
         process = _CONTEXT.Process(
             target=dying_coordinator.main,
             args=(point, number),
-            kwargs={"folder": self.folder, "api_url": self.url, "log": self.log},
+            kwargs={"folder": self.folder, "api_url": self.url, "log": self.log, **given},
         )
         process.start()
         self._coordinators.append(process)

@@ -24,8 +24,8 @@ from storage.records import TrialRecord
 
 
 def die() -> None:
-    """As `kill -9` would have it: nothing is flushed, closed or told."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    """As `kill -9` would have it: nothing is flushed, closed or told. Or stand still instead."""
+    os.kill(os.getpid(), DyingMirror.sign)
 
 
 class DyingMirror(Mirror):
@@ -33,6 +33,7 @@ class DyingMirror(Mirror):
 
     point = "never"
     number = 0
+    sign = signal.SIGKILL
 
     def ask(self, number: int) -> optuna.Trial:
         """Die between Optuna's trial and our row."""
@@ -64,12 +65,22 @@ class DyingMirror(Mirror):
             die()
 
 
-def main(point: str, number: int, *, folder: Path, api_url: str, log: Path) -> None:
+def main(
+    point: str,
+    number: int,
+    *,
+    folder: Path,
+    api_url: str,
+    log: Path,
+    owner: str = "test",
+    lease_seconds: float = 10.0,
+    sign: signal.Signals = signal.SIGKILL,
+) -> None:
     """Run until killed; what is printed goes to the log."""
     with log.open("ab") as output:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
-    DyingMirror.point, DyingMirror.number = point, number
+    DyingMirror.point, DyingMirror.number, DyingMirror.sign = point, number, sign
     study_run.Mirror = DyingMirror
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs")
     folders = Folders(
@@ -82,7 +93,7 @@ def main(point: str, number: int, *, folder: Path, api_url: str, log: Path) -> N
         executor,
         optuna_url=f"sqlite:///{folder / 'optuna.db'}",
         api_url=api_url,
-        owner="test",
+        owner=owner,
         folders=folders,
-        lease_seconds=10,
+        lease_seconds=lease_seconds,
     ).run(stop)
