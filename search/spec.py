@@ -101,6 +101,14 @@ class Resources(Spec):
     """Where attempts may run."""
 
     device: Literal["any", "cpu", "cuda"] = "any"
+    fraction: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="the share of a device that a trial wants: it runs only on slots that are as "
+        "much or more. A CPU slot is a whole core, 1; a GPU is divided evenly among its slots. "
+        "Null: any slot",
+    )
 
 
 class Retention(Spec):
@@ -157,7 +165,8 @@ class StudySpec(Spec):
         ge=0,
         le=20,
         description="when the search is over, so many further seeds of each point of the front "
-        "are trained, beyond `budget.trials` and within the other budgets, to tell luck from merit",
+        "are trained, beyond `budget.trials` and within the other budgets, to tell luck from "
+        "merit. A study that one of those ends has nothing left for it, and its front says so",
     )
     resources: Resources = Resources()
     retention: Retention = Retention()

@@ -13,10 +13,12 @@ from search.confirmation import Confirmation
 from search.duplicates import Duplicates
 from search.enqueued import Enqueued
 from search.executors import Slot
+from search.figures import Figures
+from search.hypervolumes import FRONT
 from search.measuring import Measuring
 from search.mirror import Mirror
 from search.named_trials import precedence
-from search.pareto import front_of, hypervolume, reference_point
+from search.pareto import reference_point
 from search.reconcile import reconcile
 from search.space import SearchSpace
 from search.spec import Budget, StudySpec
@@ -30,6 +32,7 @@ from storage.attempts import Attempts
 from storage.errands import Errands
 from storage.events import Events
 from storage.exchanges import Exchanges
+from storage.metrics import Metrics
 from storage.records import (
     AttemptKind,
     AttemptRecord,
@@ -81,6 +84,7 @@ class StudyRun:
         self._enqueued = Enqueued(self._study, self._mirror, self._suggestions)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
+        self._figures = Figures(size=4)
         self._front: list[int] = []
         self._seen = study
         self._ticked = time.monotonic()
@@ -167,9 +171,7 @@ class StudyRun:
             Studies(session).set_reference_point(self._study.id, point)
             study = enter(session, self._study.id, StudyState.RUNNING, at=now)
             if not self._study.slots:
-                wish = self._study.spec.resources.device
-                sentence = f"no slot here serves resources.device {wish!r}"
-                Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
+                Studies(session).set_ending(self._study.id, f"{FAILED}{_unserved(self._study)}")
             elif self._study.lane() is None:
                 wish = self._study.spec.throughput.device
                 models = sorted({slot.model for slot in self._study.slots})
@@ -205,16 +207,25 @@ class StudyRun:
 
     def _tell_front(self) -> None:
         """Write an event when the front has changed."""
+        with self._study.database.read() as session:
+            study = Studies(session).get(self._study.id)
+            standing = self._figures.standing(session, study)
+            epochs = Metrics(session).epochs_trained(study.id)
+        before, self._front = self._front, [trial.number for trial in standing.front]
+        new = [trial for trial in standing.front if trial.number not in before]
+        if not new:
+            # Points leave a front only when others come onto it.
+            return
+        last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
+        payload: dict[str, Json] = {
+            "trials": [*self._front],
+            "hypervolume": standing.hypervolume,
+            "trial": last.number,
+            "epochs_trained": epochs,
+            "wall_seconds": study.running_seconds + time.monotonic() - self._ticked,
+        }
         with self._study.database.write() as session:
-            complete = Trials(session).list(self._study.id, TrialState.COMPLETE)
-            front = [trial.number for trial in front_of(complete, self._study.infos)]
-            if front == self._front:
-                return
-            self._front = front
-            reference = Studies(session).get(self._study.id).reference_point
-            volume = hypervolume(complete, self._study.infos, reference)
-            payload: dict[str, Json] = {"trials": [*front], "hypervolume": volume}
-            Events(session).append(self._study.id, "front", payload, datetime.now(UTC))
+            Events(session).append(self._study.id, FRONT, payload, datetime.now(UTC))
 
     def _check_budgets(self, study: StudyRecord) -> StudyRecord:
         """Count the running time, and end the asking when a budget of the study is used up."""
@@ -317,9 +328,12 @@ class StudyRun:
     def _finish(self, reason: str | None) -> bool:
         """End a study of which nothing runs, once its front is measured."""
         with self._study.database.read() as session:
-            complete = Trials(session).list(self._study.id, TrialState.COMPLETE)
-        front = front_of(complete, self._study.infos)
-        unmeasured = [trial for trial in front if trial.measurement_id is None]
+            standing = self._figures.standing(session, Studies(session).get(self._study.id))
+            unmeasured = [
+                Trials(session).get(self._study.id, trial.number)
+                for trial in standing.front
+                if trial.measurement_id is None
+            ]
         if unmeasured and self._measuring.measure_front(unmeasured):
             return False
         return self._end(StudyState.FINISHED, reason)
@@ -389,6 +403,16 @@ class StudyRun:
             "reason": reason,
         }
         Events(session).append(self._study.id, "attempt_lost", payload, now)
+
+
+def _unserved(study: StudyContext) -> str:
+    """Why no slot is one for the study."""
+    wish = study.spec.resources
+    shares = [slot.share for slot in study.floor.slots(wish.device)]
+    if not shares or wish.fraction is None:
+        return f"no slot here serves resources.device {wish.device!r}"
+    largest = f"the largest is {max(shares):g}"
+    return f"no slot here is resources.fraction {wish.fraction:g} of a device; {largest}"
 
 
 def _budget_of(study: StudyRecord) -> Budget:
