@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 StudyState: TypeAlias = Literal["queued", "running", "paused", "finished", "cancelled", "failed"]
 
@@ -162,6 +162,7 @@ class Front(Answer):
     device: str | None = None
     hypervolume: float | None = None
     reference_point: dict[str, float] | None = None
+    unconfirmed: str | None = None
     points: list[FrontPoint]
 
     def ranked(self) -> list[FrontPoint]:
@@ -175,6 +176,48 @@ class Front(Answer):
     def best(self) -> FrontPoint | None:
         """The point that is best in the first objective; null while the front is empty."""
         return next(iter(self.ranked()), None)
+
+
+class DimensionImportance(Answer):
+    """One dimension, and what it did to one objective."""
+
+    dimension: str
+    importance: float
+    trials: int
+    trend: float | None = None
+    medians: dict[str, float] | None = None
+
+
+class ObjectiveImportance(Answer):
+    """One objective and its dimensions, the most important first, or the reason for having none."""
+
+    objective: FrontObjective
+    trials: int
+    best_share: float | None = None
+    reason: str | None = None
+    dimensions: list[DimensionImportance]
+
+
+class Importance(Answer):
+    """What each dimension did to each objective."""
+
+    method: str
+    objectives: list[ObjectiveImportance]
+
+
+class HypervolumePoint(Answer):
+    """The front from the moment on that a trial changed it."""
+
+    trial: int | None = None
+    epochs_trained: int | None = None
+    wall_seconds: float | None = None
+    at: datetime
+    hypervolume: float
+    points: int
+
+
+class HypervolumePoints(RootModel[list[HypervolumePoint]]):
+    """How the front's hypervolume grew, in order."""
 
 
 class Trial(Answer):

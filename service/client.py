@@ -35,6 +35,9 @@ from service.answers import (
     Enqueued,
     Event,
     Front,
+    HypervolumePoint,
+    HypervolumePoints,
+    Importance,
     Page,
     Problem,
     Study,
@@ -48,6 +51,7 @@ from service.upload_bodies import form_files
 __all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 
 _A = TypeVar("_A", bound=Answer)
+_M = TypeVar("_M", bound=BaseModel)
 _T = TypeVar("_T")
 
 _PAGE = 100
@@ -173,6 +177,15 @@ class Client:
     def front_csv(self, study_id: str) -> str:
         """The Pareto front so far, as CSV."""
         return self._request("GET", f"{_path(study_id)}/front", params={"format": "csv"}).text
+
+    def importance(self, study_id: str) -> Importance:
+        """What each dimension of the space did to each objective, so far."""
+        return self._ask(Importance, "GET", f"{_path(study_id)}/importance")
+
+    def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
+        """How the hypervolume of the front grew, from change to change."""
+        answer = self._request("GET", f"{_path(study_id)}/hypervolume")
+        return self._read(HypervolumePoints, answer).root
 
     def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[Trial]:
         """All trials in the order of their numbers, or those that ended in one way."""
@@ -424,7 +437,7 @@ class Client:
             kind, self._request(method, path, body=body, params=params, headers=headers)
         )
 
-    def _read(self, kind: type[_A], response: httpx2.Response) -> _A:
+    def _read(self, kind: type[_M], response: httpx2.Response) -> _M:
         try:
             return kind.model_validate_json(response.content)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""`front`, `download` and `catalog`."""
+"""`front`, `importance`, `download` and `catalog`."""
 
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -19,7 +19,7 @@ from service.commands.connection import (
     is_terminal,
     print_json,
 )
-from service.commands.tables import catalog_tables, front_table
+from service.commands.tables import catalog_tables, front_table, importance_tables
 from service.downloads import ToldProgress
 from service.files import write_whole
 
@@ -44,6 +44,23 @@ def front(
         return
     console = Console()
     console.print(front_table(found, hyperparameters=console.width >= 140))
+
+
+def importance(
+    study_id: StudyArgument,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what each dimension of the space did to each objective, so far."""
+    with connected(server, data_dir, as_json=as_json) as client:
+        found = client.importance(study_id)
+    if as_json:
+        print_json(found)
+        return
+    console = Console()
+    for table in importance_tables(found):
+        console.print(table)
 
 
 def download(

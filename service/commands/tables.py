@@ -6,7 +6,16 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from service.answers import Catalog, Dataset, DryRun, Front, FrontObjective, FrontPoint, Study
+from service.answers import (
+    Catalog,
+    Dataset,
+    DryRun,
+    Front,
+    FrontObjective,
+    FrontPoint,
+    Importance,
+    Study,
+)
 
 _DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
 
@@ -61,6 +70,30 @@ def _hyperparameters(point: FrontPoint) -> str:
         for name, value in sorted(point.hyperparameters.items())
         if not name.endswith("parametrization")
     )
+
+
+def importance_tables(importance: Importance) -> list[Table]:
+    """One table per objective: its dimensions, or the reason why there are none."""
+    tables: list[Table] = []
+    for found in importance.objectives:
+        axis = found.objective
+        name = axis.metric if axis.name == "quality" else axis.name
+        table = _table(escape(f"{name}, by {found.trials} trials"))
+        tables.append(table)
+        table.add_column("dimension", overflow="fold")
+        if found.reason is not None:
+            table.add_row(escape(f"none: {found.reason}"))
+            continue
+        for heading in ("importance", "trials", "trend"):
+            table.add_column(heading, justify="right")
+        table.add_column("median by option", overflow="fold")
+        for one in found.dimensions:
+            trend = "–" if one.trend is None else f"{one.trend:+.2f}"
+            medians = (one.medians or {}).items()
+            shares = [f"{one.importance:.3f}", str(one.trials), trend]
+            options = "  ".join(f"{option} {shown(value, axis.name)}" for option, value in medians)
+            table.add_row(escape(one.dimension), *shares, escape(options))
+    return tables
 
 
 def studies_table(studies: Iterable[Study]) -> Table:

@@ -18,9 +18,11 @@ from search.spec import StudySpec
 from service.backoff import Backoff, again
 from service.client import Client, Damaged, Refused, Unreachable
 from storage.events import Events
+from storage.records import Json
 from tests.service.listening import listening
 from tests.service.relay import Relay
 from tests.service.site import SMALL_SPEC, Site
+from tests.storage.records import START
 
 
 @pytest.fixture
@@ -190,6 +192,16 @@ def test_a_damaged_download_is_not_kept(
     with pytest.raises(Damaged, match="sha256"):
         client.download(study.id, 0, out / "model.safetensors")
     assert list(out.iterdir()) == []
+
+
+def test_the_growth_of_the_hypervolume_is_read(site: Site, client: Client) -> None:
+    study = site.study()
+    assert client.hypervolume(study.id) == []
+    payload: dict[str, Json] = {"trials": [3], "hypervolume": 0.5, "trial": 3}
+    with site.database.write() as session:
+        Events(session).append(study.id, "front", payload, START)
+    (point,) = client.hypervolume(study.id)
+    assert (point.trial, point.hypervolume, point.points, point.at) == (3, 0.5, 1, START)
 
 
 def test_reports_come_in_three_forms(site: Site, client: Client) -> None:
