@@ -50,11 +50,21 @@ def study_page(study_id: str, held: Held, cursor: PageCursor = None) -> HTMLResp
         study = Studies(session).get(study_id)
         document = study_document(session, study, held.figures)
         front = front_document(study_id, held.figures.front(session, study))
+        changes = held.figures.hypervolumes(session, study)
+        importance = held.figures.importance(session, study)
         page = Trials(session).page(study_id, limit=_TRIALS, cursor=cursor)
         trials = [trial_document(trial, ()) for trial in page.items]
     metric = StudySpec.model_validate(study.spec).task.metric.name
     return _html(
-        held.pages.study(document, front, trials, metric=metric, next_cursor=page.next_cursor)
+        held.pages.study(
+            document,
+            front,
+            trials,
+            changes=changes,
+            importance=importance,
+            metric=metric,
+            next_cursor=page.next_cursor,
+        )
     )
 
 

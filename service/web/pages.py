@@ -7,9 +7,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from models.report import ParameterReport
+from search.hypervolumes import HypervolumePoint
+from search.importance import Importance
 from search.uploads import SUFFIXES
 from service.dataset_documents import DatasetDocument
 from service.documents import FrontDocument, StudyDocument, TrialDocument
+from service.web.growth import growth
 from service.web.plot import plot
 from service.web.series import series_plot
 
@@ -45,10 +48,22 @@ class Pages:
         front: FrontDocument,
         trials: Sequence[TrialDocument],
         *,
+        changes: Sequence[HypervolumePoint],
+        importance: Importance,
         metric: str,
         next_cursor: str | None,
     ) -> str:
-        """One study; `metric` is what its task calls quality."""
+        """One study.
+
+        Args:
+            study: how far it is.
+            front: its points as they stand.
+            trials: one page of them.
+            changes: how the front's hypervolume grew.
+            importance: what each dimension did.
+            metric: what its task calls quality.
+            next_cursor: where the next page of trials begins, if there is one.
+        """
         return self._render(
             "study.html",
             study=study,
@@ -56,6 +71,8 @@ class Pages:
             trials=trials,
             metric=metric,
             plot=plot(front, metric=metric),
+            growth=growth(changes, epochs_trained=study.progress.epochs_trained),
+            importance=[found for found in importance.objectives if found.dimensions],
             next_cursor=next_cursor,
         )
 

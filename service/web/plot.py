@@ -73,7 +73,7 @@ def plot(front: FrontDocument, *, metric: str) -> Plot | None:
     if not points:
         return None
     x_ticks, x_low, x_high = _log_axis([point.values.parameters for point in points])
-    y_ticks, y_low, y_high = _linear_axis([point.values.quality or 0.0 for point in points])
+    y_ticks, y_low, y_high = linear_axis([point.values.quality or 0.0 for point in points])
     ratios = [point.throughput_ratio for point in points if point.throughput_ratio is not None]
     low, high = (min(ratios), max(ratios)) if ratios else (1.0, 1.0)
 
@@ -133,8 +133,8 @@ def _log_axis(values: Sequence[int]) -> tuple[list[int], float, float]:
     return ticks, low, high
 
 
-def _linear_axis(values: Sequence[float]) -> tuple[list[float], float, float]:
-    """Ticks at round numbers, and the two ends."""
+def linear_axis(values: Sequence[float]) -> tuple[list[float], float, float]:
+    """Ticks at round numbers, and the two ends, a little beyond the least and the largest value."""
     low, high = min(values), max(values)
     margin = 0.08 * (high - low) or max(abs(high), 1.0) * 0.05
     low, high = low - margin, high + margin

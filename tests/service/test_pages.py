@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from storage.records import StudyState, TrialState
-from tests.service.site import Site
+from storage.events import Events
+from storage.records import Json, StudyState, TrialState
+from tests.service.site import Site, now
 
 
 class Elements(HTMLParser):
@@ -178,3 +179,33 @@ def test_assets_are_served_with_their_types(client: TestClient) -> None:
 
 def test_a_page_of_no_study_is_a_404(client: TestClient) -> None:
     assert client.get("/studies/none").status_code == 404
+
+
+def test_a_study_shows_how_its_front_grew_and_what_mattered(client: TestClient, site: Site) -> None:
+    study = site.study()
+    page = client.get(f"/studies/{study.id}").text
+    assert "Growth of the hypervolume" not in page
+    assert "What mattered" not in page
+    for number in range(12):
+        site.trial(study, number, quality=0.5 + number % 2 / 4 + number / 1000, throughput=9.0)
+    for number, volume in enumerate((0.25, 0.5, 0.75)):
+        payload: dict[str, Json] = {
+            "trials": [number],
+            "hypervolume": volume,
+            "trial": number,
+            "epochs_trained": 10 * number,
+            "wall_seconds": 1.5,
+        }
+        with site.database.write() as session:
+            Events(session).append(study.id, "front", payload, now())
+    answer = client.get(f"/studies/{study.id}")
+    assert_strict(answer)
+    elements = Elements(answer.text)
+    (line,) = elements.all("polyline")
+    corners = [tuple(map(float, corner.split(","))) for corner in str(line["points"]).split()]
+    assert len(corners) == 6
+    across, down = ([corner[side] for corner in corners] for side in (0, 1))
+    assert across == sorted(across)
+    assert down == sorted(down, reverse=True), "a picture's y axis points down"
+    assert "trial 2: 0.75 after 20 epochs" in elements.text
+    assert "rnn.hidden_size" in elements.text
