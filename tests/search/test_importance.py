@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from search.dimension import ChoiceDimension, Dimension, Scalar
+from search.dimension import Scalar
 from search.importance import LEAST_TRIALS, DimensionImportance, ObjectiveImportance, importance
+from search.samplers.drawing import RandomSource
 from search.space import DrawnTrial, SearchSpace
 from search.spec import StudySpec
 from storage.records import StudyRecord, TrialOrigin, TrialState
@@ -36,25 +37,12 @@ def site(tmp_path: Path) -> Generator[Site]:
     made.close()
 
 
-class Dice:
-    """Draws uniformly; the order of the answers follows from the seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def answer(self, dimension: Dimension) -> Scalar:
-        if isinstance(dimension, ChoiceDimension):
-            return dimension.options[int(self._random.integers(len(dimension.options)))]
-        if isinstance(dimension.low, int) and isinstance(dimension.high, int):
-            return int(self._random.integers(dimension.low, dimension.high + 1))
-        return float(self._random.uniform(dimension.low, dimension.high))
-
-
 def fill(site: Site, count: int, values: Values, **fields: Any) -> StudyRecord:
     """A study of so many complete trials, drawn at random and with values that follow from them."""
     study = site.study(**{**FIELDS, **fields})
     space = SearchSpace(StudySpec.model_validate(study.spec))
-    drawn: list[DrawnTrial] = [space.draw(Dice(number)) for number in range(count)]
+    generator = np.random.default_rng(count)
+    drawn: list[DrawnTrial] = [space.draw(RandomSource(generator)) for _ in range(count)]
     with site.database.write() as session:
         for number, found in enumerate(drawn):
             record = trial(
