@@ -12,12 +12,16 @@ import math
 import statistics
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal, cast
 
 import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution
 from optuna.importance import PedAnovaImportanceEvaluator
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
 from pydantic import Field
 from sqlalchemy.orm import Session
 
@@ -120,16 +124,10 @@ class _Sample:
             for trial in trials
         }
         distributions = {name: distribution_of(found) for name, found in dimensions.items()}
-        self._study = optuna.create_study()
-        self._study.add_trials(
+        self._study = _InMemory(
             [
-                optuna.trial.create_trial(
-                    params=dict(values),
-                    distributions={name: distributions[name] for name in values},
-                    # The evaluator is told which trials count, and by which value.
-                    value=0.0,
-                )
-                for values in self._drawn.values()
+                _frozen(position, values, {name: distributions[name] for name in values})
+                for position, values in enumerate(self._drawn.values())
             ]
         )
 
@@ -177,6 +175,49 @@ class _Sample:
                 )
             )
         return tuple(sorted(found, key=lambda one: -one.importance))
+
+
+class _InMemory(optuna.Study):
+    """Complete trials, for an evaluator that only looks at them.
+
+    A storage, which a study has otherwise, would copy each of them twice.
+    """
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        self._trials = trials
+
+    @property
+    def directions(self) -> list[StudyDirection]:
+        """That of the losses which the evaluator is given."""
+        return [StudyDirection.MINIMIZE]
+
+    def get_trials(
+        self,
+        deepcopy: bool = True,  # noqa: ARG002 - nobody changes them
+        states: Container[optuna.trial.TrialState] | None = None,  # noqa: ARG002 - all are complete
+    ) -> list[FrozenTrial]:
+        """All of them."""
+        return self._trials
+
+
+def _frozen(
+    position: int, values: Mapping[str, Scalar], distributions: Mapping[str, BaseDistribution]
+) -> FrozenTrial:
+    now = datetime.now(UTC)
+    return FrozenTrial(
+        number=position,
+        trial_id=position,
+        state=optuna.trial.TrialState.COMPLETE,
+        # The evaluator is told which trials count, and by which loss.
+        value=0.0,
+        datetime_start=now,
+        datetime_complete=now,
+        params=dict(values),
+        distributions=dict(distributions),
+        user_attrs={},
+        system_attrs={},
+        intermediate_values={},
+    )
 
 
 def _known_value(trial: TrialOutline, objective: Objective) -> float | None:

@@ -28,6 +28,6 @@ def configure_logging(process: str, level: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Lines(process))
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # These say at INFO, for every request, connection or figure, what our own log need not repeat.
-    for chatty in ("httpx2", "alembic", "optuna.storages._in_memory"):
+    # These say at INFO, for every request or connection, what our own log need not repeat.
+    for chatty in ("httpx2", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
