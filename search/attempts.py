@@ -66,6 +66,7 @@ _ENDS: Mapping[str, TrialState] = {
     "stopped": TrialState.STOPPED,
     "infeasible": TrialState.INFEASIBLE,
 }
+_OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
 _DIVERGED = 1.0
 """The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
 
@@ -97,7 +98,7 @@ class AttemptDesk:
         def nothing_more(_session: Session, _attempt: AttemptRecord, _study: StudyRecord) -> None:
             return None
 
-        return self._renewing(attempt_id, token, nothing_more, body.stood_still_seconds)
+        return self._renewing(attempt_id, token, nothing_more, body)
 
     def progress(self, attempt_id: str, token: str, body: Progress) -> Verdict:
         """Tell the user how far a download is."""
@@ -129,7 +130,7 @@ class AttemptDesk:
             )
             Metrics(session).put(study.id, number, row)
             Trials(session).set_epochs(study.id, number, body.epoch)
-            payload = {"trial": number, **body.model_dump(exclude={"stood_still_seconds"})}
+            payload = {"trial": number, **body.model_dump(exclude=_OF_THE_LEASE)}
             Events(session).append(study.id, "epoch", payload, _now())
             spec = StudySpec.model_validate(study.spec)
             total = spec.budget.total_epochs
@@ -138,7 +139,7 @@ class AttemptDesk:
             is_new = is_new and study.ending is None
             return judge(session, study, spec, number, body.epoch, is_new=is_new)
 
-        return self._renewing(attempt_id, token, store, body.stood_still_seconds)
+        return self._renewing(attempt_id, token, store, body)
 
     def measurement(self, attempt_id: str, token: str, body: MeasurementReport) -> Verdict:
         """Store a throughput measurement, and give it to every waiting trial of the same shape."""
@@ -240,7 +241,12 @@ class AttemptDesk:
             attempt = attempts.authenticate(attempt_id, token_digest(token))
             study = Studies(session).get(attempt.study_id)
             now = _now()
-            attempts.renew(attempt_id, until=now, stood_still_seconds=body.stood_still_seconds)
+            attempts.renew(
+                attempt_id,
+                until=now,
+                stood_still_seconds=body.stood_still_seconds,
+                held_seconds=body.held_seconds,
+            )
             attempts.end(attempt_id, state=AttemptState.ENDED, at=now, reason=_attempt_reason(body))
             if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
                 Studies(session).set_prepared(study.id, body.prepared or {})
@@ -278,7 +284,7 @@ class AttemptDesk:
         attempt_id: str,
         token: str,
         work: Callable[[Session, AttemptRecord, StudyRecord], str | None],
-        stood_still_seconds: float | None = None,
+        body: Heartbeat | EpochReport | None = None,
     ) -> Verdict:
         """Do the work and renew the lease in one transaction.
 
@@ -290,7 +296,8 @@ class AttemptDesk:
             Attempts(session).renew(
                 attempt_id,
                 until=_now() + timedelta(seconds=self._lease_seconds),
-                stood_still_seconds=stood_still_seconds,
+                stood_still_seconds=None if body is None else body.stood_still_seconds,
+                held_seconds=None if body is None else body.held_seconds,
             )
             ending = Studies(session).get(attempt.study_id).ending
         return self._verdict(ending, reason)

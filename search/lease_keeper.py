@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, final
@@ -31,6 +32,7 @@ class LeaseKeeper:
     def __init__(self, link: WorkerLink, *, stood_still_seconds: Callable[[], float]) -> None:
         self._link = link
         self._stood_still_seconds = stood_still_seconds
+        self._begun = time.monotonic()
         self._done = threading.Event()
         self._lost: SearchError | None = None
         self._stop: Verdict | None = None
@@ -53,6 +55,11 @@ class LeaseKeeper:
         """The verdict to stop, once a heartbeat was answered with it."""
         return self._stop
 
+    @property
+    def held_seconds(self) -> float:
+        """How long the lease has been kept, by a clock that nobody sets."""
+        return time.monotonic() - self._begun
+
     def check(self) -> None:
         """Go on only while the lease holds.
 
@@ -73,7 +80,11 @@ class LeaseKeeper:
                 os.killpg(0, signal.SIGKILL)
 
     def _beat(self) -> None:
-        verdict = self._link.heartbeat(Heartbeat(stood_still_seconds=self._stood_still_seconds()))
+        verdict = self._link.heartbeat(
+            Heartbeat(
+                stood_still_seconds=self._stood_still_seconds(), held_seconds=self.held_seconds
+            )
+        )
         if verdict.verdict == "stop":
             self._stop = verdict
 

@@ -82,10 +82,20 @@ class TrainJob(Spec):
 Job = Annotated[PrepareJob | MeasureJob | TrainJob, Field(discriminator="kind")]
 
 
+HeldSeconds = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        description="how long the attempt's process has had its slot, by a clock that nobody sets",
+    ),
+]
+
+
 class Heartbeat(Spec):
     """The worker is alive; sent at a third of the lease time while nothing else is."""
 
     stood_still_seconds: float = Field(default=0.0, ge=0)
+    held_seconds: HeldSeconds = None
 
 
 class Progress(Spec):
@@ -120,6 +130,7 @@ class EpochReport(Spec):
     )
     seconds: float = Field(ge=0, description="training time of the epoch, without standing still")
     stood_still_seconds: float = Field(default=0.0, ge=0, description="in all, by this attempt")
+    held_seconds: HeldSeconds = None
 
 
 class MeasurementReport(Spec):
@@ -154,6 +165,7 @@ class Completion(Spec):
     best_epoch: int | None = Field(default=None, ge=1)
     epochs_trained: int = Field(default=0, ge=0)
     stood_still_seconds: float = Field(default=0.0, ge=0)
+    held_seconds: HeldSeconds = None
     prepared: dict[str, Any] | None = Field(
         default=None, description="prepare jobs: what was found"
     )

@@ -102,8 +102,11 @@ def _work(ticket: AttemptTicket, link: WorkerLink) -> Completion:
         device = ticket.device.partition(":")[0]
         attempt = _Attempt(link, keeper, lane, sources, device)
         completion = _outcome(attempt)
-        stood_still = {"stood_still_seconds": lane.stood_still_seconds}
-        return completion.model_copy(update=stood_still)
+        times = {
+            "stood_still_seconds": lane.stood_still_seconds,
+            "held_seconds": keeper.held_seconds,
+        }
+        return completion.model_copy(update=times)
 
 
 def _outcome(attempt: _Attempt) -> Completion:
@@ -235,7 +238,8 @@ class _Hooks:
             yield
 
     def epoch_done(self, report: EpochReport) -> Verdict:
-        verdict = self._attempt.link.epoch(report)
+        held = {"held_seconds": self._attempt.keeper.held_seconds}
+        verdict = self._attempt.link.epoch(report.model_copy(update=held))
         self.epochs_trained = report.epoch
         _log.info("epoch %d: validation %.6g", report.epoch, report.validation)
         return self._attempt.keeper.stop or verdict

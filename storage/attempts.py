@@ -2,6 +2,7 @@
 
 import hmac
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
 from sqlalchemy.orm import Session
@@ -79,22 +80,35 @@ class Attempts:
         return _record(row)
 
     def renew(
-        self, attempt_id: str, *, until: datetime, stood_still_seconds: float | None = None
+        self,
+        attempt_id: str,
+        *,
+        until: datetime,
+        stood_still_seconds: float | None = None,
+        held_seconds: float | None = None,
     ) -> None:
-        """Prolong the lease. Time stood still is the attempt's sum so far and never shrinks.
+        """Prolong the lease.
+
+        Time stood still and time that the slot was held are the attempt's sums so far, by its
+        worker's clock; neither they nor the device time that follows from them ever shrink.
 
         Raises:
             LeaseLost: if the attempt has ended.
         """
         given = literal(stood_still_seconds or 0.0, FiniteFloat())
         before = AttemptRow.stood_still_seconds
+        stood_still = case((before < given, given), else_=before)
+        values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
+        if held_seconds is not None:
+            known = func.coalesce(AttemptRow.device_seconds, 0.0)
+            held = literal(held_seconds, FiniteFloat()) - stood_still
+            counted = AttemptRow.slot_share * held
+            values["device_seconds"] = case((known < counted, counted), else_=known)
         lock_study(self._session, _study_of(attempt_id))
         renewed = self._session.scalar(
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, _RUNNING)
-            .values(
-                lease_until=until, stood_still_seconds=case((before < given, given), else_=before)
-            )
+            .values(**values)
             .returning(AttemptRow.id)
         )
         if renewed is None:
@@ -103,7 +117,9 @@ class Attempts:
     def end(
         self, attempt_id: str, *, state: AttemptState, at: datetime, reason: str | None = None
     ) -> AttemptRecord:
-        """End the attempt, once; what it held of its device is counted from here.
+        """End the attempt, once.
+
+        What it held of its device is what its worker said last, or else what the wall clock says.
 
         Raises:
             LeaseLost: if it has ended.
@@ -166,10 +182,13 @@ class Attempts:
     def device_seconds(self, study_id: str, now: datetime) -> float:
         """Device time that training took: slot share x time.
 
-        What it stood still for measurements does not count.
+        What it stood still for measurements does not count. Of an attempt at work it is what its
+        worker said last: a wall clock that is set must not use up a budget.
         """
         training = (AttemptRow.study_id == study_id, AttemptRow.kind == AttemptKind.TRAIN)
-        ended = self._session.scalar(select(func.sum(AttemptRow.device_seconds)).where(*training))
+        ended = self._session.scalar(
+            select(func.sum(AttemptRow.device_seconds)).where(*training, ~_RUNNING)
+        )
         working = self._session.scalars(select(AttemptRow).where(*training, _RUNNING))
         return (ended or 0.0) + sum(_device_seconds(row, now) for row in working)
 
@@ -187,6 +206,8 @@ def _study_of(attempt_id: str) -> ScalarSelect[str]:
 
 
 def _device_seconds(row: AttemptRow, until: datetime) -> float:
+    if row.device_seconds is not None:
+        return row.device_seconds
     held = (until - row.started_at).total_seconds() - row.stood_still_seconds
     return row.slot_share * max(0.0, held)
 

@@ -131,7 +131,7 @@ class TrialRow(Table):
 
 
 class AttemptRow(Table):
-    """A lease; `device_seconds` is written when it ends, so that budgets need no walk over them."""
+    """A lease; `device_seconds` grows with its worker's words, or else is written when it ends."""
 
     __tablename__ = "attempt"
     __table_args__ = (

@@ -274,8 +274,11 @@ def test_an_attempt_that_was_killed_goes_on_and_ends_with_the_same_numbers(
         return [(report.epoch, report.train_loss, report.validation) for report in of.epochs]
 
     assert numbers(api) == numbers(whole)
+    held = [report.held_seconds or 0.0 for report in whole.epochs]
+    assert held[0] > 0
+    assert held == sorted(held), "the slot is held for longer and longer"
     ends = [
-        completion.model_copy(update={"stood_still_seconds": 0.0})
+        completion.model_copy(update={"stood_still_seconds": 0.0, "held_seconds": None})
         for completion in (api.completion, whole.completion)
     ]
     assert ends[0] == ends[1]

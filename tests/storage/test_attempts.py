@@ -220,3 +220,21 @@ def test_device_seconds_are_share_times_time_without_standing_still(
         held = attempts.device_seconds(study, after(30))
         assert attempts.device_seconds("none", after(30)) == 0.0
     assert held == pytest.approx(0.5 * (20 - 4) + 2.0 * (20 - 1.5))
+
+
+def test_a_wall_clock_that_is_set_takes_no_device_time(database: Database, study: str) -> None:
+    a_year = 365 * 86400.0
+    with database.write() as session:
+        attempts = Attempts(session)
+        ended = attempt(study, slot_share=0.5)
+        running = attempt(study, trial=1, slot_share=2.0)
+        for record in (ended, running):
+            attempts.start(record, token_digest="t")
+        attempts.renew(running.id, until=after(60), stood_still_seconds=1.0, held_seconds=6.0)
+        # An older word, which came late.
+        attempts.renew(running.id, until=after(60), stood_still_seconds=1.0, held_seconds=4.0)
+        attempts.renew(ended.id, until=after(60), stood_still_seconds=4.0, held_seconds=20.0)
+        attempts.renew(ended.id, until=after(60))
+        attempts.end(ended.id, state=AttemptState.ENDED, at=after(a_year))
+        held = attempts.device_seconds(study, after(a_year))
+    assert held == pytest.approx(0.5 * (20 - 4) + 2.0 * (6 - 1))
