@@ -43,6 +43,7 @@ def test_each_point_has_the_mean_and_interval_of_its_seeds(
     trials = server.trials(study["id"])
     front = server.get(f"/v1/studies/{study['id']}/front")
     numbers = [point["trial"] for point in front["points"]]
+    assert front["unconfirmed"] is None
     assert all(number < 4 for number in numbers)
     confirmations = [trial for trial in trials if trial["origin"] == "confirmation"]
     assert sorted(trial["repeats"] for trial in confirmations) == sorted(numbers * 2)
@@ -97,7 +98,9 @@ def test_a_study_out_of_its_budget_is_not_confirmed(server: Server) -> None:
     study = server.wait(server.submit({**SPEC, "budget": budget}))
     assert study["state_reason"] == "budget: total_epochs"
     assert all(trial["origin"] == "sampler" for trial in server.trials(study["id"]))
-    for point in server.get(f"/v1/studies/{study['id']}/front")["points"]:
+    front = server.get(f"/v1/studies/{study['id']}/front")
+    assert front["unconfirmed"] == "the study ended before: budget: total_epochs"
+    for point in front["points"]:
         assert point["seeds"] == 1
         assert point["quality_interval"] is None
         assert point["quality_mean"] == point["values"]["quality"]

@@ -188,6 +188,19 @@ def test_events_are_numbered_without_gaps_and_end_with_the_study(server, study) 
     assert (kind, data["state"]) == ("study", "finished")
 
 
+def test_the_hypervolume_grows_to_that_of_the_front(server, study) -> None:
+    changes = server.get(f"/v1/studies/{study['id']}/hypervolume")
+    front = server.get(f"/v1/studies/{study['id']}/front")
+    volumes = [change["hypervolume"] for change in changes]
+    assert volumes == sorted(volumes)
+    assert volumes[-1] == front["hypervolume"] == study["progress"]["hypervolume"]
+    assert changes[-1]["points"] == len(front["points"])
+    for name in ("epochs_trained", "wall_seconds", "at"):
+        assert [change[name] for change in changes] == sorted(change[name] for change in changes)
+    assert 0 < changes[0]["wall_seconds"] <= study["progress"]["wall_seconds"]
+    assert {change["trial"] for change in changes} <= set(range(10))
+
+
 def _events(server: Server, study_id: str) -> list[tuple[str, int, dict]]:
     """The whole stream, which ends with the study."""
     found: list[tuple[str, int, dict]] = []
