@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from pydantic import Field
+
 from models.errors import SpecError
 from models.model import ModelSpec
 from models.spec import Spec
@@ -62,6 +64,9 @@ class SpaceDescription(Spec):
     dimensions: tuple[Dimension, ...]
     candidates: tuple[dict[str, str], ...]
     parameter_range: ParameterRange
+    known_trials: int = Field(
+        default=0, description="how many trials of the studies in `warm_start` lie in the space"
+    )
 
 
 class SearchSpace:
@@ -151,22 +156,26 @@ class SearchSpace:
         candidate = Candidate(
             architecture=preset.architecture.kind, parametrization=preset.parametrization.kind
         )
-        values: Hyperparameters = {
-            f"{kind}.{field}": getattr(member, field)
-            for kind, member in (
-                (candidate.architecture, preset.architecture),
-                (candidate.parametrization, preset.parametrization),
-                (_TRAINING, preset.training),
-            )
-            for field in type(member).model_fields
-            if field != "kind"
-        }
+        place = self.place(spec)
         return DrawnTrial(
             candidate=candidate,
             spec=spec,
-            hyperparameters=values,
-            drawn=self._place(candidate, spec, values),
+            hyperparameters=_values(spec),
+            drawn={} if place is None else place.drawn,
         )
+
+    def place(self, spec: TrialSpec) -> DrawnTrial | None:
+        """The draw that gives exactly this configuration, whatever its seed, if there is one."""
+        model = spec.model
+        answers = {name: value for name, value in _values(spec).items() if value is not None}
+        answers["architecture"] = model.architecture.kind
+        for name in ("parametrization", f"{model.architecture.kind}.parametrization"):
+            answers[name] = model.parametrization.kind
+        try:
+            drawn = self.draw(NamedSource(answers))
+        except OutsideSpace:
+            return None
+        return drawn if (drawn.spec.model, drawn.spec.training) == (model, spec.training) else None
 
     def describe(self) -> SpaceDescription:
         """The whole space, as a dry run shows it."""
@@ -178,20 +187,6 @@ class SearchSpace:
             ),
             parameter_range=self.parameter_range,
         )
-
-    def _place(
-        self, candidate: Candidate, spec: TrialSpec, values: Hyperparameters
-    ) -> dict[str, Scalar]:
-        """Where in the space a configuration lies: the draw that gives exactly it, or nothing."""
-        answers = {name: value for name, value in values.items() if value is not None}
-        answers["architecture"] = candidate.architecture
-        for name in ("parametrization", f"{candidate.architecture}.parametrization"):
-            answers[name] = candidate.parametrization
-        try:
-            drawn = self.draw(NamedSource(answers))
-        except OutsideSpace:
-            return {}
-        return drawn.drawn if drawn.spec == spec else {}
 
     def _preset_model(self, preset: Preset) -> ModelSpec:
         return ModelSpec(
@@ -273,6 +268,22 @@ class SearchSpace:
         named = (self._preset_model(PRESETS[name]) for name in self._spec.presets)
         counts = [*itertools.chain(*ends.values()), *(model.parameter_count() for model in named)]
         return ParameterRange(low=min(counts), high=max(counts))
+
+
+def _values(spec: TrialSpec) -> Hyperparameters:
+    """Every field of a configuration by its full name."""
+    model = spec.model
+    members = (
+        (model.architecture.kind, model.architecture),
+        (model.parametrization.kind, model.parametrization),
+        (_TRAINING, spec.training),
+    )
+    return {
+        f"{kind}.{field}": getattr(member, field)
+        for kind, member in members
+        for field in type(member).model_fields
+        if field != "kind"
+    }
 
 
 def describe(spec: StudySpec) -> SpaceDescription:

@@ -170,6 +170,15 @@ class StudySpec(Spec):
     )
     resources: Resources = Resources()
     retention: Retention = Retention()
+    warm_start: tuple[str, ...] = Field(
+        default=(),
+        max_length=20,
+        description="ids of other studies of the same task: their complete and stopped trials that "
+        "lie in this space, as they stand now, are known to the samplers `tpe`, `known_cost` and "
+        "`nsga2` (complete ones alone) before the first suggestion; `random` and `grid` learn from "
+        "nothing. They are on no front and count in no budget, and stay known when their study is "
+        "deleted",
+    )
     presets: tuple[PresetName, ...] = Field(
         default=(),
         description="named systems of the papers, which are the study's first trials, in this "
@@ -177,7 +186,7 @@ class StudySpec(Spec):
     )
     seed: int = Field(default=0, ge=0, lt=2**32)
 
-    @field_validator("architectures", "parametrizations", "objectives", "presets")
+    @field_validator("architectures", "parametrizations", "objectives", "presets", "warm_start")
     @classmethod
     def _without_repeats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) != len(names):

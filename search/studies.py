@@ -11,13 +11,15 @@ from sqlalchemy.orm import Session
 from models.spec import Spec
 from search.figures import Figures
 from search.resolving import resolved
-from search.space import SearchSpace
+from search.space import SearchSpace, SpaceDescription
 from search.spec import StudySpec
 from search.tasks import DataSources
+from search.warm_start import foreign_trials
 from storage.attempts import Attempts
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.events import Events
+from storage.foreign_trials import ForeignTrials
 from storage.measurements import Measurements
 from storage.metrics import Metrics
 from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
@@ -84,7 +86,7 @@ def submit(
         if known is not None:
             return known
     spec = resolved(spec, sources)
-    SearchSpace(spec)
+    foreign = foreign_trials(database, spec, SearchSpace(spec))
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     document = spec.model_dump(mode="json")
     with database.write() as session:
@@ -99,8 +101,21 @@ def submit(
             body_digest=digest,
         )
         if study.id == study_id:
+            ForeignTrials(session).add(study.id, foreign)
             announce(session, study, at=now)
         return studies.get(study.id)
+
+
+def dry_run(database: Database, spec: StudySpec, *, sources: DataSources) -> SpaceDescription:
+    """What a study would search and would know beforehand; nothing is stored.
+
+    Raises:
+        SpecRefused: the spec cannot be run, or its data are not there.
+    """
+    spec = resolved(spec, sources)
+    space = SearchSpace(spec)
+    known = len(foreign_trials(database, spec, space))
+    return space.describe().model_copy(update={"known_trials": known})
 
 
 def cancel(database: Database, study_id: str, *, by: str) -> StudyRecord:

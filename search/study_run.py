@@ -27,6 +27,7 @@ from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyC
 from search.suggestions import Suggestions
 from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
+from search.warm_start import knowledge_of
 from search.wire import PrepareJob, TrainJob
 from storage.attempts import Attempts
 from storage.errands import Errands
@@ -77,7 +78,12 @@ class StudyRun:
             optuna_storage,
             study,
             spec,
-            surroundings_of(spec, self._study.space, lambda: past_of(floor.database, study.id)),
+            surroundings_of(
+                spec,
+                self._study.space,
+                lambda: past_of(floor.database, study.id),
+                knowledge_of(floor.database, study.id),
+            ),
         )
         self._suggestions = Suggestions(self._study, self._mirror)
         self._confirmation = Confirmation(self._study, self._mirror, self._suggestions)

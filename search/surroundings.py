@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from models.errors import SpecError
 from search.limits import excesses
-from search.samplers import Past, Surroundings
+from search.samplers import Knowledge, Past, Surroundings
 from search.samplers.sampler import Drawn
 from search.space import SearchSpace
 from search.spec import StudySpec
@@ -14,7 +14,12 @@ from storage.studies import Studies
 from storage.trials import Trials
 
 
-def surroundings_of(spec: StudySpec, space: SearchSpace, past: Callable[[], Past]) -> Surroundings:
+def surroundings_of(
+    spec: StudySpec,
+    space: SearchSpace,
+    past: Callable[[], Past],
+    knowledge: Knowledge | None = None,
+) -> Surroundings:
     """A study's facts; `past` is asked once per suggestion, where a sampler wants it."""
 
     def is_refused(drawn: Drawn) -> bool:
@@ -34,6 +39,7 @@ def surroundings_of(spec: StudySpec, space: SearchSpace, past: Callable[[], Past
         least_throughput_ratio=spec.limits.min_throughput_ratio,
         is_refused=is_refused,
         past=past,
+        knowledge=knowledge or Knowledge(),
     )
 
 

@@ -160,6 +160,29 @@ class TrialRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForeignTrialRecord:
+    """A trial of another study as it stood when a study was submitted, in the new one's words."""
+
+    source_study: str
+    source_trial: int
+    state: TrialState
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Json]
+    drawn: dict[str, Json]
+    """Dimension of the new study -> the value that gives this configuration."""
+    spec: dict[str, Json]
+    parameters: int
+    dense_parameters: int
+    shape_key: str
+    quality: float | None
+    throughput: float | None
+    throughput_ratio: float | None
+    curve: list[float]
+    """The validation metric after epoch 1, 2, ...."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttemptRecord:
     """One lease: a numbered try at a job. `trial` is null for jobs of the whole study."""
 

@@ -130,6 +130,32 @@ class TrialRow(Table):
     told_at: Mapped[datetime | None]
 
 
+class ForeignTrialRow(Table):
+    """A copy of another study's trial, which the study's sampler starts with."""
+
+    __tablename__ = "foreign_trial"
+
+    study_id: Mapped[str] = mapped_column(
+        ForeignKey("study.id", ondelete="CASCADE"), primary_key=True
+    )
+    position: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    source_study: Mapped[str]
+    source_trial: Mapped[int]
+    state: Mapped[TrialState]
+    architecture: Mapped[str]
+    parametrization: Mapped[str]
+    hyperparameters: Mapped[dict[str, Json]] = mapped_column(document())
+    drawn: Mapped[dict[str, Json]] = mapped_column(document())
+    spec: Mapped[dict[str, Json]] = mapped_column(document())
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    dense_parameters: Mapped[int] = mapped_column(BigInteger)
+    shape_key: Mapped[str]
+    quality: Mapped[float | None]
+    throughput: Mapped[float | None]
+    throughput_ratio: Mapped[float | None]
+    curve: Mapped[list[float]] = mapped_column(document())
+
+
 class AttemptRow(Table):
     """A lease; `device_seconds` grows with its worker's words, or else is written when it ends."""
 

@@ -8,7 +8,7 @@ from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
 from search.samplers.random import Random
-from search.samplers.sampler import Past, Sampler, Surroundings
+from search.samplers.sampler import Knowledge, Past, Sampler, Surroundings
 from search.samplers.tpe import Tpe
 
 AnySampler = Annotated[Tpe | Random | Nsga2 | Grid | KnownCost, Field(discriminator="kind")]
@@ -16,6 +16,7 @@ AnySampler = Annotated[Tpe | Random | Nsga2 | Grid | KnownCost, Field(discrimina
 __all__ = [
     "AnySampler",
     "Grid",
+    "Knowledge",
     "KnownCost",
     "Nsga2",
     "Past",

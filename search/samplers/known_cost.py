@@ -15,6 +15,7 @@ from optuna.samplers import BaseSampler
 from pydantic import Field
 
 from search.dimension import Scalar
+from search.draws import NamedSource
 from search.samplers.acquisition import (
     Candidates,
     History,
@@ -29,7 +30,7 @@ from search.samplers.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.gaussian_process import Array
 from search.samplers.sampler import Drawn, Past, Sampler, Space, Surroundings, WholeSampler
 from search.stopping.curves import best_so_far, log_error
-from storage.records import TrialRecord, TrialState
+from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
 _RANDOM_CANDIDATES = 150
@@ -86,9 +87,9 @@ class _Choice:
         self._study = study
         self._past = past
         self._generator = generator
-        self._trials = [
-            trial for trial in past.trials if trial.number < number and _was_begun(trial)
-        ]
+        own = [trial for trial in past.trials if trial.number < number and _was_begun(trial)]
+        self._trials = [*study.knowledge.trials, *own]
+        self._validations = {**study.knowledge.validations, **past.validations}
         self._by_number = {trial.number: trial for trial in past.trials}
         self._encoding = Encoding(study.space.dimensions)
         self._costs = Costs(study.objectives, self._trials)
@@ -139,21 +140,19 @@ class _Choice:
         """Random configurations and mutations of the front's, without what was tried before."""
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(history)
-        tried = {_key(values_of_trial(trial)) for trial in self._trials}
+        tried = {_key(values_of_trial(trial)) for trial in self._trials if _is_own(trial)}
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
 
     def _mutations(self, history: History) -> Iterator[Drawn]:
-        points = np.column_stack([history.costs, history.errors])[history.finished]
-        finished = np.flatnonzero(history.finished)
-        front: list[int] = finished[undominated(points)].tolist()
+        complete = _mask(trial.state == TrialState.COMPLETE for trial in self._trials)
+        points = np.column_stack([history.costs, history.errors])[complete]
+        front: list[int] = np.flatnonzero(complete)[undominated(points)].tolist()
         for index in front[-_MOST_MUTATED:]:
+            if not _is_own(self._trials[index]):
+                yield self._study.space.draw(NamedSource(_scalars(self._trials[index].drawn)))
             values = values_of_trial(self._trials[index])
-            values |= {
-                name: value
-                for name, value in self._trials[index].drawn.items()
-                if isinstance(value, bool | int | float | str)
-            }
+            values |= _scalars(self._trials[index].drawn)
             for _ in range(_MUTATIONS):
                 yield self._study.space.draw(MutatingSource(values, self._generator))
 
@@ -167,13 +166,17 @@ class _Choice:
     def _history(self, finished: Sequence[TrialRecord]) -> History:
         ends = {trial.number: self._errors(trial) for trial in finished}
         known = [self._known_error(trial, ends) for trial in self._trials]
+        # What is known of other studies' trials counts for the model, and is on no front of this.
         states = [trial.state for trial in self._trials]
+        own = [_is_own(trial) for trial in self._trials]
         return History(
             features=self._encoding.rows(map(values_of_trial, self._trials)),
             costs=self._costs.of_trials(self._trials),
             errors=np.array([error for error, _ in known]),
             noise_weights=np.array([weight for _, weight in known]),
-            finished=_mask(state == TrialState.COMPLETE for state in states),
+            finished=_mask(
+                s == TrialState.COMPLETE and o for s, o in zip(states, own, strict=True)
+            ),
             running=_mask(not state.has_ended for state in states),
         )
 
@@ -202,7 +205,7 @@ class _Choice:
         values: list[float] = []
         part: TrialRecord | None = trial
         while part is not None:
-            curve = self._past.validations.get(part.number, {})
+            curve = self._validations.get(part.number, {})
             values = [*(curve[epoch] for epoch in sorted(curve)), *values]
             part = None if part.continues is None else self._by_number[part.continues]
         return best_so_far([self._log_error(value) for value in values])
@@ -219,6 +222,15 @@ class _Choice:
     def _reference(self, taken: Array, offered: Array) -> Array:
         """The dearest of all trials and candidates: far beyond it, only extremes would count."""
         return np.concatenate([taken, offered]).max(axis=0) + 0.05
+
+
+def _is_own(trial: TrialRecord) -> bool:
+    """Whether a trial is of the study itself, see `Knowledge`."""
+    return trial.number >= 0
+
+
+def _scalars(values: Mapping[str, Json]) -> dict[str, Scalar]:
+    return {n: value for n, value in values.items() if isinstance(value, bool | int | float | str)}
 
 
 def _was_begun(trial: TrialRecord) -> bool:

@@ -7,6 +7,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import Field
 
+from search.samplers.informed import informed
 from search.samplers.sampler import Sampler, Surroundings
 
 
@@ -29,9 +30,9 @@ class Nsga2(Sampler):
         """A sampler for one suggestion, which follows from `seed` and the trials told so far."""
         return _Generations(population_size=self.population, seed=seed)
 
-    def build_for(self, _study: Surroundings, /, *, seed: int) -> BaseSampler:
-        """The same for every study."""
-        return self.build(seed)
+    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """The same for every study, told of what the study knows of others."""
+        return informed(self.build(seed), study)
 
 
 class _Generations(NSGAIISampler):

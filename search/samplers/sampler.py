@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from optuna.distributions import BaseDistribution
@@ -64,6 +64,20 @@ class Past:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Knowledge:
+    """What a study was given of other studies before its first suggestion; it never changes.
+
+    Their trials have negative numbers, from the lowest on, and lie in the study's space.
+    """
+
+    trials: Sequence[TrialRecord] = ()
+    validations: Mapping[int, Mapping[int, float]] = field(
+        default_factory=dict[int, Mapping[int, float]]
+    )
+    """Trial number -> epoch -> the validation metric."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What a sampler may know of its study beside what Optuna holds of it."""
 
@@ -78,6 +92,7 @@ class Surroundings:
     is_refused: Callable[[Drawn], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
     past: Callable[[], Past]
+    knowledge: Knowledge = Knowledge()
 
 
 class WholeSampler(BaseSampler):

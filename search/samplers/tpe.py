@@ -7,6 +7,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 from pydantic import Field
 
+from search.samplers.informed import informed
 from search.samplers.sampler import Sampler, Surroundings
 
 
@@ -35,6 +36,6 @@ class Tpe(Sampler):
                 seed=seed,
             )
 
-    def build_for(self, _study: Surroundings, /, *, seed: int) -> BaseSampler:
-        """The same for every study."""
-        return self.build(seed)
+    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """The same for every study, told of what the study knows of others."""
+        return informed(self.build(seed), study)

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Header, Query, Response
 from pydantic import AfterValidator
 
 from search import removal, steering, studies
-from search.resolving import resolved
-from search.space import SpaceDescription, describe
+from search.space import SpaceDescription
 from search.spec import OBJECTIVES, Objective, StudySpec
 from service.documents import (
     FrontDocument,
@@ -71,7 +70,7 @@ def submit_study(
     """Submit a study; a coordinator begins it as soon as there is room."""
     if dry_run:
         response.status_code = 200
-        return describe(resolved(spec, held.sources))
+        return studies.dry_run(held.database, spec, sources=held.sources)
     study = studies.submit(
         held.database, spec, sources=held.sources, idempotency_key=idempotency_key
     )

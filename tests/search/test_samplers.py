@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from search.draws import TrialSource
 from search.errors import SpecRefused
 from search.mirror import Mirror
-from search.samplers import Past
+from search.samplers import Knowledge, Past
 from search.space import DrawnTrial, SearchSpace
 from search.spec import StudySpec
 from search.surroundings import surroundings_of
@@ -47,7 +47,10 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 class Played:
     """A study that is played without training: a formula says how good a configuration is."""
 
-    def __init__(self, sampler: Mapping[str, Any], **fields: Any) -> None:
+    def __init__(
+        self, sampler: Mapping[str, Any], knowledge: Knowledge | None = None, **fields: Any
+    ) -> None:
+        self.knowledge = knowledge
         self.spec = StudySpec.model_validate({**SPEC, **fields, "sampler": sampler})
         self.space = SearchSpace(self.spec)
         self.trials: list[TrialRecord] = []
@@ -73,7 +76,7 @@ class Played:
                 last_event=0,
             ),
             self.spec,
-            surroundings_of(self.spec, self.space, self.past),
+            surroundings_of(self.spec, self.space, self.past, self.knowledge),
         )
 
     def past(self) -> Past:

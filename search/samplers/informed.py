@@ -1,0 +1,120 @@
+"""Any of Optuna's samplers, told of trials that are not in its study."""
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from search.samplers.distributions import distribution_of
+from search.samplers.sampler import Surroundings
+from storage.records import TrialRecord
+from storage.records import TrialState as State
+
+
+def informed(sampler: BaseSampler, study: Surroundings) -> BaseSampler:
+    """The sampler as it is, or one that sees what the study knows of others before its own trials.
+
+    Optuna's study stays as it is: its numbers are the study's, and what is foreign is on no front.
+    """
+    frozen = [_frozen(trial, study) for trial in study.knowledge.trials]
+    foreign = [trial for trial in frozen if trial is not None]
+    return _Informed(sampler, foreign) if foreign else sampler
+
+
+class _Informed(BaseSampler):
+    """Asks another sampler about the study with the foreign trials in it."""
+
+    def __init__(self, inner: BaseSampler, foreign: Sequence[FrozenTrial]) -> None:
+        self._inner = inner
+        self._foreign = foreign
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """The joint space of all trials."""
+        return self._inner.infer_relative_search_space(self._widened(study), trial)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The inner sampler's joint suggestion."""
+        return self._inner.sample_relative(self._widened(study), trial, search_space)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """The inner sampler's suggestion for one dimension."""
+        study = self._widened(study)
+        return self._inner.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """What the inner sampler does before a trial."""
+        self._inner.before_trial(study, trial)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,
+    ) -> None:
+        """What the inner sampler does after a trial."""
+        self._inner.after_trial(study, trial, state, values)
+
+    def _widened(self, study: Study) -> Study:
+        return _Widened(study, self._foreign)
+
+
+class _Widened(Study):
+    """A study as it is, but for its list of trials, which begins with foreign ones."""
+
+    def __init__(self, study: Study, foreign: Sequence[FrozenTrial]) -> None:
+        # The same study on the same storage: it is opened already.
+        self.__dict__.update(vars(study))
+        self._foreign = foreign
+
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """All trials, the foreign ones first."""
+        return self._get_trials(deepcopy, states)
+
+    def _get_trials(
+        self,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+        use_cache: bool = False,
+    ) -> list[FrozenTrial]:
+        foreign = [trial for trial in self._foreign if states is None or trial.state in states]
+        return foreign + super()._get_trials(deepcopy, states, use_cache)
+
+
+def _frozen(trial: TrialRecord, study: Surroundings) -> FrozenTrial | None:
+    """The trial as Optuna knows trials; none of one that lacks an objective.
+
+    All have the number -1, which is before every trial of the study: Optuna's search for the
+    dimensions that trials share leaves out what is below that.
+    """
+    known = {
+        "quality": trial.quality,
+        "parameters": float(trial.parameters),
+        "throughput": trial.throughput,
+    }
+    values = [value for name in study.objectives if (value := known[name]) is not None]
+    complete = trial.state == State.COMPLETE
+    if complete and len(values) < len(study.objectives):
+        return None
+    dimensions = study.space.dimensions
+    return create_trial(
+        state=TrialState.COMPLETE if complete else TrialState.PRUNED,
+        params=dict(trial.drawn),
+        distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
+        values=values if complete else None,
+    )

@@ -1,0 +1,160 @@
+"""What a study starts with: trials of others, copied when it is submitted and never changed.
+
+The copies make a study's suggestions follow from its own rows: they are the same after a restart,
+whatever the other study does meanwhile, and when it is deleted.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import cast
+
+from sqlalchemy.orm import Session
+
+from search.configurations import is_original
+from search.errors import Fault, SpecRefused
+from search.samplers.sampler import Knowledge
+from search.space import SearchSpace
+from search.spec import StudySpec
+from search.trial import TrialSpec
+from storage.engine import Database
+from storage.errors import NotFound
+from storage.foreign_trials import ForeignTrials
+from storage.metrics import Metrics
+from storage.records import (
+    ForeignTrialRecord,
+    Json,
+    StudyRecord,
+    TrialOrigin,
+    TrialRecord,
+    TrialState,
+)
+from storage.studies import Studies
+from storage.trials import Trials
+
+_UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a copy was made says nothing to a sampler."""
+
+
+def foreign_trials(
+    database: Database, spec: StudySpec, space: SearchSpace
+) -> Sequence[ForeignTrialRecord]:
+    """The trials of the studies in `warm_start` that lie in a space, as they stand now.
+
+    Complete and stopped ones, each of which was trained from the start.
+
+    Raises:
+        SpecRefused: a study is not there, has another task, or measured throughput otherwise.
+    """
+    found: list[ForeignTrialRecord] = []
+    faults: list[Fault] = []
+    with database.read() as session:
+        for index, study_id in enumerate(spec.warm_start):
+            try:
+                other = Studies(session).get(study_id)
+            except NotFound as error:
+                faults.append(Fault(f"warm_start.{index}", str(error)))
+                continue
+            if message := _difference(spec, other):
+                faults.append(Fault(f"warm_start.{index}", message))
+            else:
+                found += _fitting(session, spec, space, other)
+    if faults:
+        raise SpecRefused(faults)
+    return found
+
+
+def knowledge_of(database: Database, study_id: str) -> Knowledge:
+    """What a study was given when it was submitted."""
+    with database.read() as session:
+        foreign = ForeignTrials(session).list(study_id)
+    first = -len(foreign)
+    return Knowledge(
+        trials=tuple(_trial(one, study_id, first + place) for place, one in enumerate(foreign)),
+        validations={
+            first + place: dict(enumerate(one.curve, start=1)) for place, one in enumerate(foreign)
+        },
+    )
+
+
+def _difference(spec: StudySpec, other: StudyRecord) -> str | None:
+    """Why trials of another study do not compare with those of this one, if they do not."""
+    theirs = StudySpec.model_validate(other.spec)
+    if theirs.task != spec.task:
+        return (
+            f"the task of study {other.id!r} is {theirs.task.model_dump_json()}; allowed is this "
+            "study's own, field by field"
+        )
+    if "throughput" in spec.objectives and theirs.throughput != spec.throughput:
+        return (
+            f"study {other.id!r} measured throughput by {theirs.throughput.model_dump_json()}; "
+            f"allowed is {spec.throughput.model_dump_json()}, or another objective"
+        )
+    return None
+
+
+def _fitting(
+    session: Session, spec: StudySpec, space: SearchSpace, other: StudyRecord
+) -> Iterator[ForeignTrialRecord]:
+    validations = Metrics(session).validations(other.id)
+    same_speed = StudySpec.model_validate(other.spec).throughput == spec.throughput
+    for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):
+        curve = validations.get(trial.number, {})
+        # A result that was taken over from an equal trial has no curve, and says nothing new.
+        if not curve or not is_original(trial):
+            continue
+        place = space.place(TrialSpec.model_validate(trial.spec))
+        if place is None:
+            continue
+        yield ForeignTrialRecord(
+            source_study=other.id,
+            source_trial=trial.number,
+            state=trial.state,
+            architecture=trial.architecture,
+            parametrization=trial.parametrization,
+            hyperparameters=cast(dict[str, Json], dict(place.hyperparameters)),
+            drawn=cast(dict[str, Json], dict(place.drawn)),
+            spec=trial.spec,
+            parameters=trial.parameters,
+            dense_parameters=trial.dense_parameters,
+            shape_key=trial.shape_key,
+            quality=trial.quality,
+            throughput=trial.throughput if same_speed else None,
+            throughput_ratio=trial.throughput_ratio if same_speed else None,
+            curve=[curve[epoch] for epoch in sorted(curve)],
+        )
+
+
+def _trial(foreign: ForeignTrialRecord, study_id: str, number: int) -> TrialRecord:
+    """The copy as samplers read trials; what they do not read is empty."""
+    return TrialRecord(
+        study_id=study_id,
+        number=number,
+        state=foreign.state,
+        reason=None,
+        architecture=foreign.architecture,
+        parametrization=foreign.parametrization,
+        hyperparameters=foreign.hyperparameters,
+        drawn=foreign.drawn,
+        spec=foreign.spec,
+        parameters=foreign.parameters,
+        dense_parameters=foreign.dense_parameters,
+        shape_key=foreign.shape_key,
+        violation=None,
+        quality=foreign.quality,
+        test_quality=None,
+        test_metrics={},
+        origin=TrialOrigin.SAMPLER,
+        repeats=None,
+        continues=None,
+        stopping=None,
+        best_epoch=None,
+        epochs_trained=len(foreign.curve),
+        throughput=foreign.throughput,
+        throughput_ratio=foreign.throughput_ratio,
+        measurement_id=None,
+        dispatched=True,
+        created_at=_UNKNOWN,
+        started_at=None,
+        finished_at=None,
+        told_at=None,
+    )
