@@ -14,7 +14,7 @@ from search.space import DrawnTrial
 from search.study_context import StudyContext
 from search.suggestions import Suggestions
 from search.trial import TrialSpec
-from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
+from storage.records import TrialCounts, TrialOrigin, TrialRecord
 from storage.trials import Trials
 
 
@@ -28,7 +28,7 @@ class Confirmation:
         self._nothing_due: TrialCounts | None = None
 
     def ask(self) -> bool:
-        """Begin one confirmation, if one is due and the queue is short.
+        """Begin one confirmation, if one is due and there is room ahead.
 
         Returns:
             Whether one was begun.
@@ -37,7 +37,7 @@ class Confirmation:
             return False
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
-        if counts.by_state.get(TrialState.QUEUED, 0) >= self._suggestions.depth or not self.due():
+        if not self._suggestions.have_room(counts) or not self.due():
             return False
         self.enter(counts.total, self._mirror.ask(counts.total))
         return True

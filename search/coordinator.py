@@ -9,6 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -55,6 +56,9 @@ _LATE = (UpdateFinishedTrialError, IntegrityError, KeyError)
 
 _AWAY_SECONDS = 1.0
 """How long it is left alone then."""
+
+_THREADS = 4
+"""How many studies exchange with Optuna at once: samplers share one interpreter in any case."""
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """No claim is as old as this, see `Studies.claim`."""
@@ -107,6 +111,8 @@ class Coordinator:
         self._claims_watch = RenewalWatch(_LEASES_PER_CLAIM * lease_seconds)
         self._claimed_at: float | None = None
         self._away = False
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exchange")
+        self._in_background: dict[str, Future[None]] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
@@ -126,6 +132,9 @@ class Coordinator:
         finally:
             self._executor.close()
             self._on_slot.clear()
+            for run in self._runs.values():
+                run.halt()
+            self._threads.shutdown(cancel_futures=True)
             try:
                 self._give_up()
             except _DATABASE_AWAY as error:
@@ -177,6 +186,12 @@ class Coordinator:
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
         return attempt_id in self._on_slot.values()
+
+    def in_background(self, study_id: str, work: Callable[[], None]) -> Future[None]:
+        """Have a study's work done by a thread of its own; it has no more than one at a time."""
+        future = self._threads.submit(work)
+        self._in_background[study_id] = future
+        return future
 
     def start(
         self, study_id: str, kind: AttemptKind, job: Job, *, trial: int | None, slot: Slot
@@ -280,8 +295,8 @@ class Coordinator:
                 now = claims[study.id] if study.id in stale else _NEVER
                 ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
             if not ours:
-                self._runs.pop(study.id, None)
-            elif study.id not in self._runs:
+                self._forget(study.id)
+            elif study.id not in self._runs and not self._is_in_background(study.id):
                 _log.info("study claimed", extra={"study_id": study.id})
                 with self._while_ours(study.id):
                     self._runs[study.id] = StudyRun(self, self._optuna(), study)
@@ -298,11 +313,11 @@ class Coordinator:
         except (ClaimLost, *_LATE) as error:
             if not isinstance(error, ClaimLost) and self._is_ours(study_id):
                 raise
-            self._runs.pop(study_id, None)
+            self._forget(study_id)
             _log.warning("a study is another's", extra={"study_id": study_id, "reason": error})
         except MirrorDiverged as diverged:
             # The next look for studies makes its run again, which reconciles the two.
-            self._runs.pop(study_id, None)
+            self._forget(study_id)
             _log.warning("a study begins anew", extra={"study_id": study_id, "reason": diverged})
 
     def _without_database(self, error: Exception) -> None:
@@ -310,10 +325,21 @@ class Coordinator:
 
         Between the two a step may have been done by halves, as by a coordinator that died.
         """
-        self._runs.clear()
+        for study_id in list(self._runs):
+            self._forget(study_id)
         if not self._away:
             self._away = True
             _log.error("the database does not answer", extra={"reason": _first_line(error)})
+
+    def _forget(self, study_id: str) -> None:
+        """Give a run up; another begins when what it has in the background is done."""
+        run = self._runs.pop(study_id, None)
+        if run is not None:
+            run.halt()
+
+    def _is_in_background(self, study_id: str) -> bool:
+        future = self._in_background.get(study_id)
+        return future is not None and not future.done()
 
     def _optuna(self) -> BaseStorage:
         """Optuna's tables, opened when they are first needed: they may be away before that."""
@@ -328,6 +354,7 @@ class Coordinator:
     def _end(self, study_id: str) -> None:
         """Give up a study that has ended."""
         del self._runs[study_id]
+        self._in_background.pop(study_id, None)
         with self.database.write() as session:
             Studies(session).release(study_id, self._owner)
         if self._ended is not None:
@@ -343,7 +370,8 @@ class Coordinator:
 
 def _first_line(error: Exception) -> str:
     """What the database said; Optuna only says that something was said."""
-    return str(error.__cause__ or error).strip().partition("\n")[0]
+    said = error.__cause__ if isinstance(error, StorageInternalError) else error
+    return str(said).strip().partition("\n")[0]
 
 
 def _serves(slot: Slot, device: str) -> bool:

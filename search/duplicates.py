@@ -46,17 +46,26 @@ class Duplicates:
             self._first.setdefault(_configuration(spec), number)
             self._known += 1
 
-    def reuse(self) -> None:
-        """End the waiting repeats of which an earlier trial is complete, with its result."""
+    def reuse(self) -> TrialRecord | None:
+        """End the first waiting repeat of which an earlier trial is complete, with its result.
+
+        The sampler knows of that one, see Note [Asks and tells].
+
+        Returns:
+            The repeat as it ended.
+        """
         with self._study.database.read() as session:
             trials = Trials(session)
             repeats = [t for t in trials.list(self._study.id, TrialState.QUEUED) if self._waits(t)]
             complete = trials.list(self._study.id, TrialState.COMPLETE) if repeats else []
+        known = [trial for trial in complete if trial.told_at is not None]
         for repeat in repeats:
-            source = next(iter(_alike(repeat, complete)), None)
+            source = next(iter(_alike(repeat, known)), None)
             if source is not None:
                 with self._study.database.write() as session:
                     _take_over(session, repeat, source.number)
+                    return Trials(session).get(self._study.id, repeat.number)
+        return None
 
     def held(self) -> set[int]:
         """Numbers of the repeats that are not to be trained.

@@ -1,6 +1,7 @@
 """What the parts of a running study share: its document, its space, and the floor it runs on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -53,6 +54,10 @@ class Floor(Protocol):
 
     def lane_is_free(self, lane: Slot) -> bool:
         """Whether nobody measures on this lane."""
+        ...
+
+    def in_background(self, study_id: str, work: Callable[[], None]) -> Future[None]:
+        """Have a study's work done by a thread of its own; it has no more than one at a time."""
         ...
 
     def start(

@@ -1,20 +1,17 @@
-"""One study as the coordinator runs it: ask ahead, measure, dispatch, tell, and end it."""
+"""One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
 
 import logging
 import time
 from datetime import UTC, datetime
 
-import optuna
 from optuna.storages import BaseStorage
 from sqlalchemy.orm import Session
 
 from search.attempts import BUDGET, announce_trial, end_trial
-from search.confirmation import Confirmation
 from search.duplicates import Duplicates
-from search.enqueued import Enqueued
+from search.exchange import Exchange
 from search.executors import Slot
 from search.figures import Figures
-from search.hypervolumes import FRONT
 from search.measuring import Measuring
 from search.mirror import Mirror
 from search.named_trials import precedence
@@ -24,7 +21,6 @@ from search.space import SearchSpace
 from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter
 from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyContext, gave_up
-from search.suggestions import Suggestions
 from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
 from search.warm_start import knowledge_of
@@ -32,14 +28,11 @@ from search.wire import PrepareJob, TrainJob
 from storage.attempts import Attempts
 from storage.errands import Errands
 from storage.events import Events
-from storage.exchanges import Exchanges
-from storage.metrics import Metrics
 from storage.records import (
     AttemptKind,
     AttemptRecord,
     AttemptState,
     ErrandKind,
-    Json,
     StudyRecord,
     StudyState,
     TrialRecord,
@@ -74,7 +67,7 @@ class StudyRun:
     def __init__(self, floor: Floor, optuna_storage: BaseStorage, study: StudyRecord) -> None:
         spec = StudySpec.model_validate(study.spec)
         self._study = StudyContext(study.id, spec, SearchSpace(spec), floor)
-        self._mirror = Mirror(
+        mirror = Mirror(
             optuna_storage,
             study,
             spec,
@@ -85,19 +78,16 @@ class StudyRun:
                 knowledge_of(floor.database, study.id),
             ),
         )
-        self._suggestions = Suggestions(self._study, self._mirror)
-        self._confirmation = Confirmation(self._study, self._mirror, self._suggestions)
-        self._enqueued = Enqueued(self._study, self._mirror, self._suggestions)
+        self._ticked = time.monotonic()
+        self._exchange = Exchange(self._study, mirror, uncounted_seconds=self._since_tick)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
         self._figures = Figures(size=4)
-        self._front: list[int] = []
         self._seen = study
-        self._ticked = time.monotonic()
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
         self.abandon()
-        reconcile(self._study, self._mirror, adopt=self._adopt)
+        reconcile(self._study, mirror, adopt=self._exchange.adopt)
 
     def step(self) -> bool:
         """Do what is due.
@@ -110,11 +100,10 @@ class StudyRun:
             study = self._begin()
         if study.state in ENDED:
             return False
-        self._tell()
-        # In a study that is held or about to end too: whoever asked is told the trial's number.
-        while self._enqueued.ask():
-            pass
-        if study.ending is None and study.state == StudyState.PAUSED:
+        held = study.ending is None and study.state == StudyState.PAUSED
+        ready = study.ending is None and study.prepared is not None
+        self._exchange.go_on(searching=ready and not held)
+        if held:
             self._stand_still()
             return True
         self._stands_still = False
@@ -126,19 +115,16 @@ class StudyRun:
             self._prepare()
             return True
         self._measuring.refuse_slow()
-        self._duplicates.reuse()
         self._dispatch()
         self._measuring.measure_waiting()
-        while self._suggestions.ask() or self._confirmation.ask():
+        if self._study.free_slot() is not None:
+            self._exchange.wait_a_moment()
             self._dispatch()
         return not self._finish_if_done()
 
-    def _adopt(self, number: int, asked: optuna.Trial) -> None:
-        """Write the row of a trial that was asked for before the coordinator died."""
-        if self._enqueued.adopt(asked):
-            return
-        confirms = bool(self._confirmation.due())
-        (self._confirmation if confirms else self._suggestions).enter(number, asked)
+    def halt(self) -> None:
+        """Begin no ask and no tell any more: the run is given up."""
+        self._exchange.halt()
 
     def abandon(self) -> None:
         """Lose what runs with the coordinator that stops, or with the one that died before."""
@@ -189,7 +175,7 @@ class StudyRun:
         """Have the attempts of a paused study store where they are and end; its time stands."""
         if not self._stands_still:
             self._stands_still = True
-            elapsed = time.monotonic() - self._ticked
+            elapsed = self._since_tick()
             with self._study.database.write() as session:
                 Studies(session).add_running_seconds(self._study.id, elapsed)
         self._ticked = time.monotonic()
@@ -200,42 +186,13 @@ class StudyRun:
                 self._put_aside.add(attempt.id)
                 self._study.floor.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
 
-    def _tell(self) -> None:
-        with self._study.database.read() as session:
-            ended = Trials(session).untold(self._study.id)
-        for trial in ended:
-            self._mirror.tell(trial)
-            with self._study.database.write() as session:
-                if Trials(session).mark_told(self._study.id, trial.number, datetime.now(UTC)):
-                    Exchanges(session).append(self._study.id, "tell", trial.number)
-        if any(trial.state == TrialState.COMPLETE for trial in ended):
-            self._tell_front()
-
-    def _tell_front(self) -> None:
-        """Write an event when the front has changed."""
-        with self._study.database.read() as session:
-            study = Studies(session).get(self._study.id)
-            standing = self._figures.standing(session, study)
-            epochs = Metrics(session).epochs_trained(study.id)
-        before, self._front = self._front, [trial.number for trial in standing.front]
-        new = [trial for trial in standing.front if trial.number not in before]
-        if not new:
-            # Points leave a front only when others come onto it.
-            return
-        last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
-        payload: dict[str, Json] = {
-            "trials": [*self._front],
-            "hypervolume": standing.hypervolume,
-            "trial": last.number,
-            "epochs_trained": epochs,
-            "wall_seconds": study.running_seconds + time.monotonic() - self._ticked,
-        }
-        with self._study.database.write() as session:
-            Events(session).append(self._study.id, FRONT, payload, datetime.now(UTC))
+    def _since_tick(self) -> float:
+        """Seconds that the study's row does not count yet."""
+        return time.monotonic() - self._ticked
 
     def _check_budgets(self, study: StudyRecord) -> StudyRecord:
         """Count the running time, and end the asking when a budget of the study is used up."""
-        elapsed = time.monotonic() - self._ticked
+        elapsed = self._since_tick()
         if elapsed < _TICK_SECONDS:
             return study
         self._ticked += elapsed
@@ -320,16 +277,19 @@ class StudyRun:
 
     def _finish_if_done(self) -> bool:
         """End the study when its budget of trials or of draws is used up and told."""
+        if not self._exchange.is_done():
+            return False
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
-            untold = Trials(session).untold(self._study.id)
-        at_work = (counts.by_state.get(state) for state in _OPEN)
-        if untold or any(at_work) or self._confirmation.due():
+        suggestions = self._exchange.suggestions
+        if any(counts.by_state.get(state) for state in _OPEN) or suggestions.are_wanted(counts):
+            return False
+        if self._exchange.confirmation.due():
             return False
         enough = counts.dispatched >= self._study.spec.budget.trials
         if enough:
             return self._finish(None)
-        return self._finish(GRID_EXHAUSTED if self._suggestions.are_used_up() else NOTHING_FEASIBLE)
+        return self._finish(GRID_EXHAUSTED if suggestions.are_used_up() else NOTHING_FEASIBLE)
 
     def _finish(self, reason: str | None) -> bool:
         """End a study of which nothing runs, once its front is measured."""
@@ -350,7 +310,8 @@ class StudyRun:
         on_budget = study.ending.startswith(BUDGET)
         if self._end_open_trials(study.ending, on_budget=on_budget):
             return True
-        self._tell()
+        if not self._exchange.is_done():
+            return True
         if on_budget:
             return not self._finish(study.ending)
         failed = study.ending.startswith(FAILED)
@@ -385,7 +346,7 @@ class StudyRun:
 
     def _end(self, state: StudyState, reason: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
-        elapsed = time.monotonic() - self._ticked
+        elapsed = self._since_tick()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)
             steered = (study.state, study.spec, study.ending)

@@ -35,26 +35,34 @@ class Suggestions:
         self._study = study
         self._mirror = mirror
         self._duplicates = Duplicates(study)
-        self.depth = 2 * max(1, len(study.slots))
-        """How many trials may wait for a slot."""
+        self._ahead = 3 * max(1, len(study.slots))
+        """How many trials are asked for before the sampler is told of the first: one on each slot,
+        and twice as many that wait or are measured."""
         self._size = study.spec.sampler.size(study.space)
 
     def ask(self) -> bool:
-        """Ask for one suggestion, if the queue is short and the budgets leave room.
+        """Ask for one suggestion, if there is room ahead and the budgets leave some.
 
         Returns:
             Whether one was asked for.
         """
-        budget = self._study.spec.budget.trials
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
-        waiting = counts.by_state.get(TrialState.QUEUED, 0)
-        if waiting >= self.depth or counts.dispatched + waiting >= budget:
-            return False
-        if self.are_over(counts):
+        if not self.have_room(counts) or not self.are_wanted(counts):
             return False
         self.enter(counts.total, self._mirror.ask(counts.total))
         return True
+
+    def have_room(self, counts: TrialCounts) -> bool:
+        """Whether fewer trials are ahead of what the sampler knows than there may be."""
+        return counts.unknown < self._ahead
+
+    def are_wanted(self, counts: TrialCounts) -> bool:
+        """Whether the budgets leave another suggestion, with all that wait."""
+        waiting = counts.by_state.get(TrialState.QUEUED, 0)
+        return counts.dispatched + waiting < self._study.spec.budget.trials and not self.are_over(
+            counts
+        )
 
     def are_used_up(self) -> bool:
         """Whether the sampler has suggested all that it has; most have no end."""

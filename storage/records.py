@@ -331,11 +331,19 @@ class TrialCounts:
     """Infeasible ones that never were: they cost no budget."""
     confirmations: int = 0
     """Those that repeat points of the front when the search is over; not among the dispatched."""
+    untold: int = 0
+    """Those that ended and that the sampler does not know of."""
 
     @property
     def total(self) -> int:
         """All trials, refused draws included."""
         return sum(self.by_state.values())
+
+    @property
+    def unknown(self) -> int:
+        """Trials of whose outcome the sampler does not know: open ones, and untold ones."""
+        open_ones = (state for state in self.by_state if not state.has_ended)
+        return sum(self.by_state[state] for state in open_ones) + self.untold
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -162,19 +162,21 @@ class Trials:
                 func.count(),
                 func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
                 func.count().filter(_CONFIRMS),
+                func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
             )
             .where(TrialRow.study_id == study_id)
             .group_by(TrialRow.state)
         ).all()
         return TrialCounts(
-            by_state={state: total for state, total, _, _ in rows},
-            dispatched=sum(dispatched for _, _, dispatched, _ in rows),
+            by_state={state: total for state, total, *_ in rows},
+            dispatched=sum(dispatched for _, _, dispatched, _, _ in rows),
             refused=sum(
                 total - dispatched - confirmations
-                for state, total, dispatched, confirmations in rows
+                for state, total, dispatched, confirmations, _ in rows
                 if state is TrialState.INFEASIBLE
             ),
-            confirmations=sum(confirmations for _, _, _, confirmations in rows),
+            confirmations=sum(confirmations for _, _, _, confirmations, _ in rows),
+            untold=sum(untold for *_, untold in rows),
         )
 
     def start(self, study_id: str, number: int, at: datetime) -> None:
