@@ -112,7 +112,7 @@ class ParetoGain(Spec):
         default=2, ge=1, description="until then, how many better trials stop one"
     )
     never_stopped: float = Field(
-        default=0.05,
+        default=0.02,
         ge=0,
         le=1,
         description="share of trials, drawn by the seed, that are trained to their end whatever "
