@@ -51,6 +51,7 @@ from storage.records import (
 )
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.unnamed import remove_unnamed
 
 _log = logging.getLogger(__name__)
 
@@ -216,12 +217,15 @@ class AttemptDesk:
         with self._database.read() as session:
             _trial_of(_authenticate(session, attempt_id, token))
         artifact = store_stream(self._store, stream, _now(), expected_sha256=sha256)
+        before: list[str] = []
 
         def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
-            ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
+            before[:] = ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
             restore_if_missing(self._store, artifact.sha256, stream)
 
         self._renewing(attempt_id, token, name)
+        if before:
+            remove_unnamed(self._database, self._store, before)
         return Stored(sha256=artifact.sha256, size=artifact.size)
 
     def complete(self, attempt_id: str, token: str, body: Completion) -> Verdict:

@@ -15,10 +15,11 @@ from storage.artifacts import ArtifactStore
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.errands import Errands
-from storage.errors import ArtifactNotFound, Conflict
+from storage.errors import Conflict
 from storage.records import AttemptKind, ErrandKind, ErrandRecord
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.unnamed import remove_unnamed
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,7 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
             created_at=datetime.now(UTC),
         )
         Errands(session).add(errand)
-    with database.write() as session:
-        # See Note [Named bytes stay].
-        rows = ArtifactRows(session)
-        rows.lock_names()
-        for digest in rows.unnamed(digests):
-            with suppress(ArtifactNotFound):
-                store.remove(digest)
+    remove_unnamed(database, store, digests)
     return Removed(errand.id, attempts)
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from threading import Event, Thread
@@ -19,10 +18,11 @@ from search.studies import in_progress
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.engine import Database
-from storage.errors import ArtifactNotFound, NotFound, StorageError
+from storage.errors import NotFound, StorageError
 from storage.records import TrialRecord, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.unnamed import remove_unnamed
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Retention:
         """
         swept = 0
         for digests in _batches(self._store.digests(older_than_seconds=older_than_seconds)):
-            swept += self._remove_unnamed(digests)
+            swept += remove_unnamed(self._database, self._store, digests)
         if swept:
             _log.info("swept artifacts without a row", extra={"artifacts": swept})
         return swept
@@ -155,20 +155,8 @@ class Retention:
                         if study == study_id
                     },
                 )
-        self._remove_unnamed(digests)
+        remove_unnamed(self._database, self._store, digests)
         return len(digests)
-
-    def _remove_unnamed(self, digests: Sequence[str]) -> int:
-        """See Note [Named bytes stay]."""
-        removed = 0
-        with self._database.write() as session:
-            rows = ArtifactRows(session)
-            rows.lock_names()
-            for digest in rows.unnamed(digests):
-                with suppress(ArtifactNotFound):
-                    self._store.remove(digest)
-                    removed += 1
-        return removed
 
 
 def kept_by(spec: StudySpec, complete: Sequence[TrialRecord]) -> set[int]:

@@ -19,17 +19,28 @@ class ArtifactRows:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def link(self, study_id: str, number: int, role: str, artifact: ArtifactRecord) -> None:
+    def link(self, study_id: str, number: int, role: str, artifact: ArtifactRecord) -> list[str]:
         """Let stored bytes play a part for a trial, in place of what played it before.
 
         See Note [Named bytes stay]: afterwards, in the same transaction, the caller looks whether
         the bytes are still stored.
+
+        Returns:
+            The digests of what played it before, whose rows are gone unless others use them.
 
         Raises:
             NotFound: if there is no such trial.
         """
         lock_study(self._session, study_id)
         self.lock_names()
+        before = self._session.scalars(
+            select(TrialArtifactRow.sha256).where(
+                TrialArtifactRow.study_id == study_id,
+                TrialArtifactRow.number == number,
+                TrialArtifactRow.role == role,
+                TrialArtifactRow.sha256 != artifact.sha256,
+            )
+        ).all()
         self.add(artifact)
         added(
             self._session,
@@ -41,12 +52,14 @@ class ArtifactRows:
             .returning(TrialArtifactRow.study_id),
             missing=f"study {study_id!r} has no trial {number}",
         )
+        self.drop_unused(before)
         # Nothing follows yet from what a trial stores while it trains.
         state = select(TrialRow.state).where(
             TrialRow.study_id == study_id, TrialRow.number == number
         )
         if self._session.scalars(state).one().has_ended:
             note_change(self._session, study_id)
+        return list(before)
 
     def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
         """Take these roles from trials of a study, and the rows of what nothing else names.

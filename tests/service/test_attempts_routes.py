@@ -1,5 +1,6 @@
 from starlette.testclient import TestClient
 
+from storage.artifact_rows import ArtifactRows
 from storage.records import TrialState
 from tests.service.site import Lease, Site, sha256
 
@@ -73,6 +74,32 @@ def test_bytes_that_do_not_match_their_digest_are_not_stored(
     answer = client.put(lease.path("artifacts/resume"), headers=headers, content=b"sent")
     assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
     assert client.get(lease.path("artifacts/resume"), headers=lease.headers).status_code == 404
+
+
+def test_what_takes_the_place_of_stored_bytes_leaves_nothing_of_them(
+    client: TestClient, site: Site
+) -> None:
+    """A trial stores the state to resume from again and again; others may use the same bytes."""
+    _, lease = running(site)
+    _, other = running(site)
+
+    def put(lease: Lease, content: bytes) -> None:
+        path = lease.path("artifacts/resume")
+        assert client.put(path, headers=lease.headers, content=content).status_code == 200
+
+    def stored() -> set[str]:
+        with site.database.read() as session:
+            rows = set(ArtifactRows(session).digests())
+        assert set(site.store.digests()) == rows
+        return rows
+
+    put(lease, b"first")
+    put(other, b"first")
+    put(lease, b"second")
+    assert stored() == {sha256(b"first"), sha256(b"second")}
+    put(other, b"third")
+    put(other, b"third")
+    assert stored() == {sha256(b"second"), sha256(b"third")}
 
 
 def test_an_upload_in_pieces_larger_than_memory_keeps_arrives_whole(
