@@ -1,13 +1,16 @@
 """A coordinator that is killed at a chosen point between Optuna and our rows.
 
 `main` is run as a process of its own: the real coordinator, which dies of SIGKILL at the point when
-it comes to the trial of that number; with the point `never` it works until it is stopped.
+it comes to the trial of that number; with the point `never` it works until it is stopped. With the
+point `slow` it lives, and the sampler takes its time: `THINKING_SECONDS` for each suggestion, and
+for those of a study named `stuck`, from that number on, until there is a file `released`.
 """
 
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +25,9 @@ from search.mirror import Mirror
 from storage.engine import Database
 from storage.records import TrialRecord
 
+THINKING_SECONDS = 0.4
+"""Longer than a trial of one epoch."""
+
 
 def die() -> None:
     """As `kill -9` would have it: nothing is flushed, closed or told. Or stand still instead."""
@@ -34,9 +40,14 @@ class DyingMirror(Mirror):
     point = "never"
     number = 0
     sign = signal.SIGKILL
+    released = Path()
 
     def ask(self, number: int) -> optuna.Trial:
-        """Die between Optuna's trial and our row."""
+        """Think, or die between Optuna's trial and our row."""
+        if self.point == "slow":
+            time.sleep(THINKING_SECONDS)
+            while "stuck" in self._name and number >= self.number and not self.released.exists():
+                time.sleep(0.05)
         asked = super().ask(number)
         if number == self.number and self.point == "asked":
             die()
@@ -80,6 +91,7 @@ def main(
     with log.open("ab") as output:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
+    DyingMirror.released = folder / "released"
     DyingMirror.point, DyingMirror.number, DyingMirror.sign = point, number, sign
     study_run.Mirror = DyingMirror
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs")
