@@ -45,6 +45,10 @@ class Settings(BaseSettings):
         default_factory=_sqlite_in_data_dir("optuna.db"),
         description="Optuna's tables: a file of their own in the data directory, or another URL",
     )
+    artifacts_dir: Path = Field(
+        default_factory=lambda values: Path(values["data_dir"]) / "artifacts",
+        description="folder of checkpoints and reports; one for all processes on one database",
+    )
     data_sets: Path | None = Field(
         default=None,
         validation_alias="REFLECTORY_DATA",
@@ -122,11 +126,6 @@ class Settings(BaseSettings):
         pattern="^(DEBUG|INFO|WARNING|ERROR)$",
         description="how much is logged: DEBUG, INFO, WARNING or ERROR",
     )
-
-    @property
-    def artifacts_dir(self) -> Path:
-        """Checkpoints and reports, named by their digest."""
-        return self.data_dir / "artifacts"
 
     @property
     def cache_dir(self) -> Path:

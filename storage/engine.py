@@ -6,6 +6,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -135,11 +136,13 @@ class Database:
 
     @contextmanager
     def _told_apart(self, *, connecting: bool = False) -> Generator[None]:
-        """Tell a database that does not answer from a statement that it refuses."""
+        """Tell a database that does not answer, or takes nothing, from a statement it refuses."""
         try:
             yield
         except (DBAPIError, PoolExhausted) as error:
-            lost = isinstance(error, DBAPIError) and error.connection_invalidated
+            lost = isinstance(error, DBAPIError) and (
+                error.connection_invalidated or _is_full(error.orig)
+            )
             unreached = isinstance(error, OperationalError | PoolExhausted) and connecting
             if not (lost or unreached or isinstance(error, PoolExhausted)):
                 raise
@@ -228,6 +231,13 @@ def _begin_sqlite(connection: Connection) -> None:
     options: dict[str, Any] = dict(connection.get_execution_options())
     connection.exec_driver_sql(f"PRAGMA query_only = {int(options.get('query_only', False))}")
     connection.exec_driver_sql(str(options.get("begin", "BEGIN IMMEDIATE")))
+
+
+def _is_full(error: BaseException | None) -> bool:
+    """Whether the database found no room for what it was to write."""
+    if isinstance(error, sqlite3.Error):
+        return error.sqlite_errorcode == sqlite3.SQLITE_FULL
+    return isinstance(error, DiskFull)
 
 
 def _first_line(error: Exception) -> str:

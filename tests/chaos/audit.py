@@ -45,7 +45,10 @@ def audit_study(
     _audit_events(database, study, trials)
     _audit_attempts(database, trials)
     _audit_exchanges(database, study, trials)
-    _audit_optuna(open_storage(optuna_url), study, trials, spec)
+    storage = open_storage(optuna_url)
+    _audit_optuna(storage, study, trials, spec)
+    storage.remove_session()
+    storage.engine.dispose()
     assert sorted(point["trial"] for point in front["points"]) == _front(trials, spec)
     return Counter(trial.state.value for trial in trials)
 
