@@ -265,3 +265,23 @@ def _end_other_connections(database_url: str) -> None:
             " WHERE datname = %s AND pid <> pg_backend_pid()",
             [name],
         )
+
+
+@SQLITE
+def test_a_database_without_room_takes_nothing_and_says_so(database: Database) -> None:
+    """SQLite is told that so many pages are all that the disk has."""
+
+    def fill() -> None:
+        with database.write() as session:
+            pages = session.scalar(text("PRAGMA page_count"))
+            session.execute(text(f"PRAGMA max_page_count = {pages}"))
+            study = add_study(session)
+            for number in range(1000):
+                add_trial(session, study.id, number)
+
+    with pytest.raises(DatabaseUnavailable, match="full"):
+        fill()
+    database.dispose()
+    with database.write() as session:
+        add_study(session)
+        assert len(Studies(session).page(limit=10).items) == 1
