@@ -4,34 +4,61 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from search.retention import Retention
 from search.room import DISK_FULL, RoomWatch
 from search.steering import pause
 from service.app import create_app
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import LocalArtifactStore
+from storage.engine import Database
 from storage.errors import StoreFull
 from storage.records import StudyState, TrialState
 from storage.studies import Studies
+from tests.chaos.audit import audit_store, audit_study
+from tests.service.running import Server, wait_until
 from tests.service.site import Site
+from tests.service.test_faults import SMALL
+from tests.service.uploading import CSV
 
 _MEBIBYTE = 1 << 20
+
+
+@contextmanager
+def disk(folder: Path, mebibytes: int) -> Iterator[Path]:
+    """A disk of its own, mounted there."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a small disk here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 16 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root can mount a small disk here")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    with disk(tmp_path / "disk", 16) as folder:
+        yield folder
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """All that it keeps is on a disk of 64 MiB, of which 8 are kept free; its log is elsewhere."""
+    with disk(tmp_path / "disk", 64) as folder:
+        reserve = {"REFLECTORY_DISK_RESERVE": str(8 * _MEBIBYTE)}
+        running = Server(folder / "data", workers=1, environment=reserve)
+        running.log = tmp_path / "server.log"
+        yield running.start()
+        running.close()
 
 
 @pytest.fixture
@@ -42,9 +69,9 @@ def site(small_disk: Path) -> Iterator[Site]:
     site.close()
 
 
-def fill(folder: Path, *, leave: int) -> Path:
+def fill(folder: Path, *, leave: int, name: str = "ballast") -> Path:
     """A file that takes what is free but for so many bytes."""
-    ballast = folder / "ballast"
+    ballast = folder / name
     ballast.write_bytes(bytes(shutil.disk_usage(folder).free - leave))
     return ballast
 
@@ -126,3 +153,40 @@ def test_studies_wait_for_room_and_go_on_by_themselves(site, small_disk) -> None
     ballast.unlink()
     watch.look()
     assert states() == before
+
+
+def test_a_whole_study_waits_on_a_full_disk_and_goes_on_when_there_is_room(server: Server) -> None:
+    """First the reserve is touched, then there is not a byte left, for the database either."""
+    folder = server.data_dir.parent
+    spec = {**SMALL, "budget": {"trials": 2, "epochs": 120}}
+    study_id = server.submit(spec)
+    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 10, what="epochs")
+    first = fill(folder, leave=4 * _MEBIBYTE)
+    wait_until(lambda: server.study(study_id)["state"] == "paused", what="a study that waits")
+    reason = server.study(study_id)["state_reason"]
+    assert reason.startswith(DISK_FULL)
+    assert str(8 * _MEBIBYTE) in reason
+    upload = server.http.post("/v1/datasets", files={"file": ("a.csv", CSV)})
+    assert upload.status_code == 507, upload.text
+    second = fill(folder, leave=0, name="more")
+    answer = server.http.post("/v1/studies", json=spec)
+    assert answer.status_code in (202, 503), answer.text
+    for ballast in (first, second):
+        ballast.unlink()
+    assert server.wait(study_id, seconds=300)["state"] == "finished"
+    assert not server.has_ended, "it needs no operator"
+    if answer.status_code == 202:
+        server.wait(answer.json()["id"], seconds=300)
+    front = server.get(f"/v1/studies/{study_id}/front")
+    assert server.stop() == 0
+    database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
+    with database.read() as session:
+        assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+    optuna_url = f"sqlite:///{server.data_dir / 'optuna.db'}"
+    assert audit_study(database, optuna_url, study_id, front) == {"complete": 2}
+    artifacts = server.data_dir / "artifacts"
+    retention = Retention(database, LocalArtifactStore(artifacts))
+    retention.tidy()
+    retention.sweep(older_than_seconds=0.0)
+    assert audit_store(database, artifacts) > 0
+    database.dispose()
