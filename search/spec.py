@@ -1,16 +1,23 @@
 """The document that a user POSTs: what to search, for what, within which limits."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, cast
 
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.dimension import Override
 from search.presets import PRESETS
-from search.samplers import AnySampler, Tpe
+from search.samplers import AnySampler, KnownCost, Tpe
 from search.stopping import AnyStopping
 from search.tasks import AnyTask
 
@@ -148,7 +155,11 @@ class StudySpec(Spec):
     objectives: tuple[Objective, ...] = Field(default=OBJECTIVES, min_length=1)
     limits: Limits = Limits()
     budget: Budget = Budget()
-    sampler: AnySampler = Tpe()
+    sampler: AnySampler = Field(
+        default=KnownCost(),
+        description="`known_cost` unless the document says otherwise, or `tpe` where quality is no "
+        "objective, so that there is nothing to model",
+    )
     early_stopping: AnyStopping | None = Field(
         default=None,
         description="the rule by which trials end before their last epoch; null: none does",
@@ -185,6 +196,18 @@ class StudySpec(Spec):
         "order and exactly as named; they need not lie in the space",
     )
     seed: int = Field(default=0, ge=0, lt=2**32)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_sampler(cls, document: object) -> object:
+        """The default sampler has to have a quality to model."""
+        if not isinstance(document, Mapping) or "sampler" in document:
+            return cast(object, document)
+        fields = cast(Mapping[str, object], document)
+        objectives = fields.get("objectives", OBJECTIVES)
+        if not isinstance(objectives, list | tuple) or "quality" in objectives:
+            return fields
+        return {**fields, "sampler": Tpe()}
 
     @field_validator("architectures", "parametrizations", "objectives", "presets", "warm_start")
     @classmethod

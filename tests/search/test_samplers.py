@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from search.draws import TrialSource
 from search.errors import SpecRefused
 from search.mirror import Mirror
-from search.samplers import Knowledge, Past
+from search.samplers import Knowledge, KnownCost, Past, Tpe
 from search.space import DrawnTrial, SearchSpace
 from search.spec import StudySpec
 from search.surroundings import surroundings_of
@@ -334,3 +334,10 @@ def test_a_study_ends_when_its_grid_is_used_up(server: Server) -> None:
         for trial in server.trials(ended["id"])
     }
     assert found == set(itertools.product((4, 6), (0.003, 0.01)))
+
+
+def test_the_default_models_the_quality_where_it_is_an_objective() -> None:
+    task = {"kind": "digits"}
+    assert StudySpec.model_validate({"task": task}).sampler == KnownCost()
+    sizes = {"task": task, "objectives": ["parameters"]}
+    assert StudySpec.model_validate(sizes).sampler == Tpe()
