@@ -36,7 +36,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()
     data_dir = settings.data_dir.absolute()
-    slots = (*gpu_slots(), *cpu_slots(settings.workers))
+    slots = (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
     _log.info("slots", extra={"names": [slot.name for slot in slots]})
     with ExitStack() as held:
         try:

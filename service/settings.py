@@ -72,7 +72,15 @@ class Settings(BaseSettings):
         "without one `/dashboard` answers 503",
     )
     workers: int | None = Field(
-        default=None, ge=1, description="attempts that run side by side; by default one per core"
+        default=None,
+        ge=1,
+        description="attempts that run side by side on the CPU; by default one per core",
+    )
+    slots_per_gpu: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="attempts that share a GPU, each with an equal part, see `resources.fraction`",
     )
     lease_seconds: float = Field(
         default=30.0,

@@ -37,6 +37,9 @@ def serve(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Attempts side by side; by default one per core.")
     ] = None,
+    slots_per_gpu: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the whole service on this machine until Ctrl-C; a later start goes on from there."""
@@ -47,7 +50,9 @@ def serve(
     from service.supervisor import serve as supervise
     from storage.errors import StorageError
 
-    settings = settings_from(data_dir=data_dir, host=host, port=port, workers=workers)
+    settings = settings_from(
+        data_dir=data_dir, host=host, port=port, workers=workers, slots_per_gpu=slots_per_gpu
+    )
     configure_logging("serve", settings.log_level)
 
     def announce(server: ServerFile) -> None:
