@@ -295,7 +295,9 @@ class Coordinator:
                 now = claims[study.id] if study.id in stale else _NEVER
                 ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
             if not ours:
-                self._forget(study.id)
+                if study.id in self._runs:
+                    _log.warning("a study is another's", extra={"study_id": study.id})
+                    self._forget(study.id)
             elif study.id not in self._runs and not self._is_in_background(study.id):
                 _log.info("study claimed", extra={"study_id": study.id})
                 with self._while_ours(study.id):
