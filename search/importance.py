@@ -19,7 +19,6 @@ from typing import Literal, cast
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from pydantic import Field
@@ -237,6 +236,9 @@ def _nothing_to_tell(info: ObjectiveInfo, values: Sequence[float], share: float)
 
 
 def _shares(study: optuna.Study, losses: Sequence[float], share: float) -> dict[str, float]:
+    # Not with the others: with it come evaluators by random forests, which take a second.
+    from optuna.importance import PedAnovaImportanceEvaluator
+
     evaluator = PedAnovaImportanceEvaluator(target_quantile=share)
     with _FILTERING, warnings.catch_warnings():
         # That lower values count as better, and that a dimension is held by one trial alone: the

@@ -1,10 +1,10 @@
 """Which backends there are, and what the user says about them."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from models.kernels.library import library
 
 Backend: TypeAlias = Literal["cpp", "vendor", "graph", "torch"]
 """Our kernels, torch's recurrent ones, steps in CUDA graphs, torch's single operations."""
+
+T = TypeVar("T")
 
 _preferred: ContextVar[Backend | None] = ContextVar("_preferred", default=None)
 
@@ -27,14 +29,23 @@ def prefer(backend: Backend) -> Generator[None]:
         _preferred.reset(token)
 
 
-# What is traced asks once, and keeps the answer.
-@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
+def _asked_once(function: Callable[[], T]) -> Callable[[], T]:
+    """What is traced asks once, and keeps the answer.
+
+    As `torch.compiler.assume_constant_result`, which imports all of the tracer for this one line:
+    half of the time that a process takes to start.
+    """
+    setattr(function, "_dynamo_marked_constant", True)  # noqa: B010 -- not in the type
+    return function
+
+
+@_asked_once
 def kernels_are_built() -> bool:
     """Whether our kernels are there to be called; the first question builds them."""
     return library() is not None
 
 
-@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType] -- untyped
+@_asked_once
 def wanted_backend() -> Backend | None:
     """The backend that `REFLECTORY_BACKEND` in the environment names, or else one preferred.
 

@@ -10,6 +10,9 @@ import sys
 import sklearn.datasets  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
 import torch
 
+# Preloaded for optimizers, which import it at their first step.
+import torch._dynamo  # pyright: ignore[reportUnusedImport]
+
 from models.kernels.library import library
 from search import worker
 from search.errors import ExecutorError

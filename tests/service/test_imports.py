@@ -1,0 +1,36 @@
+"""What a process that serves does not import: each of these takes as long as all the rest."""
+
+import subprocess
+import sys
+
+import torch
+
+from models.ops.backends import kernels_are_built, wanted_backend
+
+_HEAVY = ("torch._dynamo", "sklearn", "scipy", "sympy", "onnxruntime")
+
+
+def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None:
+    program = "import sys, service.app, service.coordination; print(*sys.modules)"
+    imported = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert not {*_HEAVY} & {*imported.stdout.split()}
+
+
+def test_workers_have_the_tracer_before_their_first_step() -> None:
+    """Optimizers import it then: once per attempt, were it not in the server that forks them."""
+    program = "import sys, search.executors.fork_server; print('torch._dynamo' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "True"
+
+
+def test_questions_of_traced_code_are_marked_as_torch_marks_them() -> None:
+    def marked_by_torch() -> None:
+        """Nothing."""
+
+    torch.compiler.assume_constant_result(marked_by_torch)
+    for question in (kernels_are_built, wanted_backend):
+        assert vars(question) == vars(marked_by_torch)
