@@ -68,7 +68,7 @@ _ENDS: Mapping[str, TrialState] = {
     "infeasible": TrialState.INFEASIBLE,
 }
 _OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
-_DIVERGED = 1.0
+BROKEN = 1.0
 """The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
 
 
@@ -280,7 +280,7 @@ class AttemptDesk:
             test_metrics=body.test_metrics,
             best_epoch=body.best_epoch,
             epochs_trained=body.epochs_trained,
-            violation=_DIVERGED if state == TrialState.INFEASIBLE else None,
+            violation=BROKEN if state == TrialState.INFEASIBLE else None,
         )
 
     def _renewing(

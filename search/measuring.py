@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.attempts import end_trial
+from search.losses import gave_up
 from search.named_trials import precedence
-from search.study_context import StudyContext, gave_up
+from search.study_context import StudyContext
 from search.trial import TrialSpec
 from search.wire import MeasureJob, Shape
 from storage.attempts import Attempts

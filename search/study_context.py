@@ -13,22 +13,10 @@ from search.space import SearchSpace
 from search.spec import StudySpec
 from search.wire import Job
 from storage.engine import Database
-from storage.records import AttemptKind, AttemptRecord
-
-ATTEMPTS = 3
-"""How often a job is tried before its trial (or its study) fails."""
-
-RESTARTED = "the server was stopped"
-"""The reason of attempts that were lost with their coordinator; they count against no one."""
-
-PAUSED = "the study was paused"
-"""The reason of attempts that were put aside for a pause; they count against no one either."""
+from storage.records import AttemptKind
 
 GRACE_SECONDS = 2.0
 """How long the process of an attempt may go on after it was told to end."""
-
-DATA_AT_FAULT = "data: "
-"""How the reason of an attempt begins that found the task's data missing or damaged."""
 
 
 class Floor(Protocol):
@@ -109,11 +97,3 @@ class StudyContext:
     def lane(self) -> Slot | None:
         """Where its throughput is measured."""
         return self.floor.lane(self.spec.resources.device, self.spec.throughput.device)
-
-
-def gave_up(attempts: Sequence[AttemptRecord]) -> bool:
-    """Whether no further attempt makes sense: the data are at fault, or enough were made."""
-    blamed = [attempt for attempt in attempts if attempt.reason not in (RESTARTED, PAUSED)]
-    if any((attempt.reason or "").startswith(DATA_AT_FAULT) for attempt in blamed):
-        return True
-    return len(blamed) >= ATTEMPTS

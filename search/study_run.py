@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from optuna.storages import BaseStorage
 from sqlalchemy.orm import Session
 
-from search.attempts import BUDGET, announce_trial, end_trial
+from search.attempts import BROKEN, BUDGET, announce_trial, end_trial
 from search.duplicates import Duplicates
 from search.exchange import Exchange
 from search.executors import Slot
 from search.figures import Figures
+from search.losses import DATA_AT_FAULT, PAUSED, RESTARTED, gave_up, ran_out_of_memory
 from search.measuring import Measuring
 from search.mirror import Mirror
 from search.named_trials import precedence
@@ -20,7 +21,7 @@ from search.reconcile import reconcile
 from search.space import SearchSpace
 from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter
-from search.study_context import DATA_AT_FAULT, PAUSED, RESTARTED, Floor, StudyContext, gave_up
+from search.study_context import Floor, StudyContext
 from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
 from search.warm_start import knowledge_of
@@ -246,7 +247,7 @@ class StudyRun:
                 self._start(trial, slot)
 
     def _may_try_again(self, trial: TrialRecord) -> bool:
-        """Whether a trial that lost its attempt gets another; if not, it fails here."""
+        """Whether a trial that lost its attempt gets another; if not, it ends here."""
         with self._study.database.write() as session:
             attempts = Attempts(session).of_trial(self._study.id, trial.number, AttemptKind.TRAIN)
             if not gave_up(attempts):
@@ -255,7 +256,15 @@ class StudyRun:
             if reason.startswith(DATA_AT_FAULT):
                 sentence = reason.removeprefix(DATA_AT_FAULT)
                 Studies(session).set_ending(self._study.id, f"{FAILED}{sentence}")
-            end_trial(session, self._study.id, trial.number, state=TrialState.FAILED, reason=reason)
+            too_large = ran_out_of_memory(attempts)
+            end_trial(
+                session,
+                self._study.id,
+                trial.number,
+                state=TrialState.INFEASIBLE if too_large else TrialState.FAILED,
+                reason=reason,
+                violation=BROKEN if too_large else None,
+            )
             return False
 
     def _start(self, trial: TrialRecord, slot: Slot) -> None:

@@ -8,6 +8,12 @@ from typing import Protocol
 
 from search.errors import ExecutorError
 
+EXITED = "exited with code "
+CRASHED = "crashed by signal "
+OUT_OF_MEMORY = "out of memory: "
+"""How the `detail` of an `Exit` begins that the attempt brought about itself: it raised or left, it
+broke its own process, or it took more memory than there is."""
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 

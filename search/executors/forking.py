@@ -20,7 +20,7 @@ from typing import NoReturn, final
 
 from search.errors import ExecutorError
 from search.executors.base import AttemptTicket
-from search.executors.kernel import adopt_orphans, die_with_parent
+from search.executors.kernel import adopt_orphans, die_with_parent, out_of_memory_kills
 from search.executors.pipe import (
     REPORTS,
     REQUESTS,
@@ -71,6 +71,7 @@ class _ForkServer:
         self._pipe = pipe
         self._run = run
         self._running: dict[int, _Attempt] = {}
+        self._out_of_memory_kills = out_of_memory_kills()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -205,13 +206,23 @@ class _ForkServer:
             os.waitpid(ended.si_pid, 0)
             if attempt is not None:
                 exited = ended.si_code == os.CLD_EXITED
+                killed = not exited and ended.si_status == signal.SIGKILL
                 self._report(
                     Ended(
                         attempt_id=attempt.attempt_id,
                         returncode=ended.si_status if exited else None,
                         signal=None if exited else ended.si_status,
+                        out_of_memory=self._was_out_of_memory() and killed,
                     )
                 )
+
+    def _was_out_of_memory(self) -> bool:
+        """Whether the kernel has killed for want of memory since an attempt last ended.
+
+        It does not tell whom; of the attempts that were killed since, it is the first.
+        """
+        before, self._out_of_memory_kills = self._out_of_memory_kills, out_of_memory_kills()
+        return self._out_of_memory_kills > before
 
     def _report(self, report: Report) -> None:
         try:

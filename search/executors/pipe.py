@@ -51,6 +51,8 @@ class Ended(Spec):
     attempt_id: str
     returncode: int | None
     signal: int | None
+    out_of_memory: bool = False
+    """The kernel killed it, because there was no memory left."""
 
 
 Request = StartAttempt | CancelAttempt

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import final
 
 from search.errors import ExecutorError
-from search.executors.base import Exit
+from search.executors.base import CRASHED, EXITED, OUT_OF_MEMORY, Exit
 from search.executors.pipe import (
     REPORTS,
     REQUESTS,
@@ -35,6 +35,7 @@ _PRELOAD = {
     "THP_MEM_ALLOC_ENABLE": "1",
 }
 _CLOSE_SECONDS = 5.0
+_FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 @final
@@ -170,7 +171,7 @@ class ServerProcess:
     def _on_ended(self, report: Ended) -> None:
         with self._lock:
             del self._running[report.attempt_id]
-        self._on_exit(_exit(report.attempt_id, report.returncode, report.signal))
+        self._on_exit(_exit(report))
 
     def _bury(self) -> None:
         """Settle everything once the server's end of the pipe is closed."""
@@ -201,9 +202,14 @@ class ServerProcess:
         return ExecutorError(f"the fork server ended{said} (see {self._errors})")
 
 
-def _exit(attempt_id: str, returncode: int | None, number: int | None) -> Exit:
+def _exit(report: Ended) -> Exit:
+    number = report.signal
     if number is None:
-        detail = f"exited with code {returncode}"
+        detail = f"{EXITED}{report.returncode}"
+    elif report.out_of_memory:
+        detail = f"{OUT_OF_MEMORY}the kernel killed the worker, for there was no memory left"
+    elif number in _FROM_OUTSIDE:
+        detail = f"killed by signal {number} ({signal.strsignal(number)})"
     else:
-        detail = f"ended by signal {number} ({signal.strsignal(number)})"
-    return Exit(attempt_id, returncode, number, detail)
+        detail = f"{CRASHED}{number} ({signal.strsignal(number)})"
+    return Exit(report.attempt_id, report.returncode, number, detail)

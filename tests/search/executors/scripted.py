@@ -81,6 +81,19 @@ def show_process(ticket: AttemptTicket) -> int:
     return 0
 
 
+def take_too_much(ticket: AttemptTicket) -> int:
+    """Fill all the memory of the control group that `data` names."""
+    assert ticket.data is not None
+    (ticket.data / "cgroup.procs").write_text(str(os.getpid()))
+    taken = bytearray()
+    while True:
+        taken += b"1" * 2**22
+
+
+def break_down(ticket: AttemptTicket) -> int:
+    os.abort()
+
+
 SCRIPTS = {
     script.__name__: script
     for script in (
@@ -94,6 +107,8 @@ SCRIPTS = {
         have_children,
         have_children_and_end,
         show_process,
+        take_too_much,
+        break_down,
     )
 }
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,28 @@ def executor(tmp_path: Path) -> Iterator[LocalExecutor]:
     executor = LocalExecutor([SLOT, GPU], logs=tmp_path / "logs", server_module=SCRIPTED)
     yield executor
     executor.close()
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A control group with 64 MiB, where this machine lets us make one."""
+    memberships = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().split())
+    paths = {controllers: path.strip("/") for _, controllers, path in memberships}
+    root = Path("/sys/fs/cgroup")
+    older, newer = root / "memory" / paths.get("memory", ""), root / paths.get("", "")
+    base, limit = (older, "memory.limit_in_bytes") if "memory" in paths else (newer, "memory.max")
+    group = base / f"reflectory-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        (group / limit).write_text(str(2**26))
+    except OSError as error:
+        group.rmdir()
+        pytest.skip(f"no memory limit can be set here: {error}")
+    yield group
+    group.rmdir()
 
 
 def fork_server() -> int:
@@ -89,7 +112,29 @@ def test_kill_9_of_an_attempt_is_reported_with_its_signal(executor: LocalExecuto
     os.kill(attempt, signal.SIGKILL)
     (ended,) = exits(executor, 1)
     assert (ended.attempt_id, ended.returncode, ended.signal) == ("a1", None, 9)
-    assert ended.detail == "ended by signal 9 (Killed)"
+    assert ended.detail == "killed by signal 9 (Killed)"
+
+
+def test_an_attempt_that_breaks_down_is_told_from_one_that_is_killed(
+    executor: LocalExecutor,
+) -> None:
+    executor.start(ticket("break_down"), SLOT)
+    (ended,) = exits(executor, 1)
+    assert ended.detail == "crashed by signal 6 (Aborted)"
+
+
+def test_an_attempt_that_takes_too_much_memory_says_so(
+    executor: LocalExecutor, small_memory: Path
+) -> None:
+    executor.start(replace(ticket("take_too_much"), data=small_memory), SLOT)
+    (ended,) = exits(executor, 1)
+    assert ended.signal == signal.SIGKILL
+    assert ended.detail.startswith("out of memory: the kernel killed the worker")
+    executor.start(ticket("wait", "a2"), SLOT)
+    (attempt,) = children(fork_server())
+    os.kill(attempt, signal.SIGKILL)
+    (ended,) = exits(executor, 1)
+    assert ended.detail == "killed by signal 9 (Killed)"
 
 
 def test_cancel_lets_an_attempt_end_in_an_orderly_way(executor: LocalExecutor) -> None:
