@@ -103,7 +103,9 @@ class ParetoGain(Spec):
         description="trials are judged after `min_epochs`, `spacing` times as many, and so on",
     )
     threshold: AnyThreshold = Field(
-        default=Rate(), description="what a trial has to add: `rate` or `fixed`"
+        default=Fixed(),
+        description="what a trial has to add: a `fixed` share of the hypervolume, or as much per "
+        "epoch as the study's own `rate`",
     )
     startup_trials: int = Field(
         default=5, ge=1, description="finished trials before the gain is asked for"

@@ -9,7 +9,7 @@ import numpy as np
 from search.samplers import AnySampler, KnownCost, Nsga2, Random, Tpe
 from search.stopping import AnyStopping, Curve, MoAsha, ParetoGain, Standings
 from search.stopping.curves import log_error
-from search.stopping.pareto_gain import Fixed
+from search.stopping.pareto_gain import Fixed, Rate
 from tests.benchmarks.search_efficiency.replay import Rule, Sampler, State, Trial
 from tests.benchmarks.search_efficiency.studies import StudySampler
 from tests.benchmarks.search_efficiency.syne_tune_peer import SyneTuneMoAsha, is_installed
@@ -85,7 +85,7 @@ _SAMPLERS: Mapping[str, AnySampler] = {
 _RULES: Mapping[str, AnyStopping | None] = {
     "": None,
     " + mo_asha": MoAsha(),
-    " + pareto_gain": ParetoGain(),
+    " + pareto_gain": ParetoGain(threshold=Rate()),
     " + pareto_gain (fixed)": ParetoGain(threshold=Fixed()),
 }
 
