@@ -193,6 +193,10 @@ class Client:
         params = {} if outcome is None else {"outcome": outcome}
         return self._pages(lambda query: self._ask(Page[Trial], "GET", path, params=query), params)
 
+    def trials_csv(self, study_id: str) -> str:
+        """All trials in the order of their numbers, as CSV."""
+        return self._request("GET", f"{_path(study_id)}/trials", params={"format": "csv"}).text
+
     def trial(self, study_id: str, number: int) -> Trial:
         """One trial."""
         return self._ask(Trial, "GET", _path(study_id, number))

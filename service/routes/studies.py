@@ -1,7 +1,5 @@
 """Studies: submit, look at, steer, cancel."""
 
-import csv
-import io
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
@@ -10,6 +8,7 @@ from pydantic import AfterValidator
 from search import removal, steering, studies
 from search.space import SpaceDescription
 from search.spec import OBJECTIVES, Objective, StudySpec
+from service.csv_tables import CSV, front_csv
 from service.documents import (
     FrontDocument,
     StudyChange,
@@ -29,7 +28,6 @@ from storage.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
-_CSV = "text/csv; charset=utf-8"
 _BY = "the local user"
 
 
@@ -191,34 +189,6 @@ def get_front(
         front = held.figures.front(session, study, objectives=wanted)
     document = front_document(study_id, front)
     if format == "csv":
-        return Response(_front_csv(document), media_type=_CSV, headers={"ETag": tag})
+        return Response(front_csv(document), media_type=CSV, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return document
-
-
-def _front_csv(front: FrontDocument) -> str:
-    """One line per point; each hyperparameter that any point has is a column."""
-    names = sorted({name for point in front.points for name in point.hyperparameters})
-    text = io.StringIO()
-    table = csv.writer(text)
-    fixed = ("trial", "architecture", "parametrization", *OBJECTIVES)
-    over_seeds = ("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean")
-    table.writerow([*fixed, "test_quality", "throughput_ratio", *over_seeds, "continues", *names])
-    for point in front.points:
-        table.writerow(
-            [
-                point.trial,
-                point.architecture,
-                point.parametrization,
-                *(getattr(point.values, objective) for objective in OBJECTIVES),
-                point.test_quality,
-                point.throughput_ratio,
-                point.seeds,
-                point.quality_mean,
-                *(point.quality_interval or (None, None)),
-                point.on_front_by_mean,
-                point.continues,
-                *(point.hyperparameters.get(name) for name in names),
-            ]
-        )
-    return text.getvalue()

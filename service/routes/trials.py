@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Streamin
 from models.report import ParameterReport
 from search.exports import exported
 from search.named_trials import NamedTrial, enqueue
+from service.csv_tables import CSV, trials_csv
 from service.documents import (
     EnqueuedDocument,
     EpochDocument,
@@ -40,15 +41,29 @@ _RETRY_SECONDS = "1"
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
-@router.get("", responses=documented(403, 404, 422))
+@router.get(
+    "",
+    response_model=TrialPage,
+    responses={
+        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        **documented(403, 404, 422),
+    },
+)
 def list_trials(
     study_id: str,
     held: Held,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     outcome: Annotated[TrialState | None, Query(description="only trials that stand so")] = None,
-) -> TrialPage:
+    format: Annotated[
+        Literal["json", "csv"], Query(description="csv: all of them at once, on no pages")
+    ] = "json",
+) -> TrialPage | StreamingResponse:
     """Trials by number; refused draws are among them, as infeasible."""
+    if format == "csv":
+        with held.database.read() as session:
+            Studies(session).get(study_id)
+        return StreamingResponse(trials_csv(held.database, study_id, state=outcome), media_type=CSV)
     with held.database.read() as session:
         Studies(session).get(study_id)
         page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)

@@ -6,6 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from models.checkpoint import load
+from service import csv_tables
 from storage.records import TrialState
 from tests.service.site import Site, sha256
 
@@ -37,6 +38,32 @@ def test_trials_can_be_listed_by_outcome_with_their_reasons(client: TestClient, 
     assert [(trial["number"], trial["reason"]) for trial in found] == [(1, "budget")]
     assert found[0]["links"]["checkpoint"] is None
     assert client.get(f"/v1/studies/{study.id}/trials?outcome=good").status_code == 422
+
+
+def test_all_trials_come_as_csv(
+    client: TestClient, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two pages and a half, and a column that only trials of the last have.
+    monkeypatch.setattr(csv_tables, "_PAGE", 2)
+    study = site.study()
+    for number in range(4):
+        site.trial(study, number, quality=number / 10)
+    site.trial(study, 4, state=TrialState.STOPPED, reason='dominated, by "2"')
+    answer = client.get(f"/v1/studies/{study.id}/trials?format=csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    listed = client.get(f"/v1/studies/{study.id}/trials").json()["items"]
+    assert [int(row["number"]) for row in rows] == [trial["number"] for trial in listed]
+    assert rows[4]["reason"] == 'dominated, by "2"'
+    for row, trial in zip(rows, listed, strict=True):
+        assert row["outcome"] == trial["outcome"]
+        assert row["parameters"] == str(trial["values"]["parameters"])
+        assert {name: row[name] for name in trial["hyperparameters"]} == {
+            name: str(value) for name, value in trial["hyperparameters"].items()
+        }
+    stopped = client.get(f"/v1/studies/{study.id}/trials?format=csv&outcome=stopped").text
+    assert [row["number"] for row in csv.DictReader(io.StringIO(stopped))] == ["4"]
+    assert client.get("/v1/studies/unknown/trials?format=csv").status_code == 404
 
 
 def test_a_trial_tells_its_values_attempts_and_measurement(client: TestClient, site: Site) -> None:
