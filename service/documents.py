@@ -31,6 +31,7 @@ class StudyLinks(Spec):
     study: str
     trials: str
     front: str
+    bundle: str
     hypervolume: str
     importance: str
     events: str
@@ -280,6 +281,7 @@ def study_document(session: Session, study: StudyRecord, figures: Figures) -> St
             study=path,
             trials=f"{path}/trials",
             front=f"{path}/front",
+            bundle=f"{path}/bundle",
             hypervolume=f"{path}/hypervolume",
             importance=f"{path}/importance",
             events=f"{path}/events",

@@ -3,11 +3,13 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Response
+from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator
 
 from search import removal, steering, studies
 from search.space import SpaceDescription
 from search.spec import OBJECTIVES, Objective, StudySpec
+from service.bundle import bundle
 from service.csv_tables import CSV, front_csv
 from service.documents import (
     FrontDocument,
@@ -192,3 +194,26 @@ def get_front(
         return Response(front_csv(document), media_type=CSV, headers={"ETag": tag})
     response.headers["ETag"] = tag
     return document
+
+
+@router.get(
+    "/{study_id}/bundle",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "front.csv, front.json and a folder per point: checkpoint, report, ONNX",
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **documented(403, 404),
+    },
+)
+def get_bundle(study_id: str, held: Held) -> StreamingResponse:
+    """All that the front's points are, in one ZIP file."""
+    with held.database.read() as session:
+        study = Studies(session).get(study_id)
+        document = front_document(study_id, held.figures.front(session, study))
+    return StreamingResponse(
+        bundle(held.database, held.store, study_id, document),
+        media_type="application/zip",
+        headers={"Content-Disposition": f'attachment; filename="{study_id}.zip"'},
+    )
