@@ -11,10 +11,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
+from sqlalchemy.orm import Session
 
 from search import study_run
 from search.coordinator import Coordinator, Folders
@@ -29,9 +31,22 @@ THINKING_SECONDS = 0.4
 """Longer than a trial of one epoch."""
 
 
+class CalmDatabase(Database):
+    """Nobody stands still in the middle of a transaction: SQLite would let nobody else write."""
+
+    writing = threading.Lock()
+
+    @contextmanager
+    def write(self) -> Generator[Session]:
+        """See `Database.write`."""
+        with self.writing, super().write() as session:
+            yield session
+
+
 def die() -> None:
     """As `kill -9` would have it: nothing is flushed, closed or told. Or stand still instead."""
-    os.kill(os.getpid(), DyingMirror.sign)
+    with CalmDatabase.writing:
+        os.kill(os.getpid(), DyingMirror.sign)
 
 
 class DyingMirror(Mirror):
@@ -101,7 +116,7 @@ def main(
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     Coordinator(
-        Database(f"sqlite:///{folder / 'reflectory.db'}"),
+        CalmDatabase(f"sqlite:///{folder / 'reflectory.db'}"),
         executor,
         optuna_url=f"sqlite:///{folder / 'optuna.db'}",
         api_url=api_url,

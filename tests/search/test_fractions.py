@@ -1,5 +1,6 @@
 """Shares of devices: a trial runs only where it has as much of the device as it wants."""
 
+import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
@@ -73,10 +74,14 @@ def outcome(site: Site, slots: Sequence[Slot], **resources: object) -> tuple[str
     machine = Machine(slots)
     study = site.study(resources=resources)
     running = coordinator(site, machine)
-    for _ in range(3):
+    deadline = time.monotonic() + 60
+    while True:
         running.round()
-    with site.database.read() as session:
-        found = Studies(session).get(study.id)
+        with site.database.read() as session:
+            found = Studies(session).get(study.id)
+        if machine.begun or found.state == StudyState.FAILED:
+            break
+        assert time.monotonic() < deadline, "nothing has begun"
     assert (found.state == StudyState.FAILED) == (found.state_reason is not None)
     # The next coordinator would go on with it.
     site.finish(study)

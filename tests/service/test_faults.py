@@ -87,7 +87,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(
     assert_told_once(server, broken)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}
     spec["budget"] = {"trials": 12, "epochs": 8}
