@@ -47,7 +47,7 @@ class Exchange:
         self.confirmation = Confirmation(study, mirror, self.suggestions)
         self._enqueued = Enqueued(study, mirror, self.suggestions)
         self._duplicates = Duplicates(study)
-        self._figures = Figures(size=4)
+        self.figures = Figures(size=4)
         self._front: list[int] = []
         self._searching = False
         self._halted = False
@@ -144,7 +144,7 @@ class Exchange:
         """Write an event when the front has changed."""
         with self._study.database.read() as session:
             study = Studies(session).get(self._study.id)
-            standing = self._figures.standing(session, study)
+            standing = self.figures.standing(session, study)
             epochs = Metrics(session).epochs_trained(study.id)
         before, self._front = self._front, [trial.number for trial in standing.front]
         new = [trial for trial in standing.front if trial.number not in before]

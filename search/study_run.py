@@ -1,6 +1,5 @@
 """One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
 
-import logging
 import time
 from datetime import UTC, datetime
 
@@ -11,7 +10,6 @@ from search.attempts import BROKEN, BUDGET, announce_trial, end_trial
 from search.duplicates import Duplicates
 from search.exchange import Exchange
 from search.executors import Slot
-from search.figures import Figures
 from search.losses import DATA_AT_FAULT, PAUSED, RESTARTED, gave_up, ran_out_of_memory
 from search.measuring import Measuring
 from search.mirror import Mirror
@@ -41,8 +39,6 @@ from storage.records import (
 )
 from storage.studies import Studies
 from storage.trials import Trials
-
-_log = logging.getLogger(__name__)
 
 FAILED = "failed: "
 """How the ending of a study begins that cannot go on; the sentence for the user follows."""
@@ -83,7 +79,6 @@ class StudyRun:
         self._exchange = Exchange(self._study, mirror, uncounted_seconds=self._since_tick)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
-        self._figures = Figures(size=4)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
@@ -303,7 +298,8 @@ class StudyRun:
     def _finish(self, reason: str | None) -> bool:
         """End a study of which nothing runs, once its front is measured."""
         with self._study.database.read() as session:
-            standing = self._figures.standing(session, Studies(session).get(self._study.id))
+            study = Studies(session).get(self._study.id)
+            standing = self._exchange.figures.standing(session, study)
             unmeasured = [
                 Trials(session).get(self._study.id, trial.number)
                 for trial in standing.front
