@@ -7,7 +7,7 @@ below the service reads the environment.
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _MEBIBYTE = 1 << 20
@@ -65,6 +65,12 @@ class Settings(BaseSettings):
     url: str | None = Field(
         default=None,
         description="where workers reach the API; by default the address that it listens on",
+    )
+    secret: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="what cookies and webhooks are signed with, at least 32 characters; by default "
+        "a file `secret` in the data directory, made once; the same for all servers of a database",
     )
     dashboard_socket: Path | None = Field(
         default=None,

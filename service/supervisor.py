@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 import httpx2
+from pydantic import SecretStr
 
 from service.auth import check_address
 from service.children import Child
@@ -229,5 +230,6 @@ def environment_of(settings: Settings) -> dict[str, str]:
         value = getattr(settings, name)
         if value is not None:
             variable = field.validation_alias or f"REFLECTORY_{name.upper()}"
-            variables[str(variable)] = str(value)
+            shown = value.get_secret_value() if isinstance(value, SecretStr) else value
+            variables[str(variable)] = str(shown)
     return variables
