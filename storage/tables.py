@@ -299,6 +299,35 @@ class ErrandRow(Table):
     created_at: Mapped[datetime]
 
 
+class CoordinatorRow(Table):
+    """What a coordinator tells of itself, for as long as it works."""
+
+    __tablename__ = "coordinator"
+
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    slots: Mapped[list[Json]] = mapped_column(document())
+    figures: Mapped[dict[str, Json]] = mapped_column(document())
+    started_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+
+
+class WebhookDeliveryRow(Table):
+    """Something to tell a user's own server; it is due until it was delivered or given up."""
+
+    __tablename__ = "webhook_delivery"
+    __table_args__ = (Index(None, "study_id"), Index(None, "due_at"))
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    url: Mapped[str]
+    body: Mapped[dict[str, Json]] = mapped_column(document())
+    tries: Mapped[int]
+    due_at: Mapped[datetime | None]
+    delivered_at: Mapped[datetime | None]
+    reason: Mapped[str | None]
+    created_at: Mapped[datetime]
+
+
 class ArtifactRow(Table):
     """Bytes that are in the artifact store."""
 
