@@ -46,7 +46,8 @@ class CalmDatabase(Database):
 def die() -> None:
     """As `kill -9` would have it: nothing is flushed, closed or told. Or stand still instead."""
     with CalmDatabase.writing:
-        os.kill(os.getpid(), DyingMirror.sign)
+        # To this thread: a signal to the process may reach another first, and this one goes on.
+        signal.pthread_kill(threading.get_ident(), DyingMirror.sign)
 
 
 class DyingMirror(Mirror):
