@@ -162,12 +162,12 @@ def dry_run_table(answer: DryRun) -> Table:
     for heading in ("dimension", "kind", "values"):
         table.add_column(heading, overflow="fold")
     for dimension in answer.dimensions:
-        if "options" in dimension:
-            values = ", ".join(map(str, dimension["options"]))
+        if dimension.low is None or dimension.high is None:
+            values = ", ".join(map(str, dimension.options or ()))
         else:
-            scale = ", logarithmic" if dimension.get("log") else ""
-            values = f"{dimension['low']:g} to {dimension['high']:g}{scale}"
-        table.add_row(dimension["name"], dimension["kind"], values)
+            scale = ", logarithmic" if dimension.log else ""
+            values = f"{dimension.low:g} to {dimension.high:g}{scale}"
+        table.add_row(dimension.name, dimension.kind, escape(values))
     return table
 
 

@@ -1,0 +1,92 @@
+"""Trials: what was tried, what came of it, and how it was measured."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field, RootModel
+
+from service.answers.base import Answer
+
+
+class Attempt(Answer):
+    """One try at a trial; several where a worker was lost."""
+
+    number: int
+    state: str
+    reason: str | None = None
+    slot: str
+    device: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    stood_still_seconds: float = 0.0
+
+
+class Trial(Answer):
+    """One trial: its configuration and what came of it."""
+
+    number: int
+    outcome: str | None
+    reason: str | None = None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Any]
+    values: Mapping[str, float | None]
+    test_quality: float | None = None
+    test_metrics: dict[str, float] = Field(default_factory=dict[str, float])
+    origin: str | None = None
+    repeats: int | None = None
+    continues: int | None = None
+    stopping: dict[str, Any] | None = None
+    throughput_ratio: float | None = None
+    dense_parameters: int | None = None
+    best_epoch: int | None = None
+    epochs_trained: int = 0
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    attempts: list[Attempt] = Field(default_factory=list[Attempt])
+    links: Mapping[str, str | None]
+
+
+class Measurement(Answer):
+    """A throughput measurement with its circumstances."""
+
+    trial: int
+    device: str
+    samples_per_second: float
+    ratio: float
+    seconds: float
+    record: dict[str, Any]
+    created_at: datetime
+
+
+class TrialDetail(Trial):
+    """A trial with its whole specification and its throughput record."""
+
+    spec: dict[str, Any]
+    throughput: Measurement | None = None
+
+
+class Epoch(Answer):
+    """One epoch of a learning curve."""
+
+    epoch: int
+    train_loss: float
+    validation: float
+    spectral_margin: float | None = None
+    gradient_first: float | None = None
+    gradient_last: float | None = None
+    recovered_batches: int = 0
+    seconds: float
+
+
+class Epochs(RootModel[list[Epoch]]):
+    """A learning curve, by epoch."""
+
+
+class Enqueued(Answer):
+    """A trial that a user named; its number is null until the server has made it."""
+
+    number: int | None
+    links: Mapping[str, str | None]
