@@ -1,7 +1,9 @@
 """Asking again after a fault on the way: the one wrapper that does it, and its growing pauses."""
 
+import random
 import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 import httpx2
@@ -13,6 +15,7 @@ BUSY_STATUSES = frozenset({429, 502, 503, 504})
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+_JITTER = 0.5
 
 
 class Busy(Exception):
@@ -20,8 +23,7 @@ class Busy(Exception):
 
     def __init__(self, response: httpx2.Response) -> None:
         self.response = response
-        after = response.headers.get("Retry-After", "")
-        self.pause_seconds = float(after) if after.isdecimal() else 0.0
+        self.pause_seconds = _seconds(response.headers.get("Retry-After", ""))
         super().__init__(f"it answered HTTP {response.status_code}")
 
 
@@ -30,7 +32,11 @@ TRANSIENT = (httpx2.TransportError, Busy)
 
 
 class Backoff:
-    """Pauses that double, until `patience` seconds have gone without success."""
+    """Pauses that double, until `patience` seconds have gone without success.
+
+    Each is longer by a random part of up to a half, so that clients that failed together do not
+    come back together.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -47,7 +53,7 @@ class Backoff:
         now = time.monotonic()
         if self._failing_since is None:
             self._failing_since = now
-        pause = max(self._pause, at_least)
+        pause = max(self._pause, at_least) * (1.0 + random.uniform(0.0, _JITTER))
         if now + pause - self._failing_since > self._patience:
             return False
         time.sleep(pause)
@@ -75,3 +81,13 @@ def again(work: Callable[[], _T], backoff: Backoff) -> _T:
 def pause_asked(fault: Exception | None) -> float:
     """The seconds that a server asked to wait."""
     return fault.pause_seconds if isinstance(fault, Busy) else 0.0
+
+
+def _seconds(retry_after: str) -> float:
+    """A `Retry-After` as seconds from now: a number, or a date (RFC 9110, section 10.2.3)."""
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return 0.0

@@ -3,11 +3,12 @@
 import hashlib
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 import httpx2
 
@@ -16,6 +17,30 @@ from service.client_errors import Damaged
 
 ToldProgress = Callable[[int, int | None], None]
 """Called with the bytes so far and in all (null: not known)."""
+
+Proof = Callable[[BinaryIO, str, str | None], str | None]
+"""Why a file cannot be kept, by its bytes, their SHA-256 and the server's `ETag`; null: it can."""
+
+
+def named_by_tag(_file: BinaryIO, digest: str, etag: str | None) -> str | None:
+    """The bytes have to be those that the `ETag` names by their SHA-256."""
+    named = (etag or "").removeprefix("W/").strip('"')
+    if digest == named:
+        return None
+    return f"their sha256 is {digest}, but the server names {named or 'no digest'}"
+
+
+def whole_zip(file: BinaryIO, _digest: str, _etag: str | None) -> str | None:
+    """The bytes have to be a ZIP file whose files all have their own checksums.
+
+    For what is written while it is sent: nobody knows its digest before.
+    """
+    try:
+        with zipfile.ZipFile(file) as archive:
+            damaged = archive.testzip()
+    except zipfile.BadZipFile as error:
+        return f"they are no whole ZIP file: {error}"
+    return None if damaged is None else f"{damaged!r} in them is damaged"
 
 
 class Download:
@@ -82,21 +107,18 @@ class Download:
             self._told(self._received, self._total)
         self._total = self._received
 
-    def keep(self) -> Downloaded:
-        """Check the digest and put the file in its place.
+    def keep(self, proof: Proof) -> Downloaded:
+        """Check the bytes and put the file in its place.
 
         Raises:
-            Damaged: the bytes are not those that the `ETag` names.
+            Damaged: the proof says that the bytes are not those that the server sent.
         """
         self._file.flush()
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, "sha256").hexdigest()
-        named = (self._etag or "").removeprefix("W/").strip('"')
-        if digest != named:
-            raise Damaged(
-                f"{self._out.name}: {self._received} bytes arrived with sha256 {digest}, "
-                f"but the server names {named or 'no digest'}"
-            )
+        damage = proof(self._file, digest, self._etag)
+        if damage is not None:
+            raise Damaged(f"{self._out.name}: {self._received} bytes arrived, but {damage}")
         os.fsync(self._file.fileno())
         self._unfinished.chmod(0o644)
         self._unfinished.replace(self._out)

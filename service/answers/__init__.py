@@ -17,6 +17,7 @@ from service.answers.fronts import (
     Importance,
     ObjectiveImportance,
 )
+from service.answers.server import Health
 from service.answers.studies import (
     ENDED,
     Candidate,
@@ -52,6 +53,7 @@ __all__ = [
     "Front",
     "FrontObjective",
     "FrontPoint",
+    "Health",
     "HypervolumePoint",
     "HypervolumePoints",
     "Importance",

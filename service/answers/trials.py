@@ -8,6 +8,8 @@ from pydantic import Field, RootModel
 
 from service.answers.base import Answer
 
+_ENDED = frozenset({"complete", "stopped", "infeasible", "failed", "cancelled"})
+
 
 class Attempt(Answer):
     """One try at a trial; several where a worker was lost."""
@@ -47,6 +49,11 @@ class Trial(Answer):
     finished_at: datetime | None = None
     attempts: list[Attempt] = Field(default_factory=list[Attempt])
     links: Mapping[str, str | None]
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen in it."""
+        return self.outcome in _ENDED
 
 
 class Measurement(Answer):

@@ -1,0 +1,26 @@
+"""Where things are on a server. Ids are opaque: whatever one holds, it stays one step of a path."""
+
+from urllib.parse import quote
+
+STUDIES = "/v1/studies"
+DATASETS = "/v1/datasets"
+
+
+def study_path(study_id: str) -> str:
+    """Where a study is."""
+    return f"{STUDIES}/{quote(study_id, safe='')}"
+
+
+def trials_path(study_id: str) -> str:
+    """Where a study's trials are."""
+    return f"{study_path(study_id)}/trials"
+
+
+def trial_path(study_id: str, number: int) -> str:
+    """Where a trial is."""
+    return f"{trials_path(study_id)}/{number}"
+
+
+def dataset_path(dataset_id: str) -> str:
+    """Where a data set is."""
+    return f"{DATASETS}/{quote(dataset_id, safe='')}"

@@ -1,0 +1,43 @@
+"""What a study found, from the client: its front, its figures, its files."""
+
+from pathlib import Path
+
+from service.answers import Downloaded, Front, HypervolumePoint, HypervolumePoints, Importance
+from service.client.files import FileCalls
+from service.client.paths import study_path
+from service.downloads import ToldProgress, whole_zip
+
+
+class ResultCalls(FileCalls):
+    """The calls that bring what a study found."""
+
+    def front(self, study_id: str, *, objectives: str | None = None) -> Front:
+        """The Pareto front so far.
+
+        `objectives` are names joined by commas, such as `quality,parameters`; by default the
+        study's own.
+        """
+        params = {} if objectives is None else {"objectives": objectives}
+        return self._ask(Front, "GET", f"{study_path(study_id)}/front", params=params)
+
+    def front_csv(self, study_id: str) -> str:
+        """The Pareto front so far, as CSV."""
+        return self._text(f"{study_path(study_id)}/front", format="csv")
+
+    def importance(self, study_id: str) -> Importance:
+        """What each dimension of the space did to each objective, so far."""
+        return self._ask(Importance, "GET", f"{study_path(study_id)}/importance")
+
+    def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
+        """How the hypervolume of the front grew, from change to change."""
+        return self._ask(HypervolumePoints, "GET", f"{study_path(study_id)}/hypervolume").root
+
+    def bundle(self, study_id: str, out: Path, *, told: ToldProgress | None = None) -> Downloaded:
+        """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.
+
+        `told` is called with the bytes so far and in all (null: not known).
+
+        Raises:
+            Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
+        """
+        return self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)

@@ -1,0 +1,174 @@
+"""Trials from the client: what was tried, trials of one's own, and their files."""
+
+import codecs
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Literal
+
+from service.answers import Downloaded, Enqueued, Epoch, Epochs, Trial, TrialDetail
+from service.backoff import Backoff, Busy, pause_asked
+from service.client.files import FileCalls
+from service.client.paths import trial_path, trials_path
+from service.client_errors import Refused, Unfinished
+from service.downloads import ToldProgress
+
+_MAKING = HTTPStatus.ACCEPTED
+
+
+class TrialCalls(FileCalls):
+    """The calls that show trials, name new ones and bring their files."""
+
+    def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[Trial]:
+        """All trials in the order of their numbers, or those that ended in one way."""
+        return self._pages(Trial, trials_path(study_id), {"outcome": outcome})
+
+    def trials_csv(self, study_id: str) -> str:
+        """All trials in the order of their numbers, as CSV."""
+        return self._text(trials_path(study_id), format="csv")
+
+    def trial(self, study_id: str, number: int) -> TrialDetail:
+        """One trial, with its whole specification and its throughput record."""
+        return self._ask(TrialDetail, "GET", trial_path(study_id, number))
+
+    def metrics(self, study_id: str, number: int) -> list[Epoch]:
+        """A trial's learning curve, by epoch."""
+        return self._ask(Epochs, "GET", f"{trial_path(study_id, number)}/metrics").root
+
+    def enqueue(
+        self,
+        study_id: str,
+        architecture: str,
+        parametrization: str,
+        hyperparameters: Mapping[str, bool | int | float | str | None] | None = None,
+        *,
+        patience: float = 30.0,
+    ) -> int:
+        """Have a configuration of one's own tried before all that wait; returns its number.
+
+        Hyperparameters that are left out are drawn. A finished study runs on for it.
+
+        Raises:
+            Unfinished: the server did not make the trial within `patience` seconds; it will.
+        """
+        named = {
+            "architecture": architecture,
+            "parametrization": parametrization,
+            "hyperparameters": dict(hyperparameters or {}),
+        }
+        return self._enqueue(study_id, named, patience)
+
+    def continue_trial(self, study_id: str, number: int, *, patience: float = 30.0) -> int:
+        """Have a new trial go on from a trial's checkpoint; returns the new one's number.
+
+        Raises:
+            Unfinished: the server did not make the trial within `patience` seconds; it will.
+        """
+        return self._enqueue(study_id, {"continues": number}, patience)
+
+    def _enqueue(self, study_id: str, named: Mapping[str, Any], patience: float) -> int:
+        path, headers = trials_path(study_id), {"Idempotency-Key": uuid.uuid4().hex}
+        backoff = Backoff(patience)
+        while True:
+            answer = self._ask(Enqueued, "POST", path, body=named, headers=headers)
+            if answer.number is not None:
+                return answer.number
+            if not backoff.wait():
+                raise Unfinished(
+                    f"study {study_id} has taken the trial, and no coordinator made it within "
+                    f"{patience:g} s; it comes when one runs"
+                )
+
+    def report(
+        self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"
+    ) -> str:
+        """The parameter-count report of a trial, as text in the form asked for."""
+        return self._text(f"{trial_path(study_id, number)}/report", format=form)
+
+    def log(self, study_id: str, number: int) -> str:
+        """What the trial's last attempt has written so far."""
+        return self._log(study_id, number, 0).decode("utf-8", "replace")
+
+    def follow_log(
+        self, study_id: str, number: int, *, every_seconds: float = 1.0
+    ) -> Iterator[str]:
+        """The log as it grows, until the trial has ended; each attempt's from its beginning."""
+        attempt, place, decoder = None, 0, _decoder()
+        while True:
+            trial = self.trial(study_id, number)
+            if trial.attempts and trial.attempts[-1].number != attempt:
+                attempt, place, decoder = trial.attempts[-1].number, 0, _decoder()
+            try:
+                piece = self._log(study_id, number, place)
+            except Refused as error:
+                # A trial that waits, or has just begun, has no log yet.
+                if trial.ended or error.problem.status != HTTPStatus.NOT_FOUND:
+                    raise
+                piece = b""
+            place += len(piece)
+            if text := decoder.decode(piece):
+                yield text
+            if trial.ended:
+                return
+            time.sleep(every_seconds)
+
+    def _log(self, study_id: str, number: int, start: int) -> bytes:
+        # A range ends where the file ended when it was asked for, however fast it grows.
+        path, headers = f"{trial_path(study_id, number)}/log", {"Range": f"bytes={start}-"}
+        try:
+            answer = self._request("GET", path, headers=headers)
+        except Refused as error:
+            if error.problem.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                return b""
+            raise
+        partial = answer.status_code == HTTPStatus.PARTIAL_CONTENT
+        return answer.content if partial else answer.content[start:]
+
+    def download(
+        self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
+    ) -> Downloaded:
+        """Fetch a trial's checkpoint into the file `out`, whole or not at all.
+
+        A transfer that breaks goes on where it broke. `told` is called with the bytes so far and
+        in all.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+        """
+        return self._download(f"{trial_path(study_id, number)}/checkpoint", out, told)
+
+    def onnx(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        """Fetch a trial's model as an ONNX file, as `download` fetches its checkpoint.
+
+        The server makes the file when it is first asked for.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+            Unfinished: it was not made within `patience` seconds.
+        """
+        path = f"{trial_path(study_id, number)}/onnx"
+        backoff = Backoff(patience)
+        # One byte is enough to learn whether it is there, or why it never will be.
+        first_byte = {"Range": "bytes=0-0"}
+        while (answer := self._request("GET", path, headers=first_byte)).status_code == _MAKING:
+            if not backoff.wait(at_least=pause_asked(Busy(answer))):
+                raise Unfinished(
+                    f"the ONNX file of trial {number} of study {study_id} was not made within "
+                    f"{patience:g} s; it is there later"
+                )
+        return self._download(path, out, told)
+
+
+def _decoder() -> codecs.IncrementalDecoder:
+    # A piece may end within a letter.
+    return codecs.getincrementaldecoder("utf-8")("replace")
