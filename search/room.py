@@ -1,4 +1,4 @@
-"""Studies wait while the store has no room, and go on by themselves when it has."""
+"""Studies wait while the store takes nothing, and go on by themselves when it does."""
 
 import logging
 from threading import Event, Thread
@@ -11,7 +11,7 @@ from search.steering import hold, resume
 from search.studies import in_progress
 from storage.artifacts import ArtifactStore
 from storage.engine import Database
-from storage.errors import StorageError, StoreFull
+from storage.errors import StorageError, StoreFull, StoreUnavailable
 from storage.records import StudyState
 from storage.studies import Studies
 
@@ -19,6 +19,9 @@ _log = logging.getLogger(__name__)
 
 DISK_FULL = "disk full: "
 """How the reason of a study begins that waits for room; what is full, and how full, follows."""
+
+STORE_AWAY = "store away: "
+"""The same of a store that does not answer."""
 
 _PAUSE_SECONDS = 1.0
 
@@ -59,6 +62,8 @@ class RoomWatch:
             self._store.check_room()
         except StoreFull as full:
             self._hold(f"{DISK_FULL}{full}")
+        except StoreUnavailable as away:
+            self._hold(f"{STORE_AWAY}{away}")
         else:
             self._resume()
 
@@ -77,7 +82,8 @@ class RoomWatch:
             theirs = Studies(session).claims(other_than=self._owner)
             paused = Studies(session).in_states(StudyState.PAUSED)
         for study in paused:
-            if study.id not in theirs and (study.state_reason or "").startswith(DISK_FULL):
+            waits = (study.state_reason or "").startswith((DISK_FULL, STORE_AWAY))
+            if waits and study.id not in theirs:
                 _log.info("there is room, a study goes on", extra={"study_id": study.id})
                 resume(self._database, study.id)
 

@@ -1,7 +1,7 @@
 """Which HTTP status each error of the packages below is answered with, and who does it."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Mount
 
 from models.errors import (
     CheckpointError,
@@ -45,10 +46,13 @@ from storage.errors import (
     SchemaMismatch,
     StorageError,
     StoreFull,
+    StoreUnavailable,
     UnstorableValue,
 )
 
 _log = logging.getLogger(__name__)
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     ),
     ArtifactNotFound: Answer(HTTPStatus.NOT_FOUND, "no-artifact", "No such file"),
     StoreFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, "store-full", "The store has no room"),
+    StoreUnavailable: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "store", "The artifact store does not answer"
+    ),
     ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
     SchemaMismatch: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
@@ -157,7 +164,25 @@ def _http_error(request: Request, error: Exception) -> Response:
     # The framework's own detail is the bare phrase, which says nothing about this request.
     if detail == status.phrase:
         detail = f"{request.method} {request.url.path}: {status.description or status.phrase}"
-    return problem_response(status, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_allowed(request))
+    return problem_response(status, detail, headers=headers)
+
+
+def _allowed(request: Request) -> Iterable[str]:
+    """All methods of a path, which may be those of several routes; the framework names one's."""
+    routes = [route for route in request.app.routes if not isinstance(route, Mount)]
+    found = [
+        method
+        for method in _METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] == Match.FULL for route in routes
+        )
+    ]
+    # Files that are mounted are only read.
+    found = found or ["GET"]
+    return [*found, "HEAD"] if "GET" in found else found
 
 
 def _invalid_request(request: Request, error: Exception) -> Response:

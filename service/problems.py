@@ -9,6 +9,9 @@ from starlette.responses import JSONResponse
 
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
+_COME_AGAIN = {HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "5"}}
+"""What was out of reach may be back then, in seconds."""
+
 
 class ProblemFault(BaseModel):
     """One thing wrong with a request: where, what was wrong, the value and what is allowed."""
@@ -54,7 +57,7 @@ def problem_response(
         problem.model_dump(mode="json"),
         status_code=status,
         media_type=PROBLEM_MEDIA_TYPE,
-        headers=dict(headers or {}),
+        headers={**_COME_AGAIN.get(HTTPStatus(status), {}), **(headers or {})},
     )
 
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
-from storage.errors import ArtifactDamaged, ArtifactNotFound, StoreFull
+from storage.errors import ArtifactDamaged, ArtifactNotFound, StoreFull, StoreUnavailable
 from storage.records import ArtifactRecord
 
 logger = logging.getLogger(__name__)
@@ -23,14 +23,16 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1 << 20
 _SPOOLED_BYTES = 8 << 20
 _UNFINISHED = ".unfinished-"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class ArtifactStore(Protocol):
     """Where artifacts are kept.
 
-    An artifact's id is the SHA-256 of its bytes, in lower-case hexadecimal. The first three methods
-    are those of Optuna's artifact stores.
+    Every method raises `StoreUnavailable` when the store does not answer. An artifact's id is the
+    SHA-256 of its bytes, in lower-case hexadecimal. The first three methods are those of Optuna's
+    artifact stores.
     """
 
     def open_reader(self, artifact_id: str) -> BinaryIO:
@@ -94,16 +96,15 @@ class LocalArtifactStore:
         """
         self._root = root
         self._reserve_bytes = reserve_bytes
+        self._was_there = root.exists()
 
     def open_reader(self, artifact_id: str) -> BinaryIO:
         """See `ArtifactStore`; the file is read once to check it before it is handed out."""
-        path = self._path(artifact_id)
-        try:
+        with self._found(artifact_id) as path:
             reader = path.open("rb")
-        except FileNotFoundError as error:
-            raise _not_found(artifact_id) from error
         try:
-            digest = hashlib.file_digest(reader, "sha256").hexdigest()
+            with self._answering():
+                digest = hashlib.file_digest(reader, "sha256").hexdigest()
             if digest != artifact_id:
                 raise ArtifactDamaged(f"the stored artifact {artifact_id} has the digest {digest}")
             reader.seek(0)
@@ -117,8 +118,9 @@ class LocalArtifactStore:
         if not _DIGEST.fullmatch(artifact_id):
             raise ArtifactDamaged(f"{artifact_id[:80]!r} is not the SHA-256 of any bytes")
         self.check_room()
-        with full_told(self._root):
+        with full_told(self._root), self._answering():
             self._write(artifact_id, content_body)
+        self._was_there = True
 
     def _write(self, artifact_id: str, content_body: BinaryIO) -> None:
         path = self._path(artifact_id)
@@ -144,22 +146,20 @@ class LocalArtifactStore:
 
     def remove(self, artifact_id: str) -> None:
         """See `ArtifactStore`."""
-        try:
-            self._path(artifact_id).unlink()
-        except FileNotFoundError as error:
-            raise _not_found(artifact_id) from error
+        with self._found(artifact_id) as path:
+            path.unlink()
 
     def size(self, artifact_id: str) -> int:
         """See `ArtifactStore`."""
-        try:
-            return self._path(artifact_id).stat().st_size
-        except FileNotFoundError as error:
-            raise _not_found(artifact_id) from error
+        with self._found(artifact_id) as path:
+            return path.stat().st_size
 
     def check_room(self) -> None:
         """See `ArtifactStore`."""
-        there = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
-        free = shutil.disk_usage(there).free
+        with self._answering():
+            self._check_there()
+            there = next(folder for folder in (self._root, *self._root.parents) if folder.exists())
+            free = shutil.disk_usage(there).free
         if free < self._reserve_bytes:
             raise StoreFull(
                 f"{self._root} has {free} bytes free, and {self._reserve_bytes} are kept free"
@@ -198,6 +198,36 @@ class LocalArtifactStore:
             logger.info("swept unfinished artifacts", extra={"files": swept})
         return swept
 
+    def _check_there(self) -> None:
+        # A folder that was there and is not (a disk that came off) is not made anew: what was
+        # written to the new one would be hidden as soon as the old one is back.
+        if self._was_there and not self._root.exists():
+            raise StoreUnavailable(f"{self._root} is not there any more")
+        if self._root.exists() and not os.access(self._root, os.W_OK | os.X_OK):
+            raise StoreUnavailable(f"{self._root} cannot be written to")
+
+    @contextmanager
+    def _answering(self) -> Generator[None]:
+        """Tell a folder that does not answer from our own mistakes."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            raise StoreUnavailable(f"{self._root} does not answer: {error.strerror}") from error
+
+    @contextmanager
+    def _found(self, artifact_id: str) -> Generator[Path]:
+        """The path of an artifact; that there is none is told from a folder that is gone."""
+        path = self._path(artifact_id)
+        with self._answering():
+            try:
+                yield path
+            except FileNotFoundError as error:
+                if self._was_there and not self._root.exists():
+                    raise
+                raise _not_found(artifact_id) from error
+
     def _path(self, artifact_id: str) -> Path:
         if not _DIGEST.fullmatch(artifact_id):
             raise _not_found(artifact_id)
@@ -214,7 +244,7 @@ def full_told(place: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _FULL:
             raise
         raise StoreFull(f"{place} has no room: {error.strerror}") from error
 

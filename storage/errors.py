@@ -11,6 +11,7 @@ StorageError
 ├── ArtifactNotFound         no such bytes in the artifact store
 ├── ArtifactDamaged          bytes do not have the digest that names them: send them again
 ├── StoreFull                the store has no room left: make some, then send it again
+├── StoreUnavailable         the store did not answer, or its folder is gone: try again later
 ├── SchemaMismatch           tables of another version than the program: migrate or update it
 └── DatabaseUnavailable      the database did not answer: try again later
 """
@@ -58,6 +59,10 @@ class ArtifactDamaged(StorageError):
 
 class StoreFull(StorageError):
     """The artifact store has no room left; make some, then send the bytes again."""
+
+
+class StoreUnavailable(StorageError):
+    """The artifact store did not answer, or its folder is gone; try again later."""
 
 
 class SchemaMismatch(StorageError):

@@ -58,10 +58,8 @@ def _check_database(held: Resources) -> None:
 
 
 def _check_store(held: Resources) -> None:
-    # Writing is what workers need; a folder that is missing is made by the first file.
-    folder = held.settings.artifacts_dir
-    if folder.exists() and not folder.is_dir():
-        raise _NotReady(f"{folder} is no folder")
+    # Writing is what workers need.
+    held.store.check_room()
 
 
 def _check_coordinator(held: Resources) -> None:
