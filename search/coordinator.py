@@ -19,8 +19,10 @@ from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage
 from sqlalchemy.exc import IntegrityError
 
+from search.ask_times import AskTimes
 from search.attempts import token_digest
 from search.claim import ClaimedDatabase
+from search.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.errors import ExecutorError, MirrorDiverged
 from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
@@ -44,9 +46,6 @@ _PAUSE_SECONDS = 0.05
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
-
-_LEASES_PER_CLAIM = 1.5
-"""A claim outlasts a lease, so that a busy coordinator does not lose its studies to another."""
 
 _DATABASE_AWAY = (DatabaseUnavailable, StorageInternalError)
 """What our tables and what Optuna's say when their database does not answer."""
@@ -95,6 +94,7 @@ class Coordinator:
     ) -> None:
         """`ended` is told each study of ours that is over."""
         self.database = database
+        self.asks = AskTimes()
         self._executor = executor
         self._optuna_url = optuna_url
         self._opened: BaseStorage | None = None
@@ -107,8 +107,11 @@ class Coordinator:
         self._on_slot: dict[str, str] = {}
         self._slots = tuple(executor.capacity())
         self._lanes = _lanes(self._slots)
+        self._report = CoordinatorReport(
+            owner=owner, slots=self._slots, lanes=self._lanes, lock_files=folders.lanes
+        )
         self._attempts_watch = RenewalWatch(lease_seconds)
-        self._claims_watch = RenewalWatch(_LEASES_PER_CLAIM * lease_seconds)
+        self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
         self._away = False
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exchange")
@@ -137,6 +140,7 @@ class Coordinator:
             self._threads.shutdown(cancel_futures=True)
             try:
                 self._give_up()
+                self._report.remove(self.database)
             except _DATABASE_AWAY as error:
                 # The next coordinator finds the same.
                 _log.error("studies are left claimed", extra={"reason": _first_line(error)})
@@ -284,7 +288,7 @@ class Coordinator:
             return
         self._claimed_at = time.monotonic()
         self._expire()
-        until = datetime.now(UTC) + timedelta(seconds=_LEASES_PER_CLAIM * self._lease_seconds)
+        until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
             studies = in_progress(session)
             claims = Studies(session).claims(other_than=self._owner)
@@ -303,6 +307,13 @@ class Coordinator:
                 with self._while_ours(study.id):
                     self._runs[study.id] = StudyRun(self, self._optuna(), study)
         forget_deleted(self.database, self._optuna())
+        queued = [future for future in self._in_background.values() if not future.running()]
+        self._report.write(
+            self.database,
+            self.asks,
+            exchanges_waiting=sum(not future.done() for future in queued),
+            taken=self._on_slot.keys(),
+        )
 
     @contextmanager
     def _while_ours(self, study_id: str) -> Generator[None]:

@@ -24,6 +24,24 @@ def lane_folder(lanes: Path, device: str) -> Path:
     return lanes / re.sub(r"[^A-Za-z0-9_-]", "-", device)
 
 
+def is_held_alone(folder: Path) -> bool:
+    """Whether a measurer has the room to itself just now; whoever asks disturbs nobody.
+
+    One that waits for the last batches has the turnstile, and not the room yet.
+    """
+    try:
+        room = os.open(folder / "room", os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(room, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(room)
+    return False
+
+
 class Lane:
     """One process's place in a device's lane.
 

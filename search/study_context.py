@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from search.ask_times import AskTimes
 from search.claim import ClaimedDatabase
 from search.executors import Slot
 from search.pareto import ObjectiveInfo, objective_infos
@@ -23,6 +24,8 @@ class Floor(Protocol):
     """Where attempts run: what a study needs of the coordinator that runs it."""
 
     database: Database
+    asks: AskTimes
+    """Where asks are timed."""
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for a study's own rows, as long as the study is claimed."""

@@ -50,7 +50,8 @@ class Suggestions:
             counts = Trials(session).counts(self._study.id)
         if not self.have_room(counts) or not self.are_wanted(counts):
             return False
-        self.enter(counts.total, self._mirror.ask(counts.total))
+        with self._study.floor.asks.timed(self._study.spec.sampler.kind):
+            self.enter(counts.total, self._mirror.ask(counts.total))
         return True
 
     def have_room(self, counts: TrialCounts) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from search.lane import Lane
+from search.lane import Lane, is_held_alone
 
 SPAWN = multiprocessing.get_context("spawn")
 WORKERS = 4
@@ -176,3 +176,14 @@ def test_an_error_inside_frees_the_lane(folder: Path) -> None:
                 raise ZeroDivisionError
             with other.exclusive():
                 pass
+
+
+def test_a_look_at_the_lane_tells_a_measurer_from_those_who_share_it(tmp_path: Path) -> None:
+    assert not is_held_alone(tmp_path)
+    with Lane(tmp_path) as lane:
+        assert not is_held_alone(tmp_path)
+        with lane.shared():
+            assert not is_held_alone(tmp_path)
+        with lane.exclusive():
+            assert is_held_alone(tmp_path)
+        assert not is_held_alone(tmp_path)

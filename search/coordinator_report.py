@@ -1,0 +1,88 @@
+"""What a coordinator tells of itself in its row: for `/v1/devices`, `/metrics` and `/readyz`."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, final
+
+from pydantic import BaseModel
+
+from search.ask_times import AskHistogram, AskTimes
+from search.executors import Slot
+from search.lane import is_held_alone, lane_folder
+from storage.coordinators import CoordinatorRecord, Coordinators, SlotRecord
+from storage.engine import Database
+
+CLAIM_LEASES = 1.5
+"""A claim outlasts a lease, so that a busy coordinator does not lose its studies to another. One
+that was not seen for as long counts as gone."""
+
+LaneState = Literal["waiting", "measuring"]
+
+
+class CoordinatorFigures(BaseModel):
+    """A coordinator's figures. What one of another version says beside them is left out."""
+
+    asks: dict[str, AskHistogram] = {}
+    """By the kind of sampler, since the coordinator started."""
+    asks_in_progress: int = 0
+    exchanges_waiting: int = 0
+    """Studies whose sampler waits until those of other studies have thought."""
+    lanes: dict[str, LaneState] = {}
+    """The lanes with a measuring job: whether it has the device alone, or waits for batches."""
+
+
+@final
+class CoordinatorReport:
+    """Writes one coordinator's row."""
+
+    def __init__(
+        self, *, owner: str, slots: Sequence[Slot], lanes: Sequence[Slot], lock_files: Path
+    ) -> None:
+        """`lock_files` is the folder of all lanes' lock files."""
+        self._owner = owner
+        self._slots = tuple(_record(slot) for slot in slots)
+        self._lanes = tuple(_record(lane) for lane in lanes)
+        self._lock_files = lock_files
+        self._started_at = datetime.now(UTC)
+
+    def write(
+        self,
+        database: Database,
+        asks: AskTimes,
+        *,
+        exchanges_waiting: int,
+        taken: Collection[str],
+    ) -> None:
+        """Tell that the coordinator lives; `taken` names the slots and lanes with a job on them."""
+        figures = CoordinatorFigures(
+            asks=asks.histograms(),
+            asks_in_progress=asks.in_progress,
+            exchanges_waiting=exchanges_waiting,
+            lanes={
+                lane.name: "measuring"
+                if is_held_alone(lane_folder(self._lock_files, lane.device))
+                else "waiting"
+                for lane in self._lanes
+                if lane.name in taken
+            },
+        )
+        record = CoordinatorRecord(
+            owner=self._owner,
+            slots=self._slots,
+            lanes=self._lanes,
+            figures=figures.model_dump(mode="json"),
+            started_at=self._started_at,
+            seen_at=datetime.now(UTC),
+        )
+        with database.write() as session:
+            Coordinators(session).report(record)
+
+    def remove(self, database: Database) -> None:
+        """Tell that it stops."""
+        with database.write() as session:
+            Coordinators(session).remove(self._owner)
+
+
+def _record(slot: Slot) -> SlotRecord:
+    return SlotRecord(name=slot.name, device=slot.device, model=slot.model, share=slot.share)
