@@ -5,7 +5,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
@@ -15,6 +14,7 @@ from search.attempts import AttemptDesk
 from search.figures import Figures
 from search.tasks import DataSources
 from search.uploads import UploadLimits
+from service import openapi
 from service.auth import LocalUserOnly
 from service.dataset_intake import DatasetIntake
 from service.dataset_shelf import StoredDatasets
@@ -22,7 +22,6 @@ from service.errors import add_error_handlers
 from service.events import EventPoller
 from service.exports import Exports
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
-from service.problems import Problem, documented
 from service.resources import Resources
 from service.routes import ROUTERS
 from service.routes.attempts import PREFIX as ATTEMPTS
@@ -114,7 +113,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(HeadAsGet)
     app.add_middleware(PlainHeaders)
     app.add_middleware(ListenersMayLeave)
-    _describe_problems(app)
+    openapi.describe(app)
     return app
 
 
@@ -126,26 +125,3 @@ def close_streams(app: FastAPI) -> None:
 def _intake(settings: Settings, database: Database, store: LocalArtifactStore) -> DatasetIntake:
     limits = UploadLimits(memory_bytes=settings.upload_memory, seconds=settings.upload_seconds)
     return DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits)
-
-
-def _describe_problems(app: FastAPI) -> None:
-    """Make the OpenAPI document name our problem document wherever it names the framework's own."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = generate()
-            schemas = document["components"]["schemas"]
-            problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(problem.pop("$defs", {}))
-            schemas["Problem"] = problem
-            for name in ("HTTPValidationError", "ValidationError"):
-                schemas.pop(name, None)
-            for operations in document["paths"].values():
-                for operation in operations.values():
-                    if "422" in operation["responses"]:
-                        operation["responses"]["422"] = documented(422)[422]
-        assert app.openapi_schema is not None
-        return app.openapi_schema
-
-    app.openapi = openapi

@@ -1,0 +1,73 @@
+"""The OpenAPI document: the framework's, with our problems, and links between operations."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fastapi import FastAPI
+
+from service.problems import Problem, documented
+
+_METHODS = ("get", "put", "post", "patch", "delete")
+
+# What an operation's answer names, and so where another one may go on from: its status and, by path
+# parameter, where the value stands.
+_LINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "submit_study": ("202", {"study_id": "$response.body#/id"}),
+    "enqueue_trial": (
+        "202",
+        {"study_id": "$request.path.study_id", "number": "$response.body#/number"},
+    ),
+    "upload_dataset": ("201", {"dataset_id": "$response.body#/id"}),
+}
+
+
+def describe(app: FastAPI) -> None:
+    """Have the application tell its document so; made once, when it is asked for."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = generate()
+            _name_our_problems(document)
+            _link(document)
+        assert app.openapi_schema is not None
+        return app.openapi_schema
+
+    app.openapi = openapi
+
+
+def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in document["paths"].values():
+        yield from (methods[method] for method in _METHODS if method in methods)
+
+
+def _name_our_problems(document: dict[str, Any]) -> None:
+    """Name our problem document wherever the framework names its own."""
+    schemas = document["components"]["schemas"]
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update(problem.pop("$defs", {}))
+    schemas["Problem"] = problem
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    for operation in _operations(document):
+        if "422" in operation["responses"]:
+            operation["responses"]["422"] = documented(422)[422]
+
+
+def _link(document: dict[str, Any]) -> None:
+    """Say which operations an answer leads to: those of the thing that it names."""
+    operations = {operation["operationId"]: operation for operation in _operations(document)}
+    for source, (status, values) in _LINKS.items():
+        operations[source]["responses"][status]["links"] = {
+            name: {"operationId": name, "parameters": {key: values[key] for key in needed}}
+            for name, operation in operations.items()
+            if (needed := sorted(values.keys() & _path_parameters(operation)))
+        }
+
+
+def _path_parameters(operation: Mapping[str, Any]) -> set[str]:
+    return {
+        parameter["name"]
+        for parameter in operation.get("parameters", ())
+        if parameter["in"] == "path"
+    }
