@@ -1,10 +1,11 @@
-"""The OpenAPI document: the framework's, with our problems, and links between operations."""
+"""The OpenAPI document: the framework's, with our problems, typed events, and links."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fastapi import FastAPI
 
+from service.event_documents import stream_schema
 from service.problems import Problem, documented
 
 _METHODS = ("get", "put", "post", "patch", "delete")
@@ -29,6 +30,7 @@ def describe(app: FastAPI) -> None:
         if app.openapi_schema is None:
             document = generate()
             _name_our_problems(document)
+            _tell_events(document)
             _link(document)
         assert app.openapi_schema is not None
         return app.openapi_schema
@@ -52,6 +54,15 @@ def _name_our_problems(document: dict[str, Any]) -> None:
     for operation in _operations(document):
         if "422" in operation["responses"]:
             operation["responses"]["422"] = documented(422)[422]
+
+
+def _tell_events(document: dict[str, Any]) -> None:
+    """Say of event streams what their events tell; the framework knows that they are events."""
+    schema = stream_schema(document["components"]["schemas"])
+    for operation in _operations(document):
+        stream = operation["responses"].get("200", {}).get("content", {}).get("text/event-stream")
+        if stream is not None:
+            stream["itemSchema"] = schema
 
 
 def _link(document: dict[str, Any]) -> None:
