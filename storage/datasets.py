@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from storage.artifact_rows import ArtifactRows
-from storage.cursors import cursor_of, instant_and_id_behind
 from storage.errors import Conflict, NotFound
+from storage.paging import newest_first
 from storage.records import ArtifactRecord, DatasetRecord, Json, Page, StudyState
 from storage.statements import insert
 from storage.studies import Studies
 from storage.tables import DatasetRow
+from storage.tenants import tenant_of
 
 
 class Datasets:
@@ -34,7 +35,7 @@ class Datasets:
         row = self._session.scalar(
             insert(self._session, DatasetRow)
             .values(**vars(dataset))
-            .on_conflict_do_nothing(index_elements=["fingerprint"])
+            .on_conflict_do_nothing(index_elements=["tenant", "fingerprint"])
             .returning(DatasetRow)
         )
         if row is not None:
@@ -44,8 +45,13 @@ class Datasets:
         return earlier
 
     def find(self, fingerprint: str) -> DatasetRecord | None:
-        """The data set that was made of the same files, read in the same way; null if none was."""
-        row = self._session.scalar(select(DatasetRow).where(DatasetRow.fingerprint == fingerprint))
+        """The tenant's data set of the same files, read in the same way; null if there is none."""
+        row = self._session.scalar(
+            select(DatasetRow).where(
+                DatasetRow.tenant == tenant_of(self._session),
+                DatasetRow.fingerprint == fingerprint,
+            )
+        )
         return None if row is None else _record(row)
 
     def get(self, dataset_id: str) -> DatasetRecord:
@@ -84,18 +90,15 @@ class Datasets:
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        if limit < 1:
-            raise ValueError(f"limit {limit} is not 1 or more")
-        query = select(DatasetRow).order_by(DatasetRow.created_at.desc(), DatasetRow.id.desc())
-        if cursor is not None:
-            key = tuple_(DatasetRow.created_at, DatasetRow.id)
-            query = query.where(key < tuple_(*instant_and_id_behind(cursor)))
-        rows = self._session.scalars(query.limit(limit + 1)).all()
-        items = [_record(row) for row in rows[:limit]]
-        last = items[-1] if len(rows) > limit else None
-        return Page(
-            items=items,
-            next_cursor=None if last is None else cursor_of(last.created_at.isoformat(), last.id),
+        return newest_first(
+            self._session,
+            select(DatasetRow),
+            DatasetRow.created_at,
+            DatasetRow.id,
+            limit=limit,
+            cursor=cursor,
+            record=_record,
+            key=lambda dataset: (dataset.created_at, dataset.id),
         )
 
     def delete(self, dataset_id: str) -> DatasetRecord:

@@ -4,7 +4,8 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -12,13 +13,14 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from storage.columns import dump_json
 from storage.errors import DatabaseUnavailable, StorageError
 from storage.schema import check_schema, upgrade
 from storage.statements import WRITING
+from storage.tenants import KEY, TENANT, narrow
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
@@ -55,6 +57,13 @@ class Database:
         self._shown_url = _without_secrets(parsed)
         self._busy_seconds = busy_seconds
         self._engine = _engine(parsed.set(drivername=_driver(parsed)), busy_seconds)
+        # Rows are read anew by every query: what a statement has changed must not hide behind what
+        # an earlier query has seen.
+        self._sessions = sessionmaker(
+            execution_options={"populate_existing": True, "synchronize_session": False}
+        )
+        event.listen(self._sessions, "do_orm_execute", narrow)
+        self._info: dict[str, str | None] = {}
         if self.is_sqlite:
             self._reading = self._engine.execution_options(begin="BEGIN", query_only=True)
             self._writing = self._engine.execution_options(
@@ -65,6 +74,15 @@ class Database:
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
             self._writing = self._engine
+
+    def of(self, tenant: str, *, key_id: str | None = None) -> Self:
+        """The same database as one tenant sees it, see Note [Tenants].
+
+        `key_id` is the API key that stands for the tenant, where one does; audit events name it.
+        """
+        narrowed = copy(self)
+        narrowed._info = {TENANT: tenant, KEY: key_id}
+        return narrowed
 
     @property
     def url(self) -> str:
@@ -105,7 +123,10 @@ class Database:
         """
         if self.is_sqlite:
             self._switch_to_write_ahead_log()
-        with self.write() as session:
+        # SQLite alters a table by making it anew; with its foreign keys on, dropping the old one
+        # would take along all rows that refer to it.
+        migrating = self._writing.execution_options(foreign_keys=False)
+        with self._session(migrating, writing=True) as session:
             upgrade(session.connection())
 
     def check(self) -> None:
@@ -124,11 +145,8 @@ class Database:
 
     @contextmanager
     def _session(self, engine: Engine, *, writing: bool) -> Generator[Session]:
-        # Rows are read anew by every query: what a statement has changed must not hide behind what
-        # an earlier query has seen.
-        options = {"populate_existing": True, "synchronize_session": False}
-        info = {WRITING: writing}
-        with self._told_apart(), Session(engine, execution_options=options, info=info) as session:
+        info = {WRITING: writing, **self._info}
+        with self._told_apart(), self._sessions(bind=engine, info=info) as session:
             with self._told_apart(connecting=True):
                 session.connection()
             yield session
@@ -224,11 +242,11 @@ def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) ->
     with closing(connection.cursor()) as cursor:
         # In write-ahead mode a power failure costs the last commits, but never consistency.
         cursor.execute("PRAGMA synchronous = NORMAL")
-        cursor.execute("PRAGMA foreign_keys = ON")
 
 
 def _begin_sqlite(connection: Connection) -> None:
     options: dict[str, Any] = dict(connection.get_execution_options())
+    connection.exec_driver_sql(f"PRAGMA foreign_keys = {int(options.get('foreign_keys', True))}")
     connection.exec_driver_sql(f"PRAGMA query_only = {int(options.get('query_only', False))}")
     connection.exec_driver_sql(str(options.get("begin", "BEGIN IMMEDIATE")))
 

@@ -11,6 +11,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
+LOCAL = "local"
+"""The tenant of all that was made without an API key."""
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 
@@ -87,6 +90,7 @@ class StudyRecord:
     """One study: the user's document and where it stands."""
 
     id: str
+    tenant: str = LOCAL
     name: str
     state: StudyState
     state_reason: str | None
@@ -322,6 +326,25 @@ class ErrandRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeliveryRecord:
+    """Something to tell a user's own server, and how far that is."""
+
+    id: str
+    """Sent with it, the same however often: receivers tell repetitions by it."""
+    study_id: str
+    url: str
+    body: dict[str, Json]
+    tries: int
+    """How often sending was begun."""
+    due_at: datetime | None
+    """When it is sent next; null once it was delivered or given up."""
+    delivered_at: datetime | None
+    reason: str | None
+    """Why the last try failed."""
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrialCounts:
     """How many trials of a study are in each state, and how many were ever dispatched."""
 
@@ -352,3 +375,31 @@ class Page(Generic[T]):
 
     items: list[T]
     next_cursor: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiKeyRecord:
+    """An API key; its text is known to nobody but whoever holds it."""
+
+    id: str
+    tenant: str
+    name: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    last_used_at: datetime | None = None
+    """When it was last used, to the minute or so."""
+    revoked_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRecord:
+    """Something that a user did."""
+
+    id: str
+    at: datetime
+    key_id: str | None
+    """The API key with which it was done; null for the local user and the command line."""
+    action: str
+    subject: str
+    """The id of what it was done to."""
+    detail: dict[str, Json]

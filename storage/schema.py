@@ -9,7 +9,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, func, select
 
-from storage.errors import SchemaMismatch
+from storage.errors import SchemaMismatch, StorageError
 
 VERSION_TABLE = "reflectory_version"
 """Optuna keeps its own version in `alembic_version`, maybe in the same database."""
@@ -33,13 +33,21 @@ def upgrade(connection: Connection) -> None:
 
     Raises:
         SchemaMismatch: if they are of a version that this program does not know.
+        StorageError: if rows would refer to what is not there; the transaction is not to be kept.
     """
     if connection.dialect.name == "postgresql":
         # Held until the transaction ends. A writing transaction on SQLite is alone as it is.
         connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
     config = migration_config(connection)
-    _known_revision(connection, config)
+    before = _known_revision(connection, config)
     command.upgrade(config, "head")
+    if connection.dialect.name == "sqlite" and before != _known_revision(connection, config):
+        # They are not looked at while tables are made anew.
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        if broken:
+            raise StorageError(
+                f"the migration would leave rows without what they refer to: {broken[:5]}"
+            )
 
 
 def check_schema(connection: Connection) -> None:

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, tuple_, update
+from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from storage.cursors import cursor_of, instant_and_id_behind
 from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
+from storage.paging import newest_first
 from storage.records import Json, Page, StudyRecord, StudyState
 from storage.statements import insert, lock_study, lock_study_to_decide
 from storage.tables import StudyRow
+from storage.tenants import tenant_of
 
 # Of what fronts and figures follow from, see `StudyRecord.data_version`.
 _ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}
@@ -70,12 +71,16 @@ class Studies:
         return earlier
 
     def find_idempotent(self, key: str, body_digest: str | None) -> StudyRecord | None:
-        """The study that was made with this key, if any.
+        """The tenant's study that was made with this key, if any.
 
         Raises:
             IdempotencyConflict: if it was made from another body.
         """
-        row = self._session.scalar(select(StudyRow).where(StudyRow.idempotency_key == key))
+        row = self._session.scalar(
+            select(StudyRow).where(
+                StudyRow.tenant == tenant_of(self._session), StudyRow.idempotency_key == key
+            )
+        )
         if row is None:
             return None
         if row.body_digest != body_digest:
@@ -104,22 +109,23 @@ class Studies:
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        if limit < 1:
-            raise ValueError(f"limit {limit} is not 1 or more")
-        key = tuple_(StudyRow.created_at, StudyRow.id)
-        query = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
+        query = select(StudyRow)
         if state is not None:
             query = query.where(StudyRow.state == state)
-        if cursor is not None:
-            query = query.where(key < tuple_(*instant_and_id_behind(cursor)))
-        rows = self._session.scalars(query.limit(limit + 1)).all()
-        items = [_record(row) for row in rows[:limit]]
-        more = len(rows) > limit
-        last = items[-1] if more else None
-        return Page(
-            items=items,
-            next_cursor=None if last is None else cursor_of(last.created_at.isoformat(), last.id),
+        return newest_first(
+            self._session,
+            query,
+            StudyRow.created_at,
+            StudyRow.id,
+            limit=limit,
+            cursor=cursor,
+            record=_record,
+            key=lambda study: (study.created_at, study.id),
         )
+
+    def tenant_ids(self, tenant: str) -> set[str]:
+        """The ids of all studies of a tenant."""
+        return set(self._session.scalars(select(StudyRow.id).where(StudyRow.tenant == tenant)))
 
     def in_states(self, *states: StudyState) -> list[StudyRecord]:
         """All studies in one of these states, oldest first."""
@@ -279,6 +285,7 @@ def _missing(study_id: str) -> NotFound:
 def _record(row: StudyRow) -> StudyRecord:
     return StudyRecord(
         id=row.id,
+        tenant=row.tenant,
         name=row.name,
         state=row.state,
         state_reason=row.state_reason,

@@ -19,6 +19,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from storage.columns import CleanText, FiniteFloat, Instant, document, word
 from storage.records import (
+    LOCAL,
     AttemptKind,
     AttemptState,
     ErrandKind,
@@ -57,9 +58,14 @@ class StudyRow(Table):
     """A study, the root of all else; its counters number its events and exchanges without gaps."""
 
     __tablename__ = "study"
-    __table_args__ = (Index(None, "created_at", "id"), Index(None, "state"))
+    __table_args__ = (
+        UniqueConstraint("tenant", "idempotency_key"),
+        Index(None, "tenant", "created_at", "id"),
+        Index(None, "state"),
+    )
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
     name: Mapped[str]
     state: Mapped[StudyState]
     state_reason: Mapped[str | None]
@@ -76,7 +82,7 @@ class StudyRow(Table):
     data_version: Mapped[int] = mapped_column(server_default=text("0"))
     owner: Mapped[str | None]
     owned_until: Mapped[datetime | None]
-    idempotency_key: Mapped[str | None] = mapped_column(unique=True)
+    idempotency_key: Mapped[str | None]
     body_digest: Mapped[str | None]
 
 
@@ -292,6 +298,7 @@ class ErrandRow(Table):
     __table_args__ = (Index(None, "kind", "study_id"),)
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
     study_id: Mapped[str]
     kind: Mapped[ErrandKind]
     payload: Mapped[dict[str, Json]] = mapped_column(document())
@@ -365,18 +372,51 @@ class DatasetRow(Table):
         ForeignKeyConstraint(
             ["container_sha256"], ["artifact.sha256"], name="fk_dataset_container_sha256"
         ),
-        Index(None, "created_at", "id"),
+        UniqueConstraint("tenant", "fingerprint"),
+        Index(None, "tenant", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
     name: Mapped[str]
     suffix: Mapped[str]
     size: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str]
     test_sha256: Mapped[str | None]
-    fingerprint: Mapped[str] = mapped_column(unique=True)
+    fingerprint: Mapped[str]
     options: Mapped[dict[str, Json]] = mapped_column(document())
     facts: Mapped[dict[str, Json]] = mapped_column(document())
     preview: Mapped[list[Json]] = mapped_column(document())
     container_sha256: Mapped[str]
     created_at: Mapped[datetime]
+
+
+class ApiKeyRow(Table):
+    """An API key, of which only a digest is kept; a revoked one stays, and opens nothing."""
+
+    __tablename__ = "api_key"
+    __table_args__ = (Index(None, "tenant", "created_at", "id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str]
+    name: Mapped[str]
+    scopes: Mapped[list[Json]] = mapped_column(document())
+    digest: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class AuditEventRow(Table):
+    """Something that a user did; it stays when what it was done to goes."""
+
+    __tablename__ = "audit_event"
+    __table_args__ = (Index(None, "tenant", "at", "id"),)
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    tenant: Mapped[str]
+    key_id: Mapped[str | None]
+    action: Mapped[str]
+    subject: Mapped[str]
+    detail: Mapped[dict[str, Json]] = mapped_column(document())

@@ -1,0 +1,92 @@
+"""Whose rows a session reads and writes.
+
+Note [Tenants]: everything belongs to a tenant: studies, data sets, errands, keys and audit events
+by a column, all else by its study. A session of one tenant finds no rows of another, whatever it
+asks for: the condition is added to every statement here, and no query has to remember it. So
+another tenant's id is answered as one that does not exist. Sessions of no tenant are those of the
+coordinator, of workers' attempts and of migrations. Stored bytes and what coordinators tell of
+themselves belong to nobody.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy import select
+from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
+from sqlalchemy.sql.base import ExecutableOption
+from sqlalchemy.sql.dml import Insert
+
+from storage.errors import NotFound
+from storage.records import LOCAL
+from storage.tables import StudyRow, Table
+
+TENANT: Final = "tenant"
+"""Key in `Session.info`: whose session it is; without it, it is nobody's (`Database.of`)."""
+
+KEY: Final = "key_id"
+"""Key in `Session.info`: the API key on whose behalf a tenant's session works."""
+
+_ACROSS: Final = "across_tenants"
+
+ACROSS_TENANTS: Mapping[str, Any] = {_ACROSS: True}
+"""Execution options of a statement that has to see every tenant's rows."""
+
+
+def tenant_of(session: Session) -> str:
+    """To whom what the session adds belongs."""
+    return session.info.get(TENANT, LOCAL)
+
+
+def narrow(state: ORMExecuteState) -> None:
+    """Keep a statement within the session's tenant; to be called before every statement.
+
+    Raises:
+        NotFound: if it would add something to a study that is not the tenant's.
+    """
+    tenant = state.session.info.get(TENANT)
+    if tenant is None or not state.is_orm_statement or state.execution_options.get(_ACROSS, False):
+        return
+    if isinstance(state.statement, Insert):
+        state.statement = _narrowed_insert(state, state.statement, tenant)
+    else:
+        state.statement = state.statement.options(*_conditions(tenant))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _narrowed_insert(state: ORMExecuteState, statement: Insert, tenant: str) -> Insert:
+    columns = statement.table.c
+    if TENANT in columns:
+        return statement.values(tenant=tenant)
+    if "study_id" in columns:
+        named = set(_study_ids(state, statement))
+        found = state.session.scalars(select(StudyRow.id).where(StudyRow.id.in_(named)))
+        for foreign in named.difference(found):
+            raise NotFound(f"there is no study {foreign!r}")
+    return statement
+
+
+def _study_ids(state: ORMExecuteState, statement: Insert) -> Iterator[str]:
+    """The studies to which an insert adds rows."""
+    given = state.parameters
+    if given:
+        rows = [given] if isinstance(given, Mapping) else given
+        yield from (row["study_id"] for row in rows)
+        return
+    dialect = state.session.get_bind().dialect
+    yield statement.compile(dialect=dialect).params["study_id"]
+
+
+@lru_cache(maxsize=256)
+def _conditions(tenant: str) -> tuple[ExecutableOption, ...]:
+    """What a tenant's statements have to hold, for every table that they may name."""
+    # The bare table: to the mapped class this condition would be added in turn.
+    study = StudyRow.__table__
+    studies = select(study.c.id).where(study.c.tenant == tenant)
+    conditions: list[ExecutableOption] = []
+    for mapper in Table.registry.mappers:
+        table: Any = mapper.class_
+        if TENANT in mapper.columns:
+            conditions.append(with_loader_criteria(table, table.tenant == tenant))
+        elif "study_id" in mapper.columns:
+            conditions.append(with_loader_criteria(table, table.study_id.in_(studies)))
+    return tuple(conditions)
