@@ -20,6 +20,7 @@ from search.presets import PRESETS
 from search.samplers import AnySampler, KnownCost, Tpe
 from search.stopping import AnyStopping
 from search.tasks import AnyTask
+from search.webhook import Webhook
 
 Objective: TypeAlias = Literal["quality", "parameters", "throughput"]
 
@@ -194,6 +195,11 @@ class StudySpec(Spec):
         default=(),
         description="named systems of the papers, which are the study's first trials, in this "
         "order and exactly as named; they need not lie in the space",
+    )
+    webhook: Webhook | None = Field(
+        default=None,
+        description='a server of yours that is told, signed, when the study ends: `{"url": '
+        '"https://..."}`; null: none is',
     )
     seed: int = Field(default=0, ge=0, lt=2**32)
 

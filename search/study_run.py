@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from search.attempts import BROKEN, BUDGET, announce_trial, end_trial
 from search.duplicates import Duplicates
+from search.ending import write_end
 from search.exchange import Exchange
 from search.executors import Slot
 from search.losses import DATA_AT_FAULT, PAUSED, RESTARTED, gave_up, ran_out_of_memory
@@ -360,7 +361,8 @@ class StudyRun:
             if Errands(session).open(ErrandKind.ENQUEUE, self._study.id):
                 return False
             Studies(session).add_running_seconds(self._study.id, elapsed)
-            enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
+            ended = enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
+            write_end(session, ended)
             return True
 
     def _lose(

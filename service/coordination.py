@@ -15,7 +15,9 @@ from search.lane import lane_folder
 from search.retention import Retention
 from search.room import RoomWatch
 from service.locks import hold
+from service.secrets import signing_secret
 from service.settings import Settings
+from service.webhooks.courier import Courier
 from storage.artifacts import LocalArtifactStore
 from storage.engine import Database
 
@@ -55,6 +57,9 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
         held.enter_context(Retention(database, store))
+        secret = signing_secret(settings)
+        courier = Courier(database, secret=secret, allow_private=settings.webhook_private)
+        held.enter_context(courier)
         # The lock makes this name ours alone, and the same after a restart: the claims of a
         # coordinator that was killed go on at once.
         owner = f"{socket.gethostname()}:{data_dir}"

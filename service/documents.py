@@ -36,6 +36,7 @@ class StudyLinks(Spec):
     importance: str
     events: str
     cancel: str
+    webhooks: str
     page: str = Field(description="for people")
     dashboard: str = Field(description="Optuna's own, for all studies")
 
@@ -265,7 +266,6 @@ def trial_path(study_id: str, number: int) -> str:
 
 def study_document(session: Session, study: StudyRecord, figures: Figures) -> StudyDocument:
     """A study as of this transaction."""
-    path = study_path(study.id)
     return StudyDocument(
         id=study.id,
         name=study.name,
@@ -277,18 +277,25 @@ def study_document(session: Session, study: StudyRecord, figures: Figures) -> St
         started_at=study.started_at,
         finished_at=study.finished_at,
         progress=progress(session, study, figures),
-        links=StudyLinks(
-            study=path,
-            trials=f"{path}/trials",
-            front=f"{path}/front",
-            bundle=f"{path}/bundle",
-            hypervolume=f"{path}/hypervolume",
-            importance=f"{path}/importance",
-            events=f"{path}/events",
-            cancel=f"{path}/cancel",
-            page=f"/studies/{study.id}",
-            dashboard="/dashboard",
-        ),
+        links=study_links(study.id),
+    )
+
+
+def study_links(study_id: str) -> StudyLinks:
+    """Where the parts of a study are."""
+    path = study_path(study_id)
+    return StudyLinks(
+        study=path,
+        trials=f"{path}/trials",
+        front=f"{path}/front",
+        bundle=f"{path}/bundle",
+        hypervolume=f"{path}/hypervolume",
+        importance=f"{path}/importance",
+        events=f"{path}/events",
+        cancel=f"{path}/cancel",
+        webhooks=f"{path}/webhooks",
+        page=f"/studies/{study_id}",
+        dashboard="/dashboard",
     )
 
 

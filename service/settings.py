@@ -135,6 +135,11 @@ class Settings(BaseSettings):
     upload_seconds: float = Field(
         default=120.0, gt=0, description="how long reading an upload may take"
     )
+    webhook_private: bool = Field(
+        default=False,
+        description="whether webhooks may go to private, loopback and other addresses that are not "
+        "public: whoever submits a study then has this server speak to hosts inside its network",
+    )
     log_level: str = Field(
         default="INFO",
         pattern="^(DEBUG|INFO|WARNING|ERROR)$",

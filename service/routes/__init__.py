@@ -11,12 +11,14 @@ from service.routes import (
     pages,
     studies,
     trials,
+    webhooks,
 )
 
 ROUTERS = (
     studies.router,
     figures.router,
     trials.router,
+    webhooks.router,
     events.router,
     datasets.router,
     catalog.router,

@@ -25,6 +25,7 @@ from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit
 from service.routes.figures import IfNoneMatch
 from service.waiting import PATIENCE_SECONDS, wait_for
+from service.webhooks.addresses import refuse_unreachable
 from storage.records import StudyState
 from storage.studies import Studies
 
@@ -68,6 +69,7 @@ def submit_study(
     ] = None,
 ) -> StudyDocument | SpaceDescription:
     """Submit a study; a coordinator begins it as soon as there is room."""
+    refuse_unreachable(spec, allow_private=held.settings.webhook_private)
     if dry_run:
         response.status_code = 200
         return studies.dry_run(held.database, spec, sources=held.sources)
