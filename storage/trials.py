@@ -38,7 +38,7 @@ _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended
 
 @dataclass(frozen=True)
 class TrialOutline:
-    """Of a trial no more than its values and how far it is, without its documents."""
+    """Of a trial no more than its model, its values and how far it is, without its documents."""
 
     number: int
     state: TrialState
@@ -49,6 +49,10 @@ class TrialOutline:
     measurement_id: str | None
     continues: int | None
     finished_at: datetime | None
+    architecture: str
+    parametrization: str
+    dense_parameters: int
+    throughput_ratio: float | None
 
 
 class Trials:
@@ -113,6 +117,10 @@ class Trials:
                 TrialRow.measurement_id,
                 TrialRow.continues,
                 TrialRow.finished_at,
+                TrialRow.architecture,
+                TrialRow.parametrization,
+                TrialRow.dense_parameters,
+                TrialRow.throughput_ratio,
             )
             .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
             .order_by(TrialRow.number)
