@@ -1,7 +1,7 @@
 """The points of a front as one ZIP file, written while it is sent: nothing is gathered first."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from search.exports import ONNX
 from service.csv_tables import front_csv
@@ -20,7 +20,7 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 
 def bundle(
     database: Database, store: ArtifactStore, study_id: str, front: FrontDocument
-) -> Iterator[bytes]:
+) -> Generator[bytes]:
     """`front.csv`, `front.json`, and a folder per point with its checkpoint, report and ONNX file.
 
     What is no longer kept is left out. Bytes that are damaged, or vanish meanwhile, break the file

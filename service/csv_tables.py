@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from search.spec import OBJECTIVES
 from service.documents import FrontDocument
@@ -48,7 +48,7 @@ def front_csv(front: FrontDocument) -> str:
     return _lines([(*_FRONT, *names), *rows])
 
 
-def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -> Iterator[str]:
+def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -> Generator[str]:
     """All trials of a study, or those in one state, in pieces: there may be many thousands.
 
     Each piece is read by itself, so that a slow client holds nothing open.

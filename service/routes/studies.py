@@ -22,16 +22,15 @@ from service.documents import (
 )
 from service.entity_tags import NOT_MODIFIED, is_named, tag_of
 from service.problems import documented
-from service.resources import Held, PageCursor, PageLimit
+from service.resources import Asker, Held, PageCursor, PageLimit
 from service.routes.figures import IfNoneMatch
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.webhooks.addresses import refuse_unreachable
+from service.written_streams import WrittenStream
 from storage.records import StudyState
 from storage.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
-
-_BY = "the local user"
 
 
 def _known_objectives(text: str) -> str:
@@ -105,12 +104,12 @@ def get_study(study_id: str, held: Held) -> StudyDocument:
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
-def cancel_study(study_id: str, held: Held) -> StudyDocument:
+def cancel_study(study_id: str, held: Held, asker: Asker) -> StudyDocument:
     """End a study at once: what waits and what runs is cancelled, what is complete stays.
 
     Asking twice is harmless.
     """
-    studies.cancel(held.database, study_id, by=_BY)
+    studies.cancel(held.database, study_id, by=asker.label)
     with held.database.read() as session:
         return study_document(session, Studies(session).get(study_id), held.figures)
 
@@ -140,12 +139,12 @@ def delete_study(study_id: str, held: Held) -> Response:
 
 
 @router.post("/{study_id}/pause", responses=documented(403, 404))
-def pause_study(study_id: str, held: Held) -> StudyDocument:
+def pause_study(study_id: str, held: Held, asker: Asker) -> StudyDocument:
     """Hold a study: nothing is begun, what trains stores where it is and frees its slot.
 
     The time until it is resumed counts against no budget. Asking twice is harmless.
     """
-    steering.pause(held.database, study_id, by=_BY)
+    steering.pause(held.database, study_id, by=asker.label)
     return get_study(study_id, held)
 
 
@@ -214,7 +213,7 @@ def get_bundle(study_id: str, held: Held) -> StreamingResponse:
     with held.database.read() as session:
         study = Studies(session).get(study_id)
         document = front_document(study_id, held.figures.front(session, study))
-    return StreamingResponse(
+    return WrittenStream(
         bundle(held.database, held.store, study_id, document),
         media_type="application/zip",
         headers={"Content-Disposition": f'attachment; filename="{study_id}.zip"'},

@@ -24,6 +24,7 @@ from service.problems import documented
 from service.ranges import PartResponse, requested_part
 from service.resources import Held, PageCursor, PageLimit, Resources
 from service.waiting import PATIENCE_SECONDS, wait_for
+from service.written_streams import WrittenStream
 from storage.artifact_rows import ArtifactRows
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
@@ -63,7 +64,7 @@ def list_trials(
     if format == "csv":
         with held.database.read() as session:
             Studies(session).get(study_id)
-        return StreamingResponse(trials_csv(held.database, study_id, state=outcome), media_type=CSV)
+        return WrittenStream(trials_csv(held.database, study_id, state=outcome), media_type=CSV)
     with held.database.read() as session:
         Studies(session).get(study_id)
         page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
