@@ -1,36 +1,68 @@
-"""The command line: `reflectory <command>`.
+"""The command line: `reflectory <command>`."""
 
-Exit codes: 0 done, 1 the study or a file did not come to a good end, 2 wrong usage, 3 the server
-refused, 4 no server answers.
-"""
+from collections.abc import Callable
+from typing import NamedTuple
 
 import typer
 
-from service.commands import datasets, demo, results, serve, steering, studies
+from service.commands import datasets, demo, results, serve, steering, studies, trials
+
+_STUDIES = "Studies"
+_RESULTS = "Results"
+_INPUTS = "What studies are made of"
+_SERVER = "The server"
+
+
+class _Command(NamedTuple):
+    """A command, where it stands in the overview, and how it is used."""
+
+    run: Callable[..., None]
+    panel: str
+    example: str
+
+
+_COMMANDS = {
+    "submit": _Command(studies.submit, _STUDIES, "submit deploy/examples/digits.json --watch"),
+    "watch": _Command(studies.watch, _STUDIES, "watch 3f1c9a2b7d4e"),
+    "list": _Command(studies.list_studies, _STUDIES, "list --state running"),
+    "show": _Command(studies.show, _STUDIES, "show 3f1c9a2b7d4e --json"),
+    "pause": _Command(steering.pause, _STUDIES, "pause 3f1c9a2b7d4e"),
+    "resume": _Command(steering.resume, _STUDIES, "resume 3f1c9a2b7d4e"),
+    "budget": _Command(steering.budget, _STUDIES, "budget 3f1c9a2b7d4e --trials 60"),
+    "enqueue": _Command(
+        steering.enqueue,
+        _STUDIES,
+        "enqueue 3f1c9a2b7d4e --architecture rnn --parametrization low_rank -p low_rank.d=4",
+    ),
+    "cancel": _Command(studies.cancel, _STUDIES, "cancel 3f1c9a2b7d4e"),
+    "delete": _Command(steering.delete, _STUDIES, "delete 3f1c9a2b7d4e"),
+    "front": _Command(results.front, _RESULTS, "front 3f1c9a2b7d4e --csv"),
+    "importance": _Command(results.importance, _RESULTS, "importance 3f1c9a2b7d4e"),
+    "trials": _Command(trials.trials, _RESULTS, "trials 3f1c9a2b7d4e --outcome infeasible"),
+    "download": _Command(results.download, _RESULTS, "download 3f1c9a2b7d4e 19 --out best"),
+    "log": _Command(trials.log, _RESULTS, "log 3f1c9a2b7d4e 19 --follow"),
+    "catalog": _Command(results.catalog, _INPUTS, "catalog"),
+    "serve": _Command(serve.serve, _SERVER, "serve --data-dir data --port 8080"),
+    "migrate": _Command(serve.migrate, _SERVER, "migrate --data-dir data"),
+    "api": _Command(serve.api, _SERVER, "api --data-dir data"),
+    "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
+}
 
 application = typer.Typer(
     name="reflectory",
     help="How small and how fast can this network get before it loses accuracy?",
+    epilog="Exit codes: 0 done; 1 the study or a file did not come to a good end; 2 wrong usage; "
+    "3 the server refused; 4 no server answers; 130 interrupted. REFLECTORY_KEY holds the key to "
+    "a server that asks for one.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-application.command()(serve.serve)
-application.command()(studies.submit)
-application.command()(studies.watch)
-application.command("list")(studies.list_studies)
-application.command()(results.front)
-application.command()(results.importance)
-application.command()(results.download)
-application.command()(studies.cancel)
-application.command()(steering.pause)
-application.command()(steering.resume)
-application.command()(steering.budget)
-application.command()(steering.enqueue)
-application.command()(steering.delete)
-application.command()(results.catalog)
-application.add_typer(datasets.commands, name="datasets")
-for _hidden in (serve.api, serve.coordinator, serve.dashboard, demo.demo):
+for _name, _command in _COMMANDS.items():
+    application.command(
+        _name, epilog=f"Example: reflectory {_command.example}", rich_help_panel=_command.panel
+    )(_command.run)
+application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
+for _hidden in (serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)
 
 

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -38,7 +39,14 @@ DataDirOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
-StudyArgument = Annotated[str, typer.Argument(metavar="ID", help="The study's id.")]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server is looked for, and what says so."""
+
+    url: str
+    source: str
 
 
 def settings_from(**given: Any) -> Settings:
@@ -50,19 +58,23 @@ def settings_from(**given: Any) -> Settings:
         raise typer.BadParameter("; ".join(faults)) from error
 
 
-def find_server(server: str | None, data_dir: Path | None) -> str:
+def find_server(server: str | None, data_dir: Path | None) -> Place:
     """The server that was named, or that of the data directory, or the default port."""
     if server is not None:
-        return server
-    found = ServerFile.read(settings_from(data_dir=data_dir).data_dir)
-    return _DEFAULT_SERVER if found is None else found.url
+        return Place(server, "--server or REFLECTORY_SERVER names it")
+    folder = settings_from(data_dir=data_dir).data_dir
+    found = ServerFile.read(folder)
+    if found is not None:
+        return Place(found.url, f"server.json in {folder} names it")
+    return Place(_DEFAULT_SERVER, f"it is the default, for no server serves {folder}")
 
 
 @contextmanager
 def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Generator[Client]:
-    """A client of the server; its errors end the command with their exit code."""
+    """A client of the server; errors end the command with their exit code."""
+    place = find_server(server, data_dir)
     try:
-        with Client(find_server(server, data_dir)) as client:
+        with _client(place) as client:
             yield client
     except Refused as error:
         if as_json:
@@ -71,17 +83,33 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Ge
             complain(*error.problem.sentences())
         raise typer.Exit(REFUSED) from error
     except Unreachable as error:
-        fail(str(error), UNREACHABLE, as_json=as_json)
+        ways = (
+            f"why this address: {place.source}",
+            "start a server with `reflectory serve`, or name another by --server URL",
+        )
+        fail(str(error), UNREACHABLE, as_json=as_json, ways=ways)
     except ClientError as error:
+        fail(str(error), UNFINISHED, as_json=as_json)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
         fail(str(error), UNFINISHED, as_json=as_json)
 
 
-def fail(message: str, code: int, *, as_json: bool) -> NoReturn:
-    """End the command with a message and an exit code."""
+def _client(place: Place) -> Client:
+    try:
+        return Client(place.url)
+    except ValueError as error:
+        raise typer.BadParameter(f"REFLECTORY_KEY: {error}") from error
+
+
+def fail(message: str, code: int, *, as_json: bool, ways: tuple[str, ...] = ()) -> NoReturn:
+    """End the command with a message, the ways out of it, and an exit code."""
     if as_json:
-        typer.echo(json.dumps({"title": "The command failed", "detail": message}), err=True)
+        detail = "; ".join((message, *ways))
+        typer.echo(json.dumps({"title": "The command failed", "detail": detail}), err=True)
     else:
-        complain(message)
+        complain(message, *ways)
     raise typer.Exit(code)
 
 

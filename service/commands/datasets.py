@@ -1,29 +1,25 @@
 """`datasets list`, `upload`, `show` and `delete`."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from service.commands.arguments import DatasetArgument
+from service.commands.bars import transfer_bar
 from service.commands.connection import (
     DataDirOption,
     JsonOption,
     ServerOption,
     connected,
-    is_terminal,
     print_json,
 )
 from service.commands.tables import dataset_table, datasets_table
-from service.downloads import ToldProgress
 
 commands = typer.Typer(help="Your own data, for studies to train on.", no_args_is_help=True)
 
-_IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The data set's id.")]
 _File = typer.Argument(
     metavar="FILE", exists=True, dir_okay=False, readable=True, help="A .npz, .csv, .tsv or .ts."
 )
@@ -36,7 +32,7 @@ class _Problem(StrEnum):
     FORECASTING = "forecasting"
 
 
-@commands.command("list")
+@commands.command("list", epilog="Example: reflectory datasets list")
 def list_datasets(
     server: ServerOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
@@ -51,7 +47,9 @@ def list_datasets(
         typer.echo("no data sets")
 
 
-@commands.command()
+@commands.command(
+    epilog="Example: reflectory datasets upload motions_TRAIN.ts --test motions_TEST.ts"
+)
 def upload(
     file: Annotated[Path, _File],
     test: Annotated[
@@ -77,7 +75,10 @@ def upload(
     as_json: JsonOption = False,
 ) -> None:
     """Upload a data set and show what was found in it."""
-    with connected(server, data_dir, as_json=as_json) as client, _bar(file, as_json) as told:
+    with (
+        connected(server, data_dir, as_json=as_json) as client,
+        transfer_bar(file.name, quiet=as_json, afterwards="the server reads it") as told,
+    ):
         dataset = client.upload_dataset(
             file,
             test,
@@ -95,9 +96,9 @@ def upload(
     typer.echo(f'train on it by "task": {{"kind": "dataset", "id": "{dataset.id}"}}')
 
 
-@commands.command()
+@commands.command(epilog="Example: reflectory datasets show 5d41402abc4b")
 def show(
-    dataset_id: _IdArgument,
+    dataset_id: DatasetArgument,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -111,9 +112,9 @@ def show(
         Console().print(dataset_table(dataset))
 
 
-@commands.command()
+@commands.command(epilog="Example: reflectory datasets delete 5d41402abc4b")
 def delete(
-    dataset_id: _IdArgument,
+    dataset_id: DatasetArgument,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -125,20 +126,3 @@ def delete(
         print_json({"deleted": dataset_id})
     else:
         typer.echo(f"data set {dataset_id} is deleted")
-
-
-@contextmanager
-def _bar(file: Path, as_json: bool) -> Generator[ToldProgress | None]:
-    """A bar that shows how far an upload is, where a person watches."""
-    if as_json or not is_terminal():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), transient=True) as progress:
-        task = progress.add_task(file.name)
-
-        def told(sent: int, total: int | None) -> None:
-            waiting = "the server reads it" if sent == total else file.name
-            progress.update(task, completed=sent, total=total, description=waiting)
-
-        yield told

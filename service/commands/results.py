@@ -1,26 +1,23 @@
-"""`front`, `importance`, `download` and `catalog`."""
+"""`front`, `importance`, `download` and `catalog`: what studies found, and what they may name."""
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from service.answers import Downloaded
 from service.client import Client, Refused, Unfinished
+from service.commands.arguments import AnyTrialArgument, StudyArgument
+from service.commands.bars import transfer_bar
 from service.commands.connection import (
     DataDirOption,
     JsonOption,
     ServerOption,
-    StudyArgument,
     complain,
     connected,
-    is_terminal,
     print_json,
 )
 from service.commands.tables import catalog_tables, front_table, importance_tables
-from service.downloads import ToldProgress
 from service.files import write_whole
 
 
@@ -65,28 +62,28 @@ def importance(
 
 def download(
     study_id: StudyArgument,
-    trial: Annotated[
-        int | None,
-        typer.Argument(metavar="[TRIAL]", min=0, help="A trial's number; else the whole front."),
-    ] = None,
+    trial: AnyTrialArgument = None,
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder to write into; made when missing.")
     ] = Path(),
+    bundle: Annotated[
+        bool, typer.Option("--bundle", help="The whole front as one ZIP file, ID.zip.")
+    ] = False,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download checkpoint, report and ONNX file of one trial, or of the whole front."""
+    """Download checkpoint, reports and ONNX file of one trial, or of every point on the front."""
+    if bundle and trial is not None:
+        raise typer.BadParameter("--bundle is the whole front; name no trial with it")
     with connected(server, data_dir, as_json=as_json) as client:
-        numbers = [trial] if trial is not None else _front_numbers(client, study_id)
-        out.mkdir(parents=True, exist_ok=True)
-        files: list[Path] = []
-        if trial is None:
-            table = out / "front.csv"
-            write_whole(table, client.front_csv(study_id))
-            files.append(table)
-        for number in numbers:
-            files.extend(fetch(client, study_id, number, out, quiet=as_json))
+        if bundle:
+            files = [_bundle(client, study_id, out, quiet=as_json)]
+        elif trial is not None:
+            out.mkdir(parents=True, exist_ok=True)
+            files = fetch(client, study_id, trial, out, quiet=as_json)
+        else:
+            files = _front_files(client, study_id, out, quiet=as_json)
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -109,44 +106,52 @@ def catalog(
 
 
 def fetch(
-    client: Client, study_id: str, number: int, out: Path, *, quiet: bool = False
+    client: Client,
+    study_id: str,
+    number: int,
+    out: Path,
+    *,
+    quiet: bool = False,
+    place: str = "",
 ) -> list[Path]:
     """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
 
     An ONNX file that cannot be had is complained of, and the rest is fetched all the same.
     """
     stem = f"trial-{number}"
-    files = [_file(client.download, study_id, number, out / f"{stem}.safetensors", quiet=quiet)]
+    checkpoint = out / f"{stem}.safetensors"
+    with transfer_bar(f"{checkpoint.name}{place}", quiet=quiet) as told:
+        files = [client.download(study_id, number, checkpoint, told=told).path]
     for form in ("json", "csv", "html"):
         report = out / f"{stem}.report.{form}"
         write_whole(report, client.report(study_id, number, form=form))
         files.append(report)
+    onnx = out / f"{stem}.onnx"
     try:
-        files.append(_file(client.onnx, study_id, number, out / f"{stem}.onnx", quiet=quiet))
+        with transfer_bar(f"{onnx.name}{place}", quiet=quiet) as told:
+            files.append(client.onnx(study_id, number, onnx, told=told).path)
     except (Refused, Unfinished) as error:
         complain(f"trial {number} comes without an ONNX file: {error}")
     return files
 
 
-class _Fetch(Protocol):
-    """One of the client's ways to fetch a trial's file."""
+def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Path:
+    # The server's own word for the study: what the user wrote names no path.
+    file = f"{client.study(study_id).id}.zip"
+    out.mkdir(parents=True, exist_ok=True)
+    with transfer_bar(file, quiet=quiet) as told:
+        return client.bundle(study_id, out / file, told=told).path
 
-    def __call__(
-        self, study_id: str, number: int, out: Path, *, told: ToldProgress | None = None
-    ) -> Downloaded: ...
 
-
-def _file(fetching: _Fetch, study_id: str, number: int, out: Path, *, quiet: bool) -> Path:
-    if quiet or not is_terminal():
-        return fetching(study_id, number, out).path
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), transient=True) as progress:
-        task = progress.add_task(out.name)
-
-        def told(received: int, total: int | None) -> None:
-            progress.update(task, completed=received, total=total)
-
-        return fetching(study_id, number, out, told=told).path
+def _front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> list[Path]:
+    numbers = _front_numbers(client, study_id)
+    out.mkdir(parents=True, exist_ok=True)
+    files = [out / "front.csv"]
+    write_whole(files[0], client.front_csv(study_id))
+    for place, number in enumerate(numbers, start=1):
+        counted = f" ({place} of {len(numbers)})"
+        files.extend(fetch(client, study_id, number, out, quiet=quiet, place=counted))
+    return files
 
 
 def _front_numbers(client: Client, study_id: str) -> list[int]:

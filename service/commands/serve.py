@@ -1,8 +1,9 @@
-"""`serve`, and the commands that its child processes are."""
+"""`serve`, the commands that its child processes are, and `migrate`."""
 
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,7 +24,9 @@ from service.settings import Settings
 _LifelineOption = Annotated[
     str | None,
     typer.Option(
-        metavar="FD:PID", help="End with the supervisor: a pipe's reading end, and its process id."
+        metavar="FD:PID",
+        hidden=True,
+        help="End with the supervisor: a pipe's reading end, and its process id.",
     ),
 ]
 
@@ -73,39 +76,74 @@ def serve(
 
 
 def api(
+    data_dir: DataDirOption = None,
     lifeline: _LifelineOption = None,
     listener: Annotated[
-        int | None, typer.Option(metavar="FD", help="A listening socket to take over.")
+        int | None,
+        typer.Option(metavar="FD", hidden=True, help="A listening socket to take over."),
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Serve the HTTP API."""
-    settings = _begin("api", lifeline)
+    """Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself."""
+    settings = _begin("api", data_dir, lifeline)
+    from service.auth import AddressRefused
     from service.server import run_api
 
-    run_api(settings, listener=None if listener is None else socket.socket(fileno=listener))
+    try:
+        run_api(settings, listener=None if listener is None else socket.socket(fileno=listener))
+    except AddressRefused as error:
+        fail(str(error), REFUSED, as_json=as_json)
 
 
-def coordinator(lifeline: _LifelineOption = None) -> None:
-    """Ask, dispatch and tell: run the studies."""
-    settings = _begin("coordinator", lifeline)
+def coordinator(
+    data_dir: DataDirOption = None,
+    lifeline: _LifelineOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
+    settings = _begin("coordinator", data_dir, lifeline)
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
-    from service.coordination import coordinate
+    from service.coordination import AlreadyCoordinating, coordinate
 
-    coordinate(settings, stop)
+    try:
+        coordinate(settings, stop)
+    except AlreadyCoordinating as error:
+        fail(str(error), REFUSED, as_json=as_json)
+
+
+def migrate(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Bring the database to this program's version; `serve` does it by itself."""
+    from storage.engine import Database
+    from storage.errors import StorageError
+
+    settings = settings_from(data_dir=data_dir)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        database = Database(settings.database_url)
+        try:
+            database.migrate()
+        finally:
+            database.dispose()
+    except (StorageError, OSError) as error:
+        fail(str(error), 1, as_json=as_json)
+    if as_json:
+        print_json({"database": database.url})
+    else:
+        typer.echo(f"{database.url} has the tables of this version")
 
 
 def dashboard(lifeline: _LifelineOption = None) -> None:
     """Serve Optuna's dashboard, read-only, on its socket."""
-    settings = _begin("dashboard", lifeline)
+    settings = _begin("dashboard", None, lifeline)
     from service.dashboard import run_dashboard
 
     run_dashboard(settings)
 
 
-def _begin(process: str, lifeline: str | None) -> Settings:
-    settings = settings_from()
+def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
+    settings = settings_from(data_dir=data_dir)
     configure_logging(process, settings.log_level)
     if lifeline is not None:
         pipe, _, parent = lifeline.partition(":")

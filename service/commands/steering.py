@@ -6,11 +6,11 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from service.answers import Study
+from service.commands.arguments import StudyArgument
 from service.commands.connection import (
     DataDirOption,
     JsonOption,
     ServerOption,
-    StudyArgument,
     connected,
     print_json,
 )

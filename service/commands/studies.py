@@ -1,4 +1,4 @@
-"""`submit`, `watch`, `list` and `cancel`."""
+"""`submit`, `watch`, `list`, `show` and `cancel`."""
 
 import json
 import sys
@@ -8,19 +8,19 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from service.answers import Study
+from service.answers import Study, StudyState
 from service.client import Client
+from service.commands.arguments import StudyArgument
 from service.commands.connection import (
     UNFINISHED,
     DataDirOption,
     JsonOption,
     ServerOption,
-    StudyArgument,
     connected,
     print_json,
 )
 from service.commands.following import follow, open_view
-from service.commands.tables import dry_run_table, front_table, studies_table
+from service.commands.tables import dry_run_table, front_table, studies_table, study_table
 
 _INTERRUPTED = 130
 
@@ -69,7 +69,7 @@ def watch(
 
 
 def list_studies(
-    state: Annotated[str | None, typer.Option(help="Only studies in this state.")] = None,
+    state: Annotated[StudyState | None, typer.Option(help="Only studies in this state.")] = None,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -83,6 +83,22 @@ def list_studies(
         Console().print(studies_table(studies))
     else:
         typer.echo("no studies")
+
+
+def show(
+    study_id: StudyArgument,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show one study: where it stands, how far it is, and where to look at it."""
+    with connected(server, data_dir, as_json=as_json) as client:
+        study = client.study(study_id)
+        if as_json:
+            print_json(study)
+            return
+        Console().print(study_table(study))
+        show_links(client, study)
 
 
 def cancel(

@@ -23,11 +23,11 @@ _DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
 def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     """The points of a front, best first; the last number is throughput over the dense twin's."""
     title = f"Pareto front: {len(front.points)} points"
-    table = _table(title)
+    table = empty_table(title)
     table.add_column("trial", justify="right")
     table.add_column("model")
     for objective in front.objectives:
-        table.add_column(_heading(objective), justify="right")
+        table.add_column(heading(objective), justify="right")
     table.add_column("throughput\n/ dense", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
@@ -41,7 +41,7 @@ def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     return table
 
 
-def _table(title: str | None = None) -> Table:
+def empty_table(title: str | None = None) -> Table:
     """An empty table that wastes no width: fronts fit into 80 columns."""
     return Table(
         title=title,
@@ -53,7 +53,7 @@ def _table(title: str | None = None) -> Table:
     )
 
 
-def _heading(objective: FrontObjective) -> str:
+def heading(objective: FrontObjective) -> str:
     """Quality goes by its metric's name, the others by their own; a rate needs its unit."""
     name = objective.metric if objective.name == "quality" else objective.name
     return escape(f"{name}\n{objective.unit}" if objective.name == "throughput" else name)
@@ -78,14 +78,14 @@ def importance_tables(importance: Importance) -> list[Table]:
     for found in importance.objectives:
         axis = found.objective
         name = axis.metric if axis.name == "quality" else axis.name
-        table = _table(escape(f"{name}, by {found.trials} trials"))
+        table = empty_table(escape(f"{name}, by {found.trials} trials"))
         tables.append(table)
         table.add_column("dimension", overflow="fold")
         if found.reason is not None:
             table.add_row(escape(f"none: {found.reason}"))
             continue
-        for heading in ("importance", "trials", "trend"):
-            table.add_column(heading, justify="right")
+        for column in ("importance", "trials", "trend"):
+            table.add_column(column, justify="right")
         table.add_column("median by option", overflow="fold")
         for one in found.dimensions:
             trend = "–" if one.trend is None else f"{one.trend:+.2f}"
@@ -98,11 +98,11 @@ def importance_tables(importance: Importance) -> list[Table]:
 
 def studies_table(studies: Iterable[Study]) -> Table:
     """Studies, one per line."""
-    table = _table()
-    for heading in ("id", "name", "state"):
-        table.add_column(heading)
-    for heading in ("ended", "trials", "complete"):
-        table.add_column(heading, justify="right")
+    table = empty_table()
+    for column in ("id", "name", "state"):
+        table.add_column(column)
+    for column in ("ended", "trials", "complete"):
+        table.add_column(column, justify="right")
     table.add_column("created")
     for study in studies:
         trials = study.progress.trials
@@ -112,13 +112,38 @@ def studies_table(studies: Iterable[Study]) -> Table:
     return table
 
 
+def study_table(study: Study) -> Table:
+    """Where one study stands, line by line."""
+    table = empty_table(escape(f"{study.name} ({study.id})"))
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    progress = study.progress
+    counts = progress.trials.model_dump(exclude={"total", "refused"})
+    trials = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    lines = {
+        "state": study.state + (f" ({study.state_reason})" if study.state_reason else ""),
+        "task": str(study.spec.get("task", {}).get("kind")),
+        "trials": f"{progress.trials.total:,} in all" + (f": {trials}" if trials else ""),
+        "epochs trained": f"{progress.epochs_trained:,}",
+        "running for": f"{progress.wall_seconds:,.0f} s",
+        "device hours": f"{progress.device_hours:.3f}",
+    }
+    if progress.hypervolume is not None:
+        lines["hypervolume"] = f"{progress.hypervolume:.4g}"
+    if progress.eta_seconds is not None and not study.ended:
+        lines["time left"] = f"{progress.eta_seconds:,.0f} s"
+    for what, value in lines.items():
+        table.add_row(what, escape(value))
+    return table
+
+
 def datasets_table(datasets: Iterable[Dataset]) -> Table:
     """Data sets, one per line."""
-    table = _table()
-    for heading in ("id", "name", "problem"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("samples", "steps", "features", "outputs"):
-        table.add_column(heading, justify="right")
+    table = empty_table()
+    for column in ("id", "name", "problem"):
+        table.add_column(column, overflow="fold")
+    for column in ("samples", "steps", "features", "outputs"):
+        table.add_column(column, justify="right")
     table.add_column("uploaded")
     for dataset in datasets:
         facts = dataset.facts
@@ -132,7 +157,7 @@ def datasets_table(datasets: Iterable[Dataset]) -> Table:
 def dataset_table(dataset: Dataset) -> Table:
     """What one data set holds, line by line."""
     facts = dataset.facts
-    table = _table(escape(f"{dataset.name} ({dataset.id})"))
+    table = empty_table(escape(f"{dataset.name} ({dataset.id})"))
     table.add_column("what")
     table.add_column("value", overflow="fold")
     steps = f"{facts.steps:,}"
@@ -158,9 +183,9 @@ def dry_run_table(answer: DryRun) -> Table:
         f"{len(answer.candidates)} candidates, "
         f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
     )
-    table = _table(title)
-    for heading in ("dimension", "kind", "values"):
-        table.add_column(heading, overflow="fold")
+    table = empty_table(title)
+    for column in ("dimension", "kind", "values"):
+        table.add_column(column, overflow="fold")
     for dimension in answer.dimensions:
         if dimension.low is None or dimension.high is None:
             values = ", ".join(map(str, dimension.options or ()))
@@ -180,9 +205,9 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
         "Tasks": catalog.tasks,
     }
     for title, entries in groups.items():
-        table = _table(title)
-        for heading in ("kind", "what", "paper"):
-            table.add_column(heading, overflow="fold")
+        table = empty_table(title)
+        for column in ("kind", "what", "paper"):
+            table.add_column(column, overflow="fold")
         for entry in entries:
             table.add_row(entry.kind, entry.title, entry.paper or "")
         tables.append(table)
@@ -193,9 +218,9 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
     table.add_column("parametrizations", overflow="fold")
     for architecture, parametrizations in catalog.combinations.items():
         table.add_row(architecture, ", ".join(parametrizations))
-    presets = _table("Presets")
-    for heading in ("name", "what", "paper"):
-        presets.add_column(heading, overflow="fold")
+    presets = empty_table("Presets")
+    for column in ("name", "what", "paper"):
+        presets.add_column(column, overflow="fold")
     for preset in catalog.presets:
         presets.add_row(preset.name, preset.title, preset.paper)
     return [*tables, table, presets]
