@@ -70,7 +70,7 @@ class Site:
     """A migrated database and a store, filled as the coordinator and its workers would."""
 
     def __init__(self, folder: Path, **given: Any) -> None:
-        self.settings = Settings(data_dir=folder, event_poll_seconds=0.02, **given)
+        self.settings = Settings(data_dir=folder, **{"event_poll_seconds": 0.02, **given})
         folder.mkdir(parents=True, exist_ok=True)
         self.database = Database(self.settings.database_url)
         self.database.migrate()
