@@ -21,7 +21,9 @@ from service.dataset_shelf import StoredDatasets
 from service.errors import add_error_handlers
 from service.events import EventPoller
 from service.exports import Exports
+from service.metrics import ServiceMetrics
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
+from service.request_watch import RequestWatch
 from service.resources import Resources
 from service.routes import ROUTERS
 from service.routes.attempts import PREFIX as ATTEMPTS
@@ -45,6 +47,7 @@ _ASSETS = Path(__file__).parent / "web" / "assets"
 
 def create_app(settings: Settings) -> FastAPI:
     """The application over a database that is migrated already."""
+    metrics = ServiceMetrics(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
@@ -72,8 +75,10 @@ def create_app(settings: Settings) -> FastAPI:
             intake=intake,
             readers=CapacityLimiter(_READ_AT_A_TIME),
             dashboard=dashboard,
+            metrics=metrics,
         )
         _log.info("no keys exist: the local user is let in, over loopback only")
+        metrics.open(database, poller)
         await poller.start()
         try:
             yield
@@ -82,6 +87,7 @@ def create_app(settings: Settings) -> FastAPI:
             if dashboard is not None:
                 await dashboard.aclose()
             await to_thread.run_sync(exports.close)
+            await to_thread.run_sync(metrics.close)
             database.dispose()
 
     app = FastAPI(
@@ -113,6 +119,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(HeadAsGet)
     app.add_middleware(PlainHeaders)
     app.add_middleware(ListenersMayLeave)
+    app.add_middleware(RequestWatch, counters=metrics.requests, access_log=settings.access_log)
     openapi.describe(app)
     return app
 

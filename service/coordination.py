@@ -1,7 +1,6 @@
 """The coordinator's process: settings made into what the coordinator works with."""
 
 import logging
-import socket
 import threading
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from search.lane import lane_folder
 from search.retention import Retention
 from search.room import RoomWatch
 from service.locks import hold
+from service.machines import coordinator_name
 from service.secrets import signing_secret
 from service.settings import Settings
 from service.webhooks.courier import Courier
@@ -62,7 +62,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         held.enter_context(courier)
         # The lock makes this name ours alone, and the same after a restart: the claims of a
         # coordinator that was killed go on at once.
-        owner = f"{socket.gethostname()}:{data_dir}"
+        owner = coordinator_name(data_dir)
         held.enter_context(RoomWatch(database, store, owner=owner))
         Coordinator(
             database,

@@ -60,6 +60,11 @@ class EventPoller:
         """Begin to look; at most one look is under way at a time."""
         self._task = asyncio.create_task(self._run(), name="event poller")
 
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return sum(channel.listeners for channel in self._channels.values())
+
     def close_streams(self) -> None:
         """End every stream now, so that a server that stops need not wait for its listeners."""
         self._closed = True

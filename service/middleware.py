@@ -9,6 +9,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.problems import problem_response
+from service.request_watch import pass_route_on
 
 _log = logging.getLogger(__name__)
 
@@ -85,17 +86,19 @@ class HeadAsGet:
             await self._app(scope, receive, send)
             return
         ended = False
+        as_get = {**scope, "method": "GET"}
 
         async def head_only(message: Message) -> None:
             nonlocal ended
             if message["type"] == "http.response.start":
+                pass_route_on(scope, as_get)
                 await send(message)
             elif not ended:
                 # Ending at the first piece tells a stream that nobody listens to it.
                 ended = True
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-        await self._app({**scope, "method": "GET"}, receive, head_only)
+        await self._app(as_get, receive, head_only)
 
 
 class PlainHeaders:

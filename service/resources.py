@@ -13,6 +13,7 @@ from search.tasks import DataSources
 from service.dataset_intake import DatasetIntake
 from service.events import EventPoller
 from service.exports import Exports
+from service.metrics import ServiceMetrics
 from service.settings import Settings
 from service.web.pages import Pages
 from storage.artifacts import ArtifactStore
@@ -38,6 +39,7 @@ class Resources:
     """How many uploads are read at a time."""
     dashboard: httpx2.AsyncClient | None
     """Speaks to the dashboard's process; null where there is none."""
+    metrics: ServiceMetrics
 
 
 def resources_of(request: Request) -> Resources:

@@ -146,6 +146,11 @@ class Settings(BaseSettings):
         description="how much is logged: DEBUG, INFO, WARNING or ERROR",
     )
 
+    access_log: bool = Field(
+        default=False,
+        description="whether each request is a line of the log, with its path but not its query",
+    )
+
     @property
     def cache_dir(self) -> Path:
         """Data sets that were downloaded."""

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from storage.records import AttemptKind, AttemptState
 from storage.tables import AttemptRow, StudyRow
+from storage.tenants import ACROSS_TENANTS
 
 Place: TypeAlias = "tuple[str | None, str]"
 """A coordinator's name, and that of one of its slots or lanes."""
@@ -37,7 +38,7 @@ class SlotUse:
             .join(AttemptRow, AttemptRow.study_id == StudyRow.id)
             .where(AttemptRow.state == AttemptState.RUNNING)
             # See Note [Tenants]: a slot is no less busy for being another tenant's.
-            .execution_options(across_tenants=True)
+            .execution_options(**ACROSS_TENANTS)
         )
         return {(owner, slot) for owner, slot in self._session.execute(statement)}
 

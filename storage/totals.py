@@ -25,8 +25,9 @@ class Totals:
 
     def studies(self) -> dict[StudyState, int]:
         """How many studies are in each state."""
-        found = self._session.execute(select(StudyRow.state, func.count()).group_by(StudyRow.state))
-        return {state: 0 for state in StudyState} | {state: count for state, count in found}
+        statement = select(StudyRow.state, func.count()).group_by(StudyRow.state)
+        found = self._session.execute(statement)
+        return dict.fromkeys(StudyState, 0) | dict(found.all())
 
     def open_trials(self) -> dict[TrialState, int]:
         """How many trials wait and how many run, in the studies that are in progress."""
@@ -38,7 +39,7 @@ class Totals:
             .where(StudyRow.state.in_(in_progress), TrialRow.state.in_(wanted))
             .group_by(TrialRow.state)
         )
-        return dict.fromkeys(wanted, 0) | {state: count for state, count in found}
+        return dict.fromkeys(wanted, 0) | dict(found.all())
 
     def attempts(self) -> dict[tuple[AttemptKind, AttemptState], AttemptTotal]:
         """Attempts by kind and state, with what their workers said of their time last."""
@@ -47,12 +48,13 @@ class Totals:
                 AttemptRow.kind,
                 AttemptRow.state,
                 func.count(),
-                func.coalesce(func.sum(AttemptRow.device_seconds), 0.0),
+                func.sum(AttemptRow.device_seconds),
             ).group_by(AttemptRow.kind, AttemptRow.state)
         )
         none = AttemptTotal(0, 0.0)
         return {(kind, state): none for kind in AttemptKind for state in AttemptState} | {
-            (kind, state): AttemptTotal(count, seconds) for kind, state, count, seconds in found
+            (kind, state): AttemptTotal(count, seconds or 0.0)
+            for kind, state, count, seconds in found
         }
 
     def running_seconds(self) -> float:

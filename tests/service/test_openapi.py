@@ -70,4 +70,4 @@ def test_the_docs_page_lists_every_operation_and_loads_nothing_from_elsewhere(
 
 def test_the_dashboards_paths_are_no_part_of_the_contract(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
-    assert all(path.startswith(("/v1/", "/healthz", "/readyz")) for path in paths)
+    assert all(path.startswith(("/v1/", "/healthz", "/readyz", "/metrics")) for path in paths)
