@@ -12,9 +12,9 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 """For the responses of a route that knows entity tags."""
 
 
-def tag_of(data_version: int) -> str:
-    """The tag of what this program makes of a version of the data."""
-    return f'"{version("reflectory")}-{data_version}"'
+def tag_of(*data_versions: int) -> str:
+    """The tag of what this program makes of these versions of the data."""
+    return f'"{"-".join([version("reflectory"), *map(str, data_versions)])}"'
 
 
 def is_named(if_none_match: str | None, tag: str) -> bool:

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from sqlalchemy import ColumnElement, false, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
@@ -30,6 +30,17 @@ from storage.statements import (
 from storage.tables import TrialArtifactRow, TrialRow
 
 TrialRecords: TypeAlias = list[TrialRecord]
+
+TrialOrder: TypeAlias = Literal["number", "quality", "parameters", "throughput", "epochs_trained"]
+"""What a table of trials can be ordered by."""
+
+_ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
+    "number": TrialRow.number,
+    "quality": TrialRow.quality,
+    "parameters": TrialRow.parameters,
+    "throughput": TrialRow.throughput,
+    "epochs_trained": TrialRow.epochs_trained,
+}
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
@@ -97,6 +108,13 @@ class Trials:
             raise _missing(study_id, number)
         return self._records(rows)[0]
 
+    def find(self, study_id: str, number: int) -> TrialRecord | None:
+        """One trial, if there is one."""
+        if not storable_integer(number):
+            return None
+        rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
+        return self._records(rows)[0] if rows else None
+
     def list(self, study_id: str, *states: TrialState) -> TrialRecords:
         """The study's trials in one of these states (in any, when none is named), by number."""
         query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
@@ -161,6 +179,33 @@ class Trials:
         return Page(
             items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
         )
+
+    def ranked(
+        self,
+        study_id: str,
+        *,
+        by: TrialOrder,
+        descending: bool,
+        limit: int,
+        offset: int = 0,
+        state: TrialState | None = None,
+    ) -> TrialRecords:
+        """A part of the study's trials by one of their values, for a person who looks at a table.
+
+        Those without the value come last, and equal ones by number. Where trials end meanwhile, the
+        next part may repeat or miss one; `page` does not, by number.
+        """
+        if limit < 1 or offset < 0 or not storable_integer(offset):
+            raise ValueError(f"limit {limit} is not 1 or more, or offset {offset} is out of range")
+        column = _ORDERS[by]
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id)
+            .order_by(column.is_(None), column.desc() if descending else column, TrialRow.number)
+        )
+        if state is not None:
+            query = query.where(TrialRow.state == state)
+        return self._records(self._session.scalars(query.limit(limit).offset(offset)).all())
 
     def counts(self, study_id: str) -> TrialCounts:
         """How many of the study's trials are in each state, and how many the search dispatched."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
@@ -28,31 +28,41 @@ def _first_place(
     study_id: str,
     held: Held,
     last_event_id: Annotated[
-        int,
+        int | None,
         Header(
             alias="Last-Event-ID",
             ge=0,
             description="the last event's `id`; the stream goes on after it",
         ),
+    ] = None,
+    after: Annotated[
+        int,
+        Query(
+            ge=0,
+            description="where the stream begins without that header, which a browser sends only "
+            "when it connects again",
+        ),
     ] = 0,
 ) -> int:
     """Where the stream begins; decided before its first byte is sent."""
+    name = "after" if last_event_id is None else "Last-Event-ID"
+    place = after if last_event_id is None else last_event_id
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-    if last_event_id > study.last_event:
+    if place > study.last_event:
         raise RequestValidationError(
             [
                 {
                     "type": "value_error",
-                    "loc": ("header", "Last-Event-ID"),
-                    "msg": f"the study's last event is {study.last_event}, not {last_event_id}",
-                    "input": last_event_id,
+                    "loc": ("header", name),
+                    "msg": f"the study's last event is {study.last_event}, not {place}",
+                    "input": place,
                 }
             ]
         )
-    if study.state.has_ended and last_event_id == study.last_event:
+    if study.state.has_ended and place == study.last_event:
         raise StreamIsOver
-    return last_event_id
+    return place
 
 
 @router.get(
@@ -66,7 +76,7 @@ def _first_place(
 async def get_events(
     study_id: str, held: Held, after: Annotated[int, Depends(_first_place)]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Every event of the study, from the first or after `Last-Event-ID`, until it has ended.
+    """Every event of the study, from the first or after the one that is named, until it has ended.
 
     `id` is the event's number within the study, without gaps; `event` its kind: `study` and `trial`
     tell where one stands, `epoch` a point of a learning curve, `measurement` a throughput,

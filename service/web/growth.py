@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from search.hypervolumes import HypervolumePoint
-from service.web.plot import Tick, linear_axis
+from service.web.axes import Tick, linear_axis
 
-WIDTH, HEIGHT = 760, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 20, 16, 46
+WIDTH, HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 76, 16, 16, 52
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,22 @@ def growth(changes: Sequence[HypervolumePoint], *, epochs_trained: int) -> Growt
     ]
     if len(known) < 2:
         return None
-    x_ticks, x_low, x_high = linear_axis([epochs for _, epochs in known] + [epochs_trained])
-    y_ticks, y_low, y_high = linear_axis([change.hypervolume for change, _ in known])
-
-    def x(value: float) -> float:
-        return round(_LEFT + (value - x_low) / (x_high - x_low) * (WIDTH - _RIGHT - _LEFT), 1)
-
-    def y(value: float) -> float:
-        share = (value - y_low) / (y_high - y_low)
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _BOTTOM - _TOP), 1)
-
+    x = linear_axis(
+        [epochs for _, epochs in known] + [epochs_trained], start=_LEFT, end=WIDTH - _RIGHT
+    )
+    y = linear_axis([change.hypervolume for change, _ in known], start=HEIGHT - _BOTTOM, end=_TOP)
     steps = tuple(
-        Step(x=x(epochs), y=y(change.hypervolume), label=_describe(change))
+        Step(x=x.place(epochs), y=y.place(change.hypervolume), label=_describe(change))
         for change, epochs in known
     )
-    ends = [*(step.x for step in steps[1:]), x(max(epochs_trained, known[-1][1]))]
+    ends = [*(step.x for step in steps[1:]), x.place(max(epochs_trained, known[-1][1]))]
     return Growth(
         points=" ".join(
             f"{step.x},{step.y} {end},{step.y}" for step, end in zip(steps, ends, strict=True)
         ),
         steps=steps,
-        x_ticks=tuple(Tick(x(tick), f"{tick:g}") for tick in x_ticks if tick >= 0),
-        y_ticks=tuple(Tick(y(tick), f"{tick:g}") for tick in y_ticks),
+        x_ticks=tuple(tick for tick in x.ticks if tick.at >= x.place(0)),
+        y_ticks=y.ticks,
     )
 
 

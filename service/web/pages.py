@@ -1,20 +1,28 @@
 """Our pages, rendered from their templates."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from models.report import ParameterReport
-from search.hypervolumes import HypervolumePoint
-from search.importance import Importance
+from search.tasks import Metric
 from search.uploads import SUFFIXES
 from service.dataset_documents import DatasetDocument
-from service.documents import FrontDocument, StudyDocument, TrialDocument
-from service.web.growth import growth
-from service.web.plot import plot
+from service.documents import StudyDocument, TrialDetail
+from service.web.colours import SERIES
+from service.web.curves import Panel
+from service.web.filters import FILTERS
 from service.web.series import series_plot
+from service.web.study_report import StudyReport
+from service.web.study_view import StudyView
+from storage.records import MetricRecord, StudyRecord, StudyState, TrialState
+
+ASSETS = Path(__file__).parent / "assets"
+"""What pages load beside themselves."""
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
@@ -30,50 +38,56 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters |= {  # pyright: ignore[reportUnknownMemberType]
-            "number": _number,
-            "moment": _moment,
-            "duration": _duration,
-            "ratio": _ratio,
-            "size": _size,
-        }
+        self._environment.filters |= FILTERS  # pyright: ignore[reportUnknownMemberType]
+        # Ours, and so no text to be escaped.
+        self._style = Markup((ASSETS / "style.css").read_text(encoding="utf-8"))
+        self._environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
 
-    def studies(self, studies: Sequence[StudyDocument], *, next_cursor: str | None) -> str:
-        """The list of studies."""
-        return self._render("studies.html", studies=studies, next_cursor=next_cursor)
-
-    def study(
+    def studies(
         self,
-        study: StudyDocument,
-        front: FrontDocument,
-        trials: Sequence[TrialDocument],
+        studies: Sequence[StudyDocument],
         *,
-        changes: Sequence[HypervolumePoint],
-        importance: Importance,
-        metric: str,
+        chosen: StudyState | None,
         next_cursor: str | None,
     ) -> str:
-        """One study.
-
-        Args:
-            study: how far it is.
-            front: its points as they stand.
-            trials: one page of them.
-            changes: how the front's hypervolume grew.
-            importance: what each dimension did.
-            metric: what its task calls quality.
-            next_cursor: where the next page of trials begins, if there is one.
-        """
+        """The list of studies, of those in one state or of all."""
         return self._render(
-            "study.html",
-            study=study,
-            front=front,
-            trials=trials,
-            metric=metric,
-            plot=plot(front, metric=metric),
-            growth=growth(changes, epochs_trained=study.progress.epochs_trained),
-            importance=[found for found in importance.objectives if found.dimensions],
+            "studies.html",
+            studies=studies,
+            states=[state.value for state in StudyState],
+            chosen=chosen,
             next_cursor=next_cursor,
+        )
+
+    def study(self, view: StudyView) -> str:
+        """One study."""
+        return self._render("study.html", view=view, outcomes=[state.value for state in TrialState])
+
+    def trial(
+        self,
+        study: StudyRecord,
+        trial: TrialDetail,
+        *,
+        metric: Metric,
+        preset: str | None,
+        epochs: Sequence[MetricRecord],
+        panels: Sequence[Panel],
+    ) -> str:
+        """One trial of a study; `preset` is the papers' system that it is, if it is one."""
+        return self._render(
+            "trial.html",
+            study=study,
+            trial=trial,
+            metric=metric,
+            preset=preset,
+            epochs=epochs,
+            panels=panels,
+        )
+
+    def study_report(self, report: StudyReport) -> str:
+        """A study as one self-contained file."""
+        return self._render(
+            "study_report.html", report=report, style=self._style, now=datetime.now(UTC)
         )
 
     def datasets(
@@ -101,6 +115,14 @@ class Pages:
         """A parameter-count report as one self-contained file."""
         return self._render("report.html", study_id=study_id, number=number, report=report)
 
+    def login(self, place: str, *, known_as: str | None, refusal: str | None) -> str:
+        """The form for a key, which leads to `place`.
+
+        `known_as` is the key with which the browser is logged in, `refusal` why the last one was
+        not taken.
+        """
+        return self._render("login.html", next=place, known_as=known_as, refusal=refusal)
+
     def docs(self, document: Mapping[str, Any]) -> str:
         """Every operation of an OpenAPI document, by tag."""
         groups: dict[str, list[dict[str, Any]]] = {}
@@ -113,37 +135,3 @@ class Pages:
 
     def _render(self, template: str, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
-
-
-def _number(value: float | None, digits: int = 4) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, int) or (abs(value) >= 1000 and digits <= 4):
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
-
-
-def _size(value: int) -> str:
-    size, units = float(value), iter(("bytes", "KiB", "MiB", "GiB"))
-    unit = next(units)
-    for larger in units:
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{value} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
-
-
-def _ratio(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f} ×"
-
-
-def _moment(value: datetime | None) -> str:
-    return "–" if value is None else value.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from service.web.colours import SERIES
+
 WIDTH, HEIGHT = 320, 120
 _MARGIN = 10
-
-COLOURS = ("#3b82c4", "#c2702c", "#2f9e6e", "#a657b8", "#8a8f2a", "#c94f6d")
-"""One per feature, in turn; each can be seen on a light and on a dark page."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def series_plot(values: Sequence[Sequence[float]]) -> SeriesPlot:
             points=" ".join(
                 f"{x(position):.1f},{y(step[feature]):.1f}" for position, step in enumerate(steps)
             ),
-            colour=COLOURS[feature % len(COLOURS)],
+            colour=SERIES[feature % len(SERIES)],
         )
         for feature in range(len(steps[0]))
     )

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
@@ -93,6 +94,31 @@ def test_lists_and_pages_are_of_one_study_and_by_number(database: Database) -> N
     assert second.next_cursor is None
     assert [record.number for record in running.items] == [2]
     assert [record.number for record in more_running.items] == [4]
+
+
+def test_a_table_is_ranked_by_a_value_and_unknown_ones_come_last(database: Database) -> None:
+    with database.write() as session:
+        add_study(session, id="s")
+        add_study(session, id="other")
+        Trials(session).add(trial("other", 9, quality=9.0))
+        for number, quality in enumerate((0.5, None, 0.9, 0.5)):
+            state = TrialState.COMPLETE if number else TrialState.STOPPED
+            Trials(session).add(trial("s", number, quality=quality, state=state))
+    with database.read() as session:
+        trials = Trials(session)
+
+        def ranked(descending: bool, **given: Any) -> list[int]:
+            found = trials.ranked("s", by="quality", descending=descending, **given)
+            return [one.number for one in found]
+
+        assert ranked(True, limit=9) == [2, 0, 3, 1]
+        assert ranked(False, limit=9) == [0, 3, 2, 1]
+        assert ranked(True, limit=2, offset=1) == [0, 3]
+        assert ranked(True, limit=9, state=TrialState.COMPLETE) == [2, 3, 1]
+        with pytest.raises(ValueError, match="offset -1"):
+            ranked(True, limit=1, offset=-1)
+        assert trials.find("s", 2) == trials.get("s", 2)
+        assert trials.find("s", 4) is None
 
 
 @pytest.mark.parametrize("cursor", ["x", cursor_of("4"), cursor_of(2**31), cursor_of(-1, 2)])
