@@ -236,7 +236,7 @@ def idle(folder: Path, *, listeners: int, seconds: float) -> str:
     site.close()
     return (
         f"{listeners} streams of a study in which nothing happens, for {seconds:g} s: the API "
-        f"takes {100 * alone:.1f} % of a core without them and {100 * together:.1f} % with them, and "
+        f"takes {100 * alone:.1f} % of a core without them, {100 * together:.1f} % with them, and "
         f"{grown / listeners / 1024:.0f} KiB of memory for each. An event reaches half of them in "
         f"{percentile(delays, 0.5):.0f} ms and the last in {1000 * max(delays):.0f} ms "
         f"(a look for new ones every {1000 * site.settings.event_poll_seconds:.0f} ms)."

@@ -251,3 +251,32 @@ def test_one_read_of_new_events_serves_all_streams_of_a_process(site: Site) -> N
         await poller.stop()
 
     asyncio.run(listen())
+
+
+def test_one_event_reaches_five_hundred_listeners(served: Served) -> None:
+    site = served.site
+    study = site.study()
+    site.run(study)
+    headers = {"Last-Event-ID": str(site.last_event(study))}
+
+    async def hear(http: httpx2.AsyncClient, opened: asyncio.Semaphore) -> str:
+        path = f"/v1/studies/{study.id}/events"
+        async with http.stream("GET", path, headers=headers) as answer:
+            assert answer.status_code == 200
+            opened.release()
+            async for line in answer.aiter_lines():
+                if line.startswith("id:"):
+                    return line
+        return "nothing"
+
+    async def listen() -> list[str]:
+        limits = httpx2.Limits(max_connections=None)
+        opened = asyncio.Semaphore(0)
+        async with httpx2.AsyncClient(base_url=served.url, timeout=60, limits=limits) as http:
+            heard = [asyncio.create_task(hear(http, opened)) for _ in range(500)]
+            for _ in heard:
+                await asyncio.wait_for(opened.acquire(), 60)
+            await asyncio.to_thread(site.event, study, number=1)
+            return await asyncio.gather(*heard)
+
+    assert set(asyncio.run(listen())) == {f"id: {site.last_event(study)}"}
