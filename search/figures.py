@@ -47,19 +47,14 @@ class Figures:
         return self._once(study, "standing", lambda: _standing(session, study))
 
     def front(
-        self,
-        session: Session,
-        study: StudyRecord,
-        *,
-        objectives: Sequence[Objective] | None = None,
-        latest: bool = False,
+        self, session: Session, study: StudyRecord, *, objectives: Sequence[Objective] | None = None
     ) -> Front:
-        """The front over the objectives asked for, or the study's own, see `pareto.front`."""
+        """The front over the objectives asked for, or the study's own."""
         wanted = None if objectives is None else tuple(objectives)
         return self._once(
             study,
-            ("front", wanted, latest),
-            lambda: pareto.front(session, study, objectives=wanted, latest=latest),
+            ("front", wanted),
+            lambda: pareto.front(session, study, objectives=wanted),
         )
 
     def complete(self, session: Session, study: StudyRecord) -> tuple[TrialOutline, ...]:
