@@ -65,10 +65,12 @@ Dimension = Annotated[
 class Range(Spec):
     """A user's own range for a dimension: `{"low": 1, "high": 32, "log": true}`."""
 
-    low: int | float
-    high: int | float
-    log: bool = False
-    step: int | float | None = Field(default=None, gt=0)
+    low: int | float = Field(description="the least value")
+    high: int | float = Field(description="the greatest value, which is drawn too")
+    log: bool = Field(default=False, description="whether equal ratios are equally likely")
+    step: int | float | None = Field(
+        default=None, gt=0, description="values are this far apart, from `low` on"
+    )
 
     @model_validator(mode="after")
     def _holds_something(self) -> "Range":
@@ -115,7 +117,7 @@ class Range(Spec):
 class Options(Spec):
     """A user's own list of options for a dimension: `{"options": ["before", "after"]}`."""
 
-    options: tuple[Scalar, ...] = Field(min_length=1)
+    options: tuple[Scalar, ...] = Field(min_length=1, description="one of these")
 
     @model_validator(mode="after")
     def _without_repeats(self) -> "Options":

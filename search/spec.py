@@ -92,7 +92,10 @@ class Budget(Spec):
 class Throughput(Spec):
     """How throughput is measured: as the model will be deployed."""
 
-    mode: Literal["inference", "training"] = "inference"
+    mode: Literal["inference", "training"] = Field(
+        default="inference",
+        description="what is timed: a forward pass, or one with gradients and the optimizer's step",
+    )
     batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
     sequence_length: int | None = Field(
         default=None, ge=1, description="steps; null: the task's own"
@@ -108,7 +111,9 @@ class Throughput(Spec):
 class Resources(Spec):
     """Where attempts may run."""
 
-    device: Literal["any", "cpu", "cuda"] = "any"
+    device: Literal["any", "cpu", "cuda"] = Field(
+        default="any", description="the kind of device that trials run and are measured on"
+    )
     fraction: float | None = Field(
         default=None,
         gt=0,
@@ -141,21 +146,38 @@ class StudySpec(Spec):
     Only `task` is required.
     """
 
-    name: str = Field(default="study", min_length=1, max_length=200)
-    task: AnyTask
-    architectures: tuple[ArchitectureKind, ...] = Field(default=("rnn", "gru"), min_length=1)
+    name: str = Field(
+        default="study",
+        min_length=1,
+        max_length=200,
+        description="for people: any printable text; studies are told apart by their ids",
+    )
+    task: AnyTask = Field(description="what is learned, and the metric that quality is")
+    architectures: tuple[ArchitectureKind, ...] = Field(
+        default=("rnn", "gru"),
+        min_length=1,
+        description="the kinds of networks that are tried; each has to go with one at least of the "
+        "parametrizations",
+    )
     parametrizations: tuple[ParametrizationKind, ...] = Field(
         default=("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations"),
         min_length=1,
+        description="the forms that their weights are tried in, each with every architecture that "
+        "it is defined on",
     )
     space: Mapping[str, Override] = Field(
         default_factory=dict[str, Override],
         description="keys are `<field>`, `<kind>.<field>` or `training.<field>`; "
         "a value is a pin, a range or options",
     )
-    objectives: tuple[Objective, ...] = Field(default=OBJECTIVES, min_length=1)
-    limits: Limits = Limits()
-    budget: Budget = Budget()
+    objectives: tuple[Objective, ...] = Field(
+        default=OBJECTIVES,
+        min_length=1,
+        description="what the front is of: the task's metric on validation data, the count of all "
+        "trainable numbers, and measured samples per second",
+    )
+    limits: Limits = Field(default=Limits(), description="what no trial may exceed")
+    budget: Budget = Field(default=Budget(), description="when the study has done enough")
     sampler: AnySampler = Field(
         default=KnownCost(),
         description="`known_cost` unless the document says otherwise, or `tpe` where quality is no "
@@ -165,7 +187,9 @@ class StudySpec(Spec):
         default=None,
         description="the rule by which trials end before their last epoch; null: none does",
     )
-    throughput: Throughput = Throughput()
+    throughput: Throughput = Field(
+        default=Throughput(), description="how throughput is measured: as you will deploy"
+    )
     duplicates: Literal["reuse", "replicate", "resample"] = Field(
         default="reuse",
         description="what becomes of a configuration that an earlier trial has: it takes over that "
@@ -180,8 +204,10 @@ class StudySpec(Spec):
         "are trained, beyond `budget.trials` and within the other budgets, to tell luck from "
         "merit. A study that one of those ends has nothing left for it, and its front says so",
     )
-    resources: Resources = Resources()
-    retention: Retention = Retention()
+    resources: Resources = Field(default=Resources(), description="where trials may run")
+    retention: Retention = Field(
+        default=Retention(), description="which checkpoints stay when their trials have ended"
+    )
     warm_start: tuple[str, ...] = Field(
         default=(),
         max_length=20,
@@ -201,7 +227,12 @@ class StudySpec(Spec):
         description='a server of yours that is told, signed, when the study ends: `{"url": '
         '"https://..."}`; null: none is',
     )
-    seed: int = Field(default=0, ge=0, lt=2**32)
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**32,
+        description="suggestion k is drawn from the seed, k and what the trials before it told",
+    )
 
     @model_validator(mode="before")
     @classmethod

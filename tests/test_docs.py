@@ -14,6 +14,7 @@ from search.spec import StudySpec
 from service.app import create_app
 from service.cli import application
 from service.settings import Settings
+from tests import spec_reference
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "deploy/README.md")
@@ -133,3 +134,12 @@ def test_every_call_that_is_named_exists(tmp_path: Path) -> None:
 def test_specs_are_shown_as_they_would_be_sent() -> None:
     for text in specs():
         assert isinstance(json.loads(text), dict)
+
+
+def test_every_field_of_a_spec_has_a_description() -> None:
+    assert spec_reference.without_description() == []
+
+
+def test_the_reference_of_specs_is_the_codes() -> None:
+    written = (ROOT / "deploy" / "SPEC.md").read_text()
+    assert written == spec_reference.reference(), "python -m tests.spec_reference > deploy/SPEC.md"

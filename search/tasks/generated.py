@@ -83,8 +83,12 @@ class GeneratedTask(Spec):
         default=False,
         description="whether each epoch has new training samples instead of the same ones again",
     )
-    validation_samples: int = Field(default=1_000, ge=1, le=10_000_000)
-    test_samples: int = Field(default=1_000, ge=1, le=10_000_000)
+    validation_samples: int = Field(
+        default=1_000, ge=1, le=10_000_000, description="samples that quality is measured on"
+    )
+    test_samples: int = Field(
+        default=1_000, ge=1, le=10_000_000, description="samples that choose nothing"
+    )
     seed: int = Field(default=0, ge=0, lt=2**32, description="of the samples")
 
     @classmethod
