@@ -114,7 +114,7 @@ def _default(field: Schema) -> str:
     default = field.get("default")
     if isinstance(default, Mapping):
         return "as below"
-    if isinstance(default, list) and not default:
+    if "default" not in field or default == []:
         return "none"
     return f"`{json.dumps(default)}`"
 
