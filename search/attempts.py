@@ -77,6 +77,11 @@ def token_digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+def measurement_id(attempt_id: str, trial: int) -> str:
+    """What the measurement of a trial is called that this attempt makes."""
+    return f"{attempt_id}-{trial}"
+
+
 class AttemptDesk:
     """Takes the words of workers.
 
@@ -148,7 +153,7 @@ class AttemptDesk:
         def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
             now = _now()
             measurement = MeasurementRecord(
-                id=f"{attempt.id}-{body.trial}",
+                id=measurement_id(attempt.id, body.trial),
                 study_id=study.id,
                 trial=body.trial,
                 shape_key=body.shape_key,

@@ -26,7 +26,9 @@ from search.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.errors import ExecutorError, MirrorDiverged
 from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
+from search.measuring_run import MeasuringRun
 from search.mirror import open_storage
+from search.remeasuring import ended_studies_to_measure
 from search.removal import forget_deleted
 from search.renewal_watch import RenewalWatch
 from search.studies import in_progress
@@ -36,7 +38,7 @@ from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
-from storage.records import AttemptKind, AttemptRecord, AttemptState
+from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
 from storage.studies import Studies
 
 _log = logging.getLogger(__name__)
@@ -103,7 +105,7 @@ class Coordinator:
         self._folders = folders
         self._lease_seconds = lease_seconds
         self._ended = ended
-        self._runs: dict[str, StudyRun] = {}
+        self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
         self._slots = tuple(executor.capacity())
         self._lanes = _lanes(self._slots)
@@ -290,7 +292,7 @@ class Coordinator:
         self._expire()
         until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
-            studies = in_progress(session)
+            studies = [*in_progress(session), *ended_studies_to_measure(session, self)]
             claims = Studies(session).claims(other_than=self._owner)
         stale = self._claims_watch.stale(claims)
         for study in studies:
@@ -305,7 +307,7 @@ class Coordinator:
             elif study.id not in self._runs and not self._is_in_background(study.id):
                 _log.info("study claimed", extra={"study_id": study.id})
                 with self._while_ours(study.id):
-                    self._runs[study.id] = StudyRun(self, self._optuna(), study)
+                    self._runs[study.id] = self._run_of(study)
         forget_deleted(self.database, self._optuna())
         queued = [future for future in self._in_background.values() if not future.running()]
         self._report.write(
@@ -314,6 +316,10 @@ class Coordinator:
             exchanges_waiting=sum(not future.done() for future in queued),
             taken=self._on_slot.keys(),
         )
+
+    def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
+        ended = study.state.has_ended
+        return MeasuringRun(self, study) if ended else StudyRun(self, self._optuna(), study)
 
     @contextmanager
     def _while_ours(self, study_id: str) -> Generator[None]:

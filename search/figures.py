@@ -47,14 +47,19 @@ class Figures:
         return self._once(study, "standing", lambda: _standing(session, study))
 
     def front(
-        self, session: Session, study: StudyRecord, *, objectives: Sequence[Objective] | None = None
+        self,
+        session: Session,
+        study: StudyRecord,
+        *,
+        objectives: Sequence[Objective] | None = None,
+        latest: bool = False,
     ) -> Front:
-        """The front over the objectives asked for, or the study's own."""
+        """The front over the objectives asked for, or the study's own, see `pareto.front`."""
         wanted = None if objectives is None else tuple(objectives)
         return self._once(
             study,
-            ("front", wanted),
-            lambda: pareto.front(session, study, objectives=wanted),
+            ("front", wanted, latest),
+            lambda: pareto.front(session, study, objectives=wanted, latest=latest),
         )
 
     def complete(self, session: Session, study: StudyRecord) -> tuple[TrialOutline, ...]:

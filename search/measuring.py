@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from search.attempts import end_trial
 from search.losses import gave_up
 from search.named_trials import precedence
+from search.spec import Throughput
 from search.study_context import StudyContext
 from search.trial import TrialSpec
 from search.wire import MeasureJob, Shape
@@ -98,25 +99,29 @@ class Measuring:
                     session, self._study.id, first.number, state=TrialState.FAILED, reason=reason
                 )
                 return
-        shapes = {
-            trial.shape_key: Shape(
-                trial=trial.number,
-                shape_key=trial.shape_key,
-                model=TrialSpec.model_validate(trial.spec).model,
-            )
-            for trial in reversed(trials)
-        }
-        wanted = self._study.spec.throughput
-        job = MeasureJob(
-            shapes=tuple(reversed(shapes.values())),
-            mode=wanted.mode,
-            batch_size=wanted.batch_size,
-            sequence_length=wanted.sequence_length,
-            threads=wanted.threads,
-        )
+        job = measure_job(self._study.spec.throughput, trials)
         self._study.floor.start(
             self._study.id, AttemptKind.MEASURE, job, trial=first.number, slot=lane
         )
+
+
+def measure_job(wanted: Throughput, trials: Sequence[TrialRecord]) -> MeasureJob:
+    """The job that measures these trials' shapes, each once, as a study wants it."""
+    shapes = {
+        trial.shape_key: Shape(
+            trial=trial.number,
+            shape_key=trial.shape_key,
+            model=TrialSpec.model_validate(trial.spec).model,
+        )
+        for trial in reversed(trials)
+    }
+    return MeasureJob(
+        shapes=tuple(reversed(shapes.values())),
+        mode=wanted.mode,
+        batch_size=wanted.batch_size,
+        sequence_length=wanted.sequence_length,
+        threads=wanted.threads,
+    )
 
 
 def _tried(session: Session, trial: TrialRecord) -> list[AttemptRecord]:

@@ -57,6 +57,8 @@ class Front(Spec):
     device: str | None
     hypervolume: float | None
     reference_point: dict[Objective, float] | None
+    throughput: Literal["search", "latest"]
+    """Whether throughput is what the search went by, or what was measured last."""
     unconfirmed: str | None
     """Why points have fewer seeds than `confirm` asks for; null where all have theirs."""
     points: tuple[FrontPoint, ...]
@@ -187,13 +189,23 @@ def hypervolume(
 
 
 def front(
-    session: Session, study: StudyRecord, *, objectives: Sequence[Objective] | None = None
+    session: Session,
+    study: StudyRecord,
+    *,
+    objectives: Sequence[Objective] | None = None,
+    latest: bool = False,
 ) -> Front:
-    """The front of a study as it stands, over the objectives asked for or the study's own."""
+    """The front of a study as it stands, over the objectives asked for or the study's own.
+
+    With `latest`, each shape's throughput is its newest record on the device that the search
+    measured it on, in place of the one that the search went by.
+    """
     spec = StudySpec.model_validate(study.spec)
     wanted = spec.objectives if objectives is None else tuple(objectives)
     infos = objective_infos(spec.task, wanted)
-    trials = Trials(session).list(study.id, TrialState.COMPLETE)
+    trials: Sequence[TrialRecord] = Trials(session).list(study.id, TrialState.COMPLETE)
+    if latest:
+        trials = _measured_last(session, study.id, trials)
     points = front_of(trials, infos)
     known = qualities_over_seeds(trials)
     by_mean = {trial.number for trial in front_of([_mean(t, known) for t in trials], infos)}
@@ -207,6 +219,7 @@ def front(
         device=device,
         hypervolume=hypervolume(trials, infos, study.reference_point),
         reference_point=_chosen(study.reference_point, wanted),
+        throughput="latest" if latest else "search",
         unconfirmed=_unconfirmed(study, spec, [_over_seeds(trial, known) for trial in points]),
         points=tuple(
             FrontPoint(
@@ -227,6 +240,23 @@ def front(
             for trial in points
         ),
     )
+
+
+def _measured_last(
+    session: Session, study_id: str, trials: Sequence[TrialRecord]
+) -> list[TrialRecord]:
+    """The trials with the newest record of their shape and device, where they have any."""
+    records = Measurements(session).of_study(study_id)
+    known = {record.id: record for record in records}
+    newest = {(record.shape_key, record.device): record for record in records}
+    found: list[TrialRecord] = []
+    for trial in trials:
+        used = known.get(trial.measurement_id or "")
+        if used is not None:
+            last = newest[used.shape_key, used.device]
+            trial = replace(trial, throughput=last.samples_per_second, throughput_ratio=last.ratio)
+        found.append(trial)
+    return found
 
 
 def _unconfirmed(

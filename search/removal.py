@@ -61,7 +61,8 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
             }
         )
         Studies(session).delete(study_id)
-        Errands(session).drop_of_study(study_id, ErrandKind.ENQUEUE)
+        for kind in (ErrandKind.ENQUEUE, ErrandKind.MEASURE):
+            Errands(session).drop_of_study(study_id, kind)
         rows.drop_unused(digests)
         errand = ErrandRecord(
             id=secrets.token_hex(8),

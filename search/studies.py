@@ -158,7 +158,8 @@ def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyPro
     trials = Trials(session)
     counts = trials.counts(study.id)
     wall = study.running_seconds
-    lane = Measurements(session).lane_seconds(study.id)
+    # What is measured again afterwards takes none of the study's time.
+    lane = Measurements(session).lane_seconds(study.id, until=study.finished_at)
     now = datetime.now(UTC)
     return StudyProgress(
         trials=_totals(counts, spec.budget.trials),

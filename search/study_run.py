@@ -4,19 +4,20 @@ import time
 from datetime import UTC, datetime
 
 from optuna.storages import BaseStorage
-from sqlalchemy.orm import Session
 
 from search.attempts import BROKEN, BUDGET, announce_trial, end_trial
 from search.duplicates import Duplicates
 from search.ending import write_end
 from search.exchange import Exchange
 from search.executors import Slot
-from search.losses import DATA_AT_FAULT, PAUSED, RESTARTED, gave_up, ran_out_of_memory
+from search.losses import DATA_AT_FAULT, PAUSED, gave_up, ran_out_of_memory
+from search.lost_attempts import abandon, lose
 from search.measuring import Measuring
 from search.mirror import Mirror
 from search.named_trials import precedence
 from search.pareto import reference_point
 from search.reconcile import reconcile
+from search.remeasuring import Remeasuring
 from search.space import SearchSpace
 from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter
@@ -27,7 +28,6 @@ from search.warm_start import knowledge_of
 from search.wire import PrepareJob, TrainJob
 from storage.attempts import Attempts
 from storage.errands import Errands
-from storage.events import Events
 from storage.records import (
     AttemptKind,
     AttemptRecord,
@@ -80,6 +80,7 @@ class StudyRun:
         self._exchange = Exchange(self._study, mirror, uncounted_seconds=self._since_tick)
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
+        self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
@@ -111,6 +112,7 @@ class StudyRun:
         if study.prepared is None:
             self._prepare()
             return True
+        self._remeasuring.go_on()
         self._measuring.refuse_slow()
         self._dispatch()
         self._measuring.measure_waiting()
@@ -125,19 +127,14 @@ class StudyRun:
 
     def abandon(self) -> None:
         """Lose what runs with the coordinator that stops, or with the one that died before."""
-        now = datetime.now(UTC)
-        with self._study.database.write() as session:
-            for attempt in Attempts(session).running(self._study.id):
-                if not self._study.floor.is_at_work(attempt.id):
-                    # One that died is not known to have held its slot for longer than its lease.
-                    self._lose(session, attempt, RESTARTED, at=min(now, attempt.lease_until))
+        abandon(self._study)
 
     def lost(self, attempt: AttemptRecord, reason: str) -> None:
         """An attempt's process ended, or its lease did, without a last word."""
         with self._study.database.write() as session:
             if Attempts(session).get(attempt.id).state == AttemptState.RUNNING:
                 paused = attempt.id in self._put_aside
-                self._lose(session, attempt, PAUSED if paused else reason)
+                lose(session, attempt, PAUSED if paused else reason)
 
     def _current(self) -> StudyRecord:
         """The study as this step sees it; its budget is the one part that a user may change."""
@@ -339,7 +336,7 @@ class StudyRun:
                 if on_budget and attempt.kind == AttemptKind.TRAIN and attempt.trial is not None:
                     training.add(attempt.trial)
                     continue
-                self._lose(session, attempt, ending)
+                lose(session, attempt, ending)
                 self._study.floor.cancel(attempt.id)
             for trial in open_trials:
                 if trial.number in training:
@@ -364,19 +361,6 @@ class StudyRun:
             ended = enter(session, self._study.id, state, at=datetime.now(UTC), reason=reason)
             write_end(session, ended)
             return True
-
-    def _lose(
-        self, session: Session, attempt: AttemptRecord, reason: str, *, at: datetime | None = None
-    ) -> None:
-        now = datetime.now(UTC)
-        Attempts(session).end(attempt.id, state=AttemptState.LOST, at=at or now, reason=reason)
-        payload = {
-            "attempt": attempt.number,
-            "kind": attempt.kind,
-            "trial": attempt.trial,
-            "reason": reason,
-        }
-        Events(session).append(self._study.id, "attempt_lost", payload, now)
 
 
 def _unserved(study: StudyContext) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 from sqlalchemy.orm import Session
@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from models.spec import Spec
 from search.figures import Figures
 from search.pareto import Front, ObjectiveInfo
+from search.remeasuring import Again
 from search.spec import Budget, Objective
 from search.studies import StudyProgress, progress
 from storage.records import (
@@ -167,6 +168,8 @@ class TrialPage(Spec):
 class MeasurementDocument(Spec):
     """A throughput measurement with its circumstances."""
 
+    id: str
+    used: bool = Field(description="whether the search, its limits and the front go by it")
     trial: int = Field(description="the trial it was made for; others of the same shape share it")
     device: str
     samples_per_second: float
@@ -176,11 +179,40 @@ class MeasurementDocument(Spec):
     created_at: datetime
 
 
+class AgainDocument(Spec):
+    """Another measurement of a trial, which was asked for."""
+
+    state: Literal["waiting", "running", "failed"]
+    asked_at: datetime
+    reason: str | None = Field(description="why the last try came to nothing")
+
+
+class MeasureLinks(Spec):
+    """Where the records of a trial are."""
+
+    trial: str
+
+
+class MeasureDocument(Spec):
+    """What was asked for: the trial lists the new record as soon as it is there."""
+
+    measurement: AgainDocument
+    links: MeasureLinks
+
+
 class TrialDetail(TrialDocument):
-    """A trial with its whole specification and its throughput record."""
+    """A trial with its whole specification and its throughput records."""
 
     spec: dict[str, Any]
-    throughput: MeasurementDocument | None
+    throughput: MeasurementDocument | None = Field(
+        description="the record that the search and the front go by"
+    )
+    measurements: tuple[MeasurementDocument, ...] = Field(
+        description="all records of the trial's shape, oldest first"
+    )
+    measuring: AgainDocument | None = Field(
+        description="another measurement that was asked for and is not there (yet)"
+    )
 
 
 class EpochDocument(Spec):
@@ -248,6 +280,10 @@ class FrontDocument(Spec):
     device: str | None
     hypervolume: float | None
     reference_point: dict[Objective, float] | None
+    throughput: Literal["search", "latest"] = Field(
+        description="search: the records that the search went by; latest: the newest of each shape "
+        "on the same device"
+    )
     unconfirmed: str | None = Field(
         description="why points have fewer seeds than the study's `confirm` asks for; null where "
         "all have theirs, or none are asked for"
@@ -310,14 +346,28 @@ def trial_detail(
     trial: TrialRecord,
     attempts: Sequence[AttemptRecord],
     *,
-    measurement: MeasurementRecord | None,
+    measurements: Sequence[MeasurementRecord],
+    again: Again | None,
 ) -> TrialDetail:
-    """A trial with all that is known of it."""
+    """A trial with all that is known of it; `measurements` are those of its shape."""
+    records = [_measurement_document(record, trial) for record in measurements]
     return TrialDetail(
         **_trial_fields(trial, attempts),
         spec=dict(trial.spec),
-        throughput=None if measurement is None else _measurement_document(measurement),
+        throughput=next((record for record in records if record.used), None),
+        measurements=tuple(records),
+        measuring=None if again is None else _again_document(again),
     )
+
+
+def measure_document(study_id: str, number: int, again: Again) -> MeasureDocument:
+    """Another measurement, as far as it is."""
+    links = MeasureLinks(trial=trial_path(study_id, number))
+    return MeasureDocument(measurement=_again_document(again), links=links)
+
+
+def _again_document(again: Again) -> AgainDocument:
+    return AgainDocument(state=again.state, asked_at=again.asked_at, reason=again.reason)
 
 
 def enqueued_document(errand: ErrandRecord) -> EnqueuedDocument:
@@ -335,6 +385,7 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
         device=front.device,
         hypervolume=front.hypervolume,
         reference_point=front.reference_point,
+        throughput=front.throughput,
         unconfirmed=front.unconfirmed,
         points=tuple(
             PointDocument(
@@ -423,8 +474,12 @@ def _attempt_document(attempt: AttemptRecord) -> AttemptDocument:
     )
 
 
-def _measurement_document(measurement: MeasurementRecord) -> MeasurementDocument:
+def _measurement_document(
+    measurement: MeasurementRecord, trial: TrialRecord
+) -> MeasurementDocument:
     return MeasurementDocument(
+        id=measurement.id,
+        used=measurement.id == trial.measurement_id,
         trial=measurement.trial,
         device=measurement.device,
         samples_per_second=measurement.samples_per_second,

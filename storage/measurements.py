@@ -1,5 +1,8 @@
 """Throughput measurements, each with its circumstances."""
 
+from collections.abc import Sequence
+from datetime import datetime
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
@@ -65,9 +68,33 @@ class Measurements:
             raise NotFound(f"there is no measurement {measurement_id!r}")
         return _record(row)
 
-    def lane_seconds(self, study_id: str) -> float:
-        """Lane time that all measurements of the study took."""
+    def has(self, measurement_id: str) -> bool:
+        """Whether there is a measurement with this id."""
+        query = select(MeasurementRow.id).where(MeasurementRow.id == measurement_id)
+        return self._session.scalar(query) is not None
+
+    def of_study(self, study_id: str, shape_key: str | None = None) -> Sequence[MeasurementRecord]:
+        """The study's measurements, or those of one shape, in the order they were made."""
+        query = select(MeasurementRow).where(MeasurementRow.study_id == study_id)
+        if shape_key is not None:
+            query = query.where(MeasurementRow.shape_key == shape_key)
+        rows = self._session.scalars(query.order_by(MeasurementRow.created_at, MeasurementRow.id))
+        return [_record(row) for row in rows]
+
+    def first_device(self, study_id: str) -> str | None:
+        """The device that the study was first measured on; null before that."""
+        return self._session.scalar(
+            select(MeasurementRow.device)
+            .where(MeasurementRow.study_id == study_id)
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+            .limit(1)
+        )
+
+    def lane_seconds(self, study_id: str, *, until: datetime | None = None) -> float:
+        """Lane time that the study's measurements took, all or those made until then."""
         query = select(func.sum(MeasurementRow.seconds)).where(MeasurementRow.study_id == study_id)
+        if until is not None:
+            query = query.where(MeasurementRow.created_at <= until)
         return self._session.scalar(query) or 0.0
 
 

@@ -83,6 +83,8 @@ class ErrandKind(StrEnum):
     """Delete Optuna's side of a study that is gone."""
     ENQUEUE = "enqueue"
     """Make a trial of what a user named."""
+    MEASURE = "measure"
+    """Measure a trial's throughput again."""
 
 
 @dataclass(frozen=True, kw_only=True)

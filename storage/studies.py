@@ -1,6 +1,6 @@
 """Studies: the documents users sent, where each stands, and which coordinator has it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -134,6 +134,11 @@ class Studies:
             .where(StudyRow.state.in_(states))
             .order_by(StudyRow.created_at, StudyRow.id)
         )
+        return [_record(row) for row in rows]
+
+    def with_ids(self, study_ids: Collection[str]) -> list[StudyRecord]:
+        """Those of the named studies that are there."""
+        rows = self._session.scalars(select(StudyRow).where(StudyRow.id.in_(study_ids)))
         return [_record(row) for row in rows]
 
     def finish_times(self) -> dict[str, datetime]:

@@ -32,6 +32,14 @@ from storage.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
+Records = Annotated[
+    Literal["search", "latest"],
+    Query(
+        description="search: the records that the search went by; latest: the newest of each shape "
+        "on the same device, see `measure`"
+    ),
+]
+
 
 def _known_objectives(text: str) -> str:
     """A list of objectives, as text."""
@@ -177,6 +185,7 @@ def get_front(
         ),
     ] = None,
     format: Annotated[Literal["json", "csv"], Query()] = "json",
+    throughput: Records = "search",
     if_none_match: IfNoneMatch = None,
 ) -> FrontDocument | Response:
     """The Pareto front as it stands: complete trials that no other trial dominates."""
@@ -189,7 +198,8 @@ def get_front(
         tag = tag_of(study.data_version)
         if is_named(if_none_match, tag):
             return Response(status_code=304, headers={"ETag": tag})
-        front = held.figures.front(session, study, objectives=wanted)
+        latest = throughput == "latest"
+        front = held.figures.front(session, study, objectives=wanted, latest=latest)
     document = front_document(study_id, front)
     if format == "csv":
         return Response(front_csv(document), media_type=CSV, headers={"ETag": tag})
@@ -208,11 +218,12 @@ def get_front(
         **documented(403, 404),
     },
 )
-def get_bundle(study_id: str, held: Held) -> StreamingResponse:
+def get_bundle(study_id: str, held: Held, throughput: Records = "search") -> StreamingResponse:
     """All that the front's points are, in one ZIP file."""
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-        document = front_document(study_id, held.figures.front(session, study))
+        front = held.figures.front(session, study, latest=throughput == "latest")
+    document = front_document(study_id, front)
     return WrittenStream(
         bundle(held.database, held.store, study_id, document),
         media_type="application/zip",

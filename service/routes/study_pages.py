@@ -12,19 +12,18 @@ from service.documents import (
     FrontDocument,
     front_document,
     study_document,
-    trial_detail,
     trial_document,
 )
 from service.resources import Held, Resources
 from service.routes.html import page_response
 from service.routes.studies import cancel_study, pause_study, resume_study
 from service.routes.trials import Number
+from service.trial_details import trial_detail_of
 from service.web.curves import MOST_CURVES, panels
 from service.web.front_plot import front_plot
 from service.web.growth import growth
 from service.web.study_report import spec_to_send
 from service.web.study_view import Choice, StudyView
-from storage.attempts import Attempts
 from storage.metrics import Metrics
 from storage.records import StudyRecord, TrialState
 from storage.studies import Studies
@@ -67,7 +66,6 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
     """One trial: values, hyperparameters, attempts, curve, measurement, files."""
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-        trial = Trials(session).get(study_id, number)
         detail = trial_detail_of(session, study_id, number)
         epochs = Metrics(session).curve(study_id, number)
     spec = StudySpec.model_validate(study.spec)

@@ -9,26 +9,28 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Streamin
 from models.report import ParameterReport
 from search.exports import exported
 from search.named_trials import NamedTrial, enqueue
+from search.remeasuring import measure_again
 from service.csv_tables import CSV, trials_csv
 from service.documents import (
     EnqueuedDocument,
     EpochDocument,
     ExportDocument,
+    MeasureDocument,
     TrialDetail,
     TrialPage,
     enqueued_document,
-    trial_detail,
+    measure_document,
     trial_document,
 )
 from service.problems import documented
 from service.ranges import PartResponse, requested_part
 from service.resources import Held, PageCursor, PageLimit, Resources
+from service.trial_details import trial_detail_of
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.written_streams import WrittenStream
 from storage.artifact_rows import ArtifactRows
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
-from storage.measurements import Measurements
 from storage.metrics import Metrics
 from storage.records import ArtifactRecord, AttemptKind, AttemptRecord, TrialState
 from storage.studies import Studies
@@ -120,13 +122,29 @@ def enqueue_trial(
 def get_trial(study_id: str, number: Number, held: Held) -> TrialDetail:
     """One trial, with its whole specification and its throughput record."""
     with held.database.read() as session:
-        trial = Trials(session).get(study_id, number)
-        measured = trial.measurement_id
-        return trial_detail(
-            trial,
-            Attempts(session).of_trial(study_id, number),
-            measurement=None if measured is None else Measurements(session).get(measured),
-        )
+        return trial_detail_of(session, study_id, number)
+
+
+@router.post(
+    "/{number}/measure",
+    status_code=202,
+    responses={
+        202: {"description": "`Location` is the trial, which lists the record when it is there"},
+        **documented(403, 404, 409, 422),
+    },
+)
+def measure_trial(study_id: str, number: Number, held: Held, response: Response) -> MeasureDocument:
+    """Measure a trial's throughput again: alone, as its study measures, on the same device model.
+
+    It makes a further record. The search and the front go on by the one that they used
+    (`?throughput=latest` on the front takes the newest). Asking while one is waited for asks once;
+    finished studies can be asked, those that are paused measure when they go on. 409: the trial was
+    not trained and never measured.
+    """
+    again = measure_again(held.database, study_id, number)
+    document = measure_document(study_id, number, again)
+    response.headers["Location"] = document.links.trial
+    return document
 
 
 @router.get("/{number}/metrics", responses=documented(403, 404, 422))
