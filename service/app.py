@@ -1,6 +1,5 @@
 """The HTTP application: what it holds open, its routes, and what holds for every request."""
 
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -15,34 +14,47 @@ from search.figures import Figures
 from search.tasks import DataSources
 from search.uploads import UploadLimits
 from service import openapi
-from service.auth import LocalUserOnly
+from service.auth import is_loopback
+from service.cookies import LoginCookies
 from service.dataset_intake import DatasetIntake
 from service.dataset_shelf import StoredDatasets
 from service.errors import add_error_handlers
 from service.events import EventPoller
 from service.exports import Exports
+from service.gate import Doors, Gate, Guard
+from service.keyring import KeyRing
 from service.metrics import ServiceMetrics
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
+from service.rate_limits import RateLimits
 from service.request_watch import RequestWatch
 from service.resources import Resources
 from service.routes import ROUTERS
 from service.routes.attempts import PREFIX as ATTEMPTS
+from service.routes.audit import PREFIX as AUDIT
 from service.routes.dashboard import dashboard_client
 from service.routes.datasets import PREFIX as DATASETS
 from service.routes.events import StreamIsOver, no_more_events
+from service.routes.keys import PREFIX as KEYS
+from service.routes.login import LOGIN, LOGOUT
 from service.routes.pages import DATASETS as DATASET_PAGES
+from service.secrets import signing_secret
 from service.settings import Settings
 from service.uploads import UploadRefused, refuse_upload
 from service.web.pages import Pages
 from storage.artifacts import LocalArtifactStore
 from storage.engine import Database
 
-_log = logging.getLogger(__name__)
-
 # Each may take all the memory that the settings allow for one.
 _READ_AT_A_TIME = 2
 
 _ASSETS = Path(__file__).parent / "web" / "assets"
+
+_DOORS = Doors(
+    exempt=(ATTEMPTS,),
+    open=("/healthz", "/readyz", LOGIN, LOGOUT, "/assets/"),
+    loopback=("/metrics",),
+    admin=(KEYS, AUDIT),
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -77,7 +89,14 @@ def create_app(settings: Settings) -> FastAPI:
             dashboard=dashboard,
             metrics=metrics,
         )
-        _log.info("no keys exist: the local user is let in, over loopback only")
+        app.state.guard = Guard(
+            keyring=KeyRing(database),
+            cookies=LoginCookies(signing_secret(settings), seconds=settings.login_seconds),
+            rates=RateLimits(
+                requests=settings.requests_per_minute, refusals=settings.refusals_per_minute
+            ),
+            admits_local_user=is_loopback(settings.host),
+        )
         metrics.open(database, poller)
         await poller.start()
         try:
@@ -115,7 +134,7 @@ def create_app(settings: Settings) -> FastAPI:
             DATASET_PAGES: settings.largest_upload,
         },
     )
-    app.add_middleware(LocalUserOnly, exempt=(ATTEMPTS,))
+    app.add_middleware(Gate, doors=_DOORS)
     app.add_middleware(HeadAsGet)
     app.add_middleware(PlainHeaders)
     app.add_middleware(ListenersMayLeave)

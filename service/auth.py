@@ -1,4 +1,4 @@
-"""Who is let in while no keys exist: the user of this machine, speaking for himself.
+"""From where requests may come: the rules for the local user, for pages, and for addresses.
 
 A server without keys listens on loopback only. That alone does not keep others out: a web page can
 make the user's browser call loopback (with its own `Origin`, or under a name that it has resolved
@@ -8,16 +8,14 @@ no page but ours.
 """
 
 import ipaddress
-import logging
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
-from service.problems import problem_response
+from storage.engine import Database
+from storage.keys import Keys
 
-_log = logging.getLogger(__name__)
-
-_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDING = frozenset({"forwarded", "via", "x-real-ip", "x-client-ip", "true-client-ip"})
 
 
@@ -25,16 +23,26 @@ class AddressRefused(Exception):
     """The server would be reachable from elsewhere, and there is no key to ask for."""
 
 
-def check_address(host: str) -> None:
-    """Refuse any address but loopback.
+def check_address(host: str, database_url: str) -> None:
+    """Refuse any address but loopback while the database has no key.
 
     Raises:
         AddressRefused: the address is not loopback; says what is allowed.
+        DatabaseUnavailable: the database does not answer.
     """
-    if not is_loopback(host):
+    if is_loopback(host):
+        return
+    database = Database(database_url)
+    try:
+        with database.read() as session:
+            guarded = Keys(session).any_valid()
+    finally:
+        database.dispose()
+    if not guarded:
         raise AddressRefused(
-            f"host {host!r} can be reached from other machines, and no API keys exist that would "
-            "keep strangers out; allowed are loopback addresses: 127.0.0.1, ::1 or localhost"
+            f"host {host!r} can be reached from other machines, and no API key exists that would "
+            "keep strangers out; make one with `reflectory keys create NAME`, or listen on one of "
+            "the loopback addresses: 127.0.0.1, ::1 or localhost"
         )
 
 
@@ -49,47 +57,45 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-class LocalUserOnly:
-    """Lets the local user's own requests through and answers 403 to all others.
-
-    Paths under `exempt` carry a credential of their own and are let through as they are.
-    """
-
-    def __init__(self, app: ASGIApp, *, exempt: tuple[str, ...] = ()) -> None:
-        self._app = app
-        self._exempt = exempt
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        if scope["type"] != "http" or scope["path"].startswith(self._exempt):
-            await self._app(scope, receive, send)
-            return
-        refusal = _refusal(scope["method"], Headers(scope=scope))
-        if refusal is None:
-            await self._app(scope, receive, send)
-            return
-        _log.warning("a request was refused", extra={"path": scope["path"], "reason": refusal})
-        response = problem_response(
-            403, refusal, kind="urn:reflectory:not-local", title="Only the local user is let in"
-        )
-        await response(scope, receive, send)
-
-
-def _refusal(method: str, headers: Headers) -> str | None:
+def why_not_local(method: str, headers: Headers) -> str | None:
     """Why a request is not the local user's own; null when it is."""
-    hosts = headers.getlist("host")
-    host = hosts[0] if len(hosts) == 1 else ""
+    host = _host(headers)
     if not is_loopback(_without_port(host)):
         return f"Host is {host!r}; allowed are loopback names: localhost, 127.0.0.1, [::1]"
     for name in headers:
         if name in _FORWARDING or name.startswith("x-forwarded-"):
             return f"header {name!r} marks a forwarded request; only direct ones are let in"
-    if method in _SAFE_METHODS:
+    if method in SAFE_METHODS:
         return None
+    return why_foreign(headers, scheme="http")
+
+
+def why_foreign(headers: Headers, *, scheme: str) -> str | None:
+    """Why a request comes from a page that is not ours; null when it comes from ours, or none."""
+    ours = f"{scheme}://{_host(headers)}"
     for origin in headers.getlist("origin"):
-        if origin != f"http://{host}":
-            return f"Origin is {origin!r}; allowed here are http://{host} and requests of no page"
+        if origin != ours:
+            return f"Origin is {origin!r}; allowed here are {ours} and requests of no page"
     return None
+
+
+def scheme_of(scope: Scope, headers: Headers) -> str:
+    """How the browser sees us: as the connection says, or a proxy that ends TLS before us.
+
+    Who forges the header fools himself alone: pages cannot set it.
+    """
+    return headers.get("x-forwarded-proto", str(scope["scheme"]))
+
+
+def peer_of(scope: Scope) -> str:
+    """The address that speaks to us, a proxy's own included."""
+    client: tuple[str, int] | None = scope.get("client")
+    return "" if client is None else client[0]
+
+
+def _host(headers: Headers) -> str:
+    hosts = headers.getlist("host")
+    return hosts[0] if len(hosts) == 1 else ""
 
 
 def _without_port(host: str) -> str:

@@ -6,9 +6,11 @@ import secrets
 import unicodedata
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
+from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from pydantic import ValidationError
 
@@ -21,6 +23,7 @@ from service.uploads import Form, ReceivedFile, UploadRefused
 from service.validation import faults
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
+from storage.audit import Audit
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.errors import ArtifactNotFound
@@ -76,6 +79,12 @@ class DatasetIntake:
         self._folders = UploadFolders(folder)
         self._limits = limits
 
+    def of(self, database: Database) -> Self:
+        """The same intake, for a tenant's data sets."""
+        narrowed = copy(self)
+        narrowed._database = database
+        return narrowed
+
     def folder(self) -> AbstractContextManager[Path]:
         """A folder for one upload, which is gone when the block ends."""
         return self._folders.open()
@@ -126,7 +135,8 @@ class DatasetIntake:
             self._folders.plan(folder, digests)
             with self._database.write() as session:
                 ArtifactRows(session).lock_names()
-                Datasets(session).delete(dataset_id)
+                dataset = Datasets(session).delete(dataset_id)
+                Audit(session).note("dataset.deleted", dataset_id, name=dataset.name)
             self._remove_unnamed(digests)
 
     def _keep(self, sent: _Sent, found: UploadFacts, container: Path, folder: Path) -> Taken:
@@ -164,6 +174,8 @@ class DatasetIntake:
                 for digest in _missing(self._store, list(paths)):
                     self._store_file(digest, paths[digest])
                 stored = Datasets(session).add(dataset, artifacts)
+                if stored.id == dataset.id:
+                    Audit(session).note("dataset.uploaded", dataset.id, name=dataset.name)
         except BaseException:
             self._remove_unnamed(list(paths))
             raise

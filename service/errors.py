@@ -140,7 +140,8 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected_error)
 
 
-def _known_error(_request: Request, error: Exception) -> Response:
+def problem_of(error: Exception) -> Response:
+    """The answer to an error of the packages below."""
     answer = answer_of(error)
     if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _log.error("a request failed", exc_info=error)
@@ -155,6 +156,10 @@ def _known_error(_request: Request, error: Exception) -> Response:
         kind=f"urn:reflectory:{answer.kind}",
         title=answer.title,
     )
+
+
+def _known_error(_request: Request, error: Exception) -> Response:
+    return problem_of(error)
 
 
 def _http_error(request: Request, error: Exception) -> Response:

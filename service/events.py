@@ -7,7 +7,8 @@ the newest ones, or the database for those further back.
 
 import asyncio
 import logging
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from anyio import to_thread
 from search.studies import ENDED
 from storage.engine import Database
 from storage.events import Events
+from storage.keys import Keys
 from storage.records import EventRecord
 from storage.studies import Studies
 
@@ -24,6 +26,8 @@ _log = logging.getLogger(__name__)
 _KEPT = 512
 """Events per study that are kept in memory for the streams that are up to date."""
 _BATCH = 256
+_KEYS_SECONDS = 1.0
+"""How often the listeners' keys are looked at."""
 
 
 @dataclass
@@ -54,6 +58,9 @@ class EventPoller:
         self._news = asyncio.Event()
         self._listened = asyncio.Event()
         self._closed = False
+        self._keys: Counter[str | None] = Counter()
+        self._revoked: set[str | None] = set()
+        self._looked_at_keys = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -77,12 +84,19 @@ class EventPoller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def listen(self, study_id: str, *, after: int) -> AsyncGenerator[EventRecord]:
-        """The study's events after a number, until the study has ended or the server stops."""
+    async def listen(
+        self, study_id: str, *, after: int, key_id: str | None = None
+    ) -> AsyncGenerator[EventRecord]:
+        """The study's events after a number, until the study has ended or the server stops.
+
+        The stream also ends when the API key of who listens is revoked, or, for the local user
+        (null), when there is a key.
+        """
         channel = await self._join(study_id)
+        self._keys[key_id] += 1
         try:
             place = after
-            while not self._closed:
+            while not self._closed and key_id not in self._revoked:
                 news = self._news
                 events = channel.after(place)
                 if events is None:
@@ -96,6 +110,7 @@ class EventPoller:
                     await news.wait()
         finally:
             self._leave(study_id)
+            self._keys[key_id] -= 1
 
     async def _join(self, study_id: str) -> _Channel:
         channel = self._channels.get(study_id)
@@ -124,12 +139,32 @@ class EventPoller:
             known = {study_id: channel.last for study_id, channel in self._channels.items()}
             try:
                 found = await to_thread.run_sync(self._look, known)
+                await self._look_at_keys()
             except Exception:
                 # The streams wait on; a database that is away for a moment must not end them.
                 _log.exception("no new events could be read")
                 found = {}
             self._take(found)
             await asyncio.sleep(self._interval)
+
+    async def _look_at_keys(self) -> None:
+        """Learn which of the listeners' keys open nothing any more, and end their streams."""
+        if time.monotonic() - self._looked_at_keys < _KEYS_SECONDS:
+            return
+        self._looked_at_keys = time.monotonic()
+        self._keys = +self._keys
+        self._revoked = await to_thread.run_sync(self._revoked_ones, set(self._keys))
+        if self._revoked:
+            self._wake()
+
+    def _revoked_ones(self, key_ids: set[str | None]) -> set[str | None]:
+        with self._database.read() as session:
+            keys = Keys(session)
+            named = {key_id for key_id in key_ids if key_id is not None}
+            revoked: set[str | None] = {*(named - keys.valid_ones(named))}
+            if None in key_ids and keys.any_valid():
+                revoked.add(None)
+            return revoked
 
     def _take(self, found: dict[str, tuple[list[EventRecord], bool]]) -> None:
         for study_id, (events, ended) in found.items():

@@ -1,7 +1,9 @@
 """ONNX files on demand: one at a time, in a thread of the API's process."""
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import copy
 from threading import Lock
+from typing import Self
 
 from search.exports import export_trial
 from storage.artifacts import ArtifactStore
@@ -22,6 +24,12 @@ class Exports:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="onnx")
         self._lock = Lock()
         self._asked: dict[tuple[str, int], Future[None]] = {}
+
+    def of(self, database: Database) -> Self:
+        """The same exports, of a tenant's studies: all tenants' files wait in one line."""
+        narrowed = copy(self)
+        narrowed._database = database
+        return narrowed
 
     def close(self) -> None:
         """Finish the file at hand, and forget those that wait."""
@@ -52,7 +60,8 @@ class Exports:
         """Null while too many wait; whoever is sent away then asks again."""
         if len(self._asked) >= LONGEST_QUEUE:
             # What is done and was not asked after again makes room.
-            self._asked = {k: asked for k, asked in self._asked.items() if not asked.done()}
+            for done in [k for k, asked in self._asked.items() if asked.done()]:
+                del self._asked[done]
         if len(self._asked) >= LONGEST_QUEUE:
             return None
         self._asked[key] = self._pool.submit(export_trial, self._database, self._store, *key)

@@ -10,6 +10,9 @@ from service.problems import Problem, documented
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
+# Tags of operations that are open to all, or have a credential of their own.
+_UNGUARDED = frozenset({"health", "workers"})
+
 # What an operation's answer names, and so where another one may go on from: its status and, by path
 # parameter, where the value stands.
 _LINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
@@ -29,6 +32,7 @@ def describe(app: FastAPI) -> None:
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = generate()
+            _tell_of_the_gate(document)
             _name_our_problems(document)
             _tell_events(document)
             _link(document)
@@ -41,6 +45,21 @@ def describe(app: FastAPI) -> None:
 def _operations(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for methods in document["paths"].values():
         yield from (methods[method] for method in _METHODS if method in methods)
+
+
+def _tell_of_the_gate(document: dict[str, Any]) -> None:
+    """Say what guards operations, and how those that it turns away are answered."""
+    schemes = document["components"].setdefault("securitySchemes", {})
+    schemes["ApiKey"] = {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "an API key; none is needed on the server's own machine while none exists",
+    }
+    for operation in _operations(document):
+        if not _UNGUARDED.intersection(operation["tags"]):
+            operation["security"] = [{"ApiKey": []}, {}]
+            for status, answer in documented(401, 403, 429).items():
+                operation["responses"].setdefault(str(status), answer)
 
 
 def _name_our_problems(document: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """What one API process holds open, and how routes get at it."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Self
 
 import httpx2
 from anyio import CapacityLimiter
@@ -11,9 +11,11 @@ from search.attempts import AttemptDesk
 from search.figures import Figures
 from search.tasks import DataSources
 from service.dataset_intake import DatasetIntake
+from service.dataset_shelf import StoredDatasets
 from service.events import EventPoller
 from service.exports import Exports
 from service.metrics import ServiceMetrics
+from service.principal import LOCAL_USER, Principal
 from service.settings import Settings
 from service.web.pages import Pages
 from storage.artifacts import ArtifactStore
@@ -40,15 +42,45 @@ class Resources:
     dashboard: httpx2.AsyncClient | None
     """Speaks to the dashboard's process; null where there is none."""
     metrics: ServiceMetrics
+    asker: Principal = LOCAL_USER
+    """For whom all this is held: whoever makes the request, in a route that the gate guards."""
+
+    def of(self, principal: Principal) -> Self:
+        """What there is for one tenant; rows of others are not there."""
+        database = self.database.of(principal.tenant, key_id=principal.key_id)
+        return replace(
+            self,
+            asker=principal,
+            database=database,
+            sources=replace(self.sources, datasets=StoredDatasets(database, self.store)),
+            exports=self.exports.of(database),
+            intake=self.intake.of(database),
+        )
 
 
-def resources_of(request: Request) -> Resources:
-    """The resources of the application that serves this request."""
-    held: Resources = request.app.state.resources
-    return held
+def _whole(request: Request) -> Resources:
+    whole: Resources = request.app.state.resources
+    return whole
 
 
-Held = Annotated[Resources, Depends(resources_of)]
+def principal_of(request: Request) -> Principal:
+    """Whoever makes this request; only routes that the gate guards may ask."""
+    principal: Principal | None = request.state.principal
+    if principal is None:
+        raise RuntimeError(f"{request.url.path} is open to all, and asks who comes")
+    return principal
+
+
+def _held(request: Request) -> Resources:
+    return _whole(request).of(principal_of(request))
+
+
+Whole = Annotated[Resources, Depends(_whole)]
+"""The resources of the application, with every tenant's rows: for what belongs to nobody."""
+
+Held = Annotated[Resources, Depends(_held)]
+"""The resources as the request's tenant has them, see Note [Tenants]."""
+
 PageLimit = Annotated[int, Query(ge=1, le=200, description="items on a page")]
 PageCursor = Annotated[
     str | None, Query(max_length=500, description="`next_cursor` of the page before")

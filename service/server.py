@@ -31,11 +31,11 @@ def run_api(settings: Settings, *, listener: socket.socket | None = None) -> Non
         listener: a bound socket, inherited from the process that supervises this one.
 
     Raises:
-        AddressRefused: the address is not loopback.
+        AddressRefused: the address is not loopback, and there is no key.
     """
     host = settings.host if listener is None else _host_of(listener)
-    check_address(host)
-    app = create_app(settings)
+    check_address(host, settings.database_url)
+    app = create_app(settings.model_copy(update={"host": host}))
     config = uvicorn.Config(
         app,
         host=settings.host,

@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1",
-        description="address to listen on; only loopback addresses are taken while no keys exist",
+        description="address to listen on; only loopback addresses are taken while no key exists",
     )
     port: int = Field(
         default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one"
@@ -109,6 +109,21 @@ class Settings(BaseSettings):
         ge=0,
         description="how long a request waits for an ONNX file that is being made, before it is "
         "told to come again",
+    )
+    login_seconds: int = Field(
+        default=7 * 24 * 3600,
+        gt=0,
+        description="how long a browser that logged in with a key stays so",
+    )
+    requests_per_minute: int = Field(
+        default=6000,
+        gt=0,
+        description="requests that a key may make in a minute, per API process; workers make none",
+    )
+    refusals_per_minute: int = Field(
+        default=30,
+        gt=0,
+        description="wrong keys that an address is told of in a minute, before it is told to wait",
     )
     max_spec_bytes: int = Field(
         default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"

@@ -34,6 +34,8 @@ _TICK_SECONDS = 0.1
 _DASHBOARD_SECONDS = 30.0
 """How long the announcement waits for the dashboard, which no study needs."""
 _BACKLOG = 1024
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Wildcard address -> one that can be spoken to."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -49,17 +51,17 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
     """Serve until SIGTERM, SIGINT or SIGHUP; `announce` is called once the server is ready.
 
     Raises:
-        AddressRefused: the address is not loopback.
+        AddressRefused: the address is not loopback, and there is no key.
         AlreadyServing: another server has the data directory.
         CannotListen: the address is taken or not ours.
         ChildGivenUp: a child process cannot be kept alive.
     """
-    check_address(settings.host)
     with ExitStack() as held:
         stopping = held.enter_context(_stop_signals())
         data_dir = settings.data_dir.absolute()
         held.enter_context(_lock(data_dir))
         _migrate(settings)
+        check_address(settings.host, settings.database_url)
         listener = held.enter_context(_listener(settings.host, settings.port))
         place = ServerFile(url=_url(settings.host, listener.getsockname()[1]), pid=os.getpid())
         place.write(data_dir)
@@ -195,6 +197,8 @@ def _listener(host: str, port: int) -> Generator[socket.socket]:
 
 
 def _url(host: str, port: int) -> str:
+    """Where this machine's own processes reach a server that listens on `host`."""
+    host = _LOOPBACK_OF.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -209,16 +213,18 @@ def _announce_when_ready(
     deadline = time.monotonic() + _DASHBOARD_SECONDS
     while not stopping.is_set():
         # Asked for before its socket is there, the dashboard would be reported missing in the log.
-        whole = dashboard_socket.exists() and _answers(f"{place.url}/dashboard")
+        whole = dashboard_socket.exists() and _answers("http://localhost/", socket=dashboard_socket)
         if (whole or time.monotonic() > deadline) and _answers(f"{place.url}/readyz"):
             announce(place)
             return
         stopping.wait(_TICK_SECONDS)
 
 
-def _answers(url: str) -> bool:
+def _answers(url: str, *, socket: Path | None = None) -> bool:
+    transport = httpx2.HTTPTransport(uds=None if socket is None else str(socket))
     try:
-        return httpx2.get(url, timeout=5, trust_env=False).is_success
+        with httpx2.Client(transport=transport, timeout=5, trust_env=False) as client:
+            return not client.get(url).is_error
     except httpx2.TransportError:
         return False
 

@@ -25,7 +25,7 @@ from search.wire import (
 )
 from service.problems import documented
 from service.ranges import PartResponse, requested_part
-from service.resources import Held
+from service.resources import Whole
 from storage.artifacts import full_told
 
 PREFIX = "/v1/attempts/"
@@ -57,7 +57,7 @@ def _token(
 Token = Annotated[str, Depends(_token)]
 
 
-async def _received(request: Request, held: Held, _token: Token) -> AsyncIterator[BinaryIO]:
+async def _received(request: Request, held: Whole, _token: Token) -> AsyncIterator[BinaryIO]:
     """The body as a file: in memory while it is small, else in an unnamed file beside the store."""
     folder = held.settings.data_dir
     with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder)) as spool:
@@ -75,31 +75,33 @@ Received = Annotated[BinaryIO, Depends(_received)]
 
 
 @router.get("/job")
-def get_job(attempt_id: str, token: Token, held: Held) -> Job:
+def get_job(attempt_id: str, token: Token, held: Whole) -> Job:
     """What the attempt is to do."""
     return held.desk.job(attempt_id, token)
 
 
 @router.post("/heartbeat")
-def post_heartbeat(attempt_id: str, token: Token, held: Held, body: Heartbeat) -> Verdict:
+def post_heartbeat(attempt_id: str, token: Token, held: Whole, body: Heartbeat) -> Verdict:
     """The attempt is alive: its lease is renewed."""
     return held.desk.heartbeat(attempt_id, token, body)
 
 
 @router.post("/progress")
-def post_progress(attempt_id: str, token: Token, held: Held, body: Progress) -> Verdict:
+def post_progress(attempt_id: str, token: Token, held: Whole, body: Progress) -> Verdict:
     """How far a download is."""
     return held.desk.progress(attempt_id, token, body)
 
 
 @router.post("/metrics")
-def post_metrics(attempt_id: str, token: Token, held: Held, body: EpochReport) -> Verdict:
+def post_metrics(attempt_id: str, token: Token, held: Whole, body: EpochReport) -> Verdict:
     """One epoch of the learning curve; sending it again overwrites it."""
     return held.desk.epoch(attempt_id, token, body)
 
 
 @router.post("/measurement")
-def post_measurement(attempt_id: str, token: Token, held: Held, body: MeasurementReport) -> Verdict:
+def post_measurement(
+    attempt_id: str, token: Token, held: Whole, body: MeasurementReport
+) -> Verdict:
     """One throughput measurement."""
     return held.desk.measurement(attempt_id, token, body)
 
@@ -116,7 +118,7 @@ def post_measurement(attempt_id: str, token: Token, held: Held, body: Measuremen
         **documented(404),
     },
 )
-def get_artifact(attempt_id: str, role: str, token: Token, held: Held) -> StreamingResponse:
+def get_artifact(attempt_id: str, role: str, token: Token, held: Whole) -> StreamingResponse:
     """The trial's stored bytes of a role; what a new attempt resumes from."""
     reader, artifact = held.desk.open_artifact(attempt_id, token, role)
     part = requested_part(
@@ -145,7 +147,7 @@ def get_dataset(
     attempt_id: str,
     dataset_id: str,
     token: Token,
-    held: Held,
+    held: Whole,
     range_header: Annotated[
         str | None, Header(alias="Range", description="the rest of a transfer that broke")
     ] = None,
@@ -180,7 +182,7 @@ def put_artifact(
     attempt_id: str,
     role: str,
     token: Token,
-    held: Held,
+    held: Whole,
     body: Received,
     content_sha256: Annotated[
         str | None, Header(pattern="^[0-9a-f]{64}$", description="SHA-256 of the body, in hex")
@@ -191,6 +193,6 @@ def put_artifact(
 
 
 @router.post("/complete")
-def post_completion(attempt_id: str, token: Token, held: Held, body: Completion) -> Verdict:
+def post_completion(attempt_id: str, token: Token, held: Whole, body: Completion) -> Verdict:
     """How the attempt ended; saying it again is harmless."""
     return held.desk.complete(attempt_id, token, body)

@@ -80,9 +80,9 @@ async def get_events(
 
     `id` is the event's number within the study, without gaps; `event` its kind: `study` and `trial`
     tell where one stands, `epoch` a point of a learning curve, `measurement` a throughput,
-    `download` how far a file is.
+    `download` how far a file is. The stream ends soon after its key was revoked.
     """
-    async for event in held.poller.listen(study_id, after=after):
+    async for event in held.poller.listen(study_id, after=after, key_id=held.asker.key_id):
         yield ServerSentEvent(
             event=event.kind,
             id=str(event.number),

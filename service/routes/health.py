@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from models.spec import Spec
 from service.problems import ProblemFault, documented, problem_response
 from service.readiness import PartState, readiness
-from service.resources import Held
+from service.resources import Whole
 
 router = APIRouter(tags=["health"])
 
@@ -32,7 +32,7 @@ def get_health() -> Alive:
 
 
 @router.get("/readyz", response_model=Ready, responses=documented(403, 503))
-def get_readiness(held: Held) -> Ready | Response:
+def get_readiness(held: Whole) -> Ready | Response:
     """Database, tables, artifact store and coordinator are as they have to be.
 
     Else 503, whose `errors` tell of each part that is not. The dashboard is looked at too, and

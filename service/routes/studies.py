@@ -22,7 +22,7 @@ from service.documents import (
 )
 from service.entity_tags import NOT_MODIFIED, is_named, tag_of
 from service.problems import documented
-from service.resources import Asker, Held, PageCursor, PageLimit
+from service.resources import Held, PageCursor, PageLimit
 from service.routes.figures import IfNoneMatch
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.webhooks.addresses import refuse_unreachable
@@ -112,12 +112,12 @@ def get_study(study_id: str, held: Held) -> StudyDocument:
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
-def cancel_study(study_id: str, held: Held, asker: Asker) -> StudyDocument:
+def cancel_study(study_id: str, held: Held) -> StudyDocument:
     """End a study at once: what waits and what runs is cancelled, what is complete stays.
 
     Asking twice is harmless.
     """
-    studies.cancel(held.database, study_id, by=asker.label)
+    studies.cancel(held.database, study_id, by=held.asker.label)
     with held.database.read() as session:
         return study_document(session, Studies(session).get(study_id), held.figures)
 
@@ -147,12 +147,12 @@ def delete_study(study_id: str, held: Held) -> Response:
 
 
 @router.post("/{study_id}/pause", responses=documented(403, 404))
-def pause_study(study_id: str, held: Held, asker: Asker) -> StudyDocument:
+def pause_study(study_id: str, held: Held) -> StudyDocument:
     """Hold a study: nothing is begun, what trains stores where it is and frees its slot.
 
     The time until it is resumed counts against no budget. Asking twice is harmless.
     """
-    steering.pause(held.database, study_id, by=asker.label)
+    steering.pause(held.database, study_id, by=held.asker.label)
     return get_study(study_id, held)
 
 

@@ -1,6 +1,7 @@
 import pytest
 from starlette.testclient import TestClient
 
+from service.api_keys import create_key, revoke_key
 from service.auth import AddressRefused, check_address
 from service.server import run_api
 from tests.service.site import SMALL_SPEC, Site
@@ -79,13 +80,20 @@ def test_reading_is_not_bound_to_an_origin(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "example.com", ""])
-def test_an_address_that_others_reach_is_refused_with_a_sentence(host: str, site: Site) -> None:
+def test_an_address_that_others_reach_is_refused_while_there_is_no_key(
+    host: str, site: Site
+) -> None:
     with pytest.raises(AddressRefused, match="loopback addresses"):
-        check_address(host)
-    with pytest.raises(AddressRefused, match="API keys"):
+        check_address(host, site.settings.database_url)
+    with pytest.raises(AddressRefused, match="reflectory keys create"):
         run_api(site.settings.model_copy(update={"host": host}))
+    key = create_key(site.database, name="a key", scopes=("read",)).record
+    check_address(host, site.settings.database_url)
+    revoke_key(site.database, key.id)
+    with pytest.raises(AddressRefused):
+        check_address(host, site.settings.database_url)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.1.2.3"])
-def test_loopback_addresses_are_taken(host: str) -> None:
-    check_address(host)
+def test_loopback_addresses_are_taken_whether_or_not_there_are_keys(host: str) -> None:
+    check_address(host, "sqlite:////nowhere/at/all.db")

@@ -1,0 +1,45 @@
+"""Who makes a request, and what that one may do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from storage.records import LOCAL, ApiKeyRecord
+
+Scope: TypeAlias = Literal["read", "write", "admin"]
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+"""From the least to the most; each includes those before it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Principal:
+    """Whoever makes a request, for which tenant, and by what we know that."""
+
+    tenant: str
+    key_id: str | None
+    """Null for the local user, who has no key."""
+    key_name: str | None
+    scopes: tuple[Scope, ...]
+    via: Literal["key", "cookie", "local"]
+
+    @property
+    def label(self) -> str:
+        """How people are told who it was."""
+        return "the local user" if self.key_name is None else f"key {self.key_name!r}"
+
+
+LOCAL_USER = Principal(tenant=LOCAL, key_id=None, key_name=None, scopes=SCOPES, via="local")
+"""The user of this machine, while no keys exist."""
+
+
+def principal_of(key: ApiKeyRecord, *, via: Literal["key", "cookie"]) -> Principal:
+    """Whoever shows a key, or the cookie that was given for it."""
+    scopes = including_lower(scope for scope in SCOPES if scope in key.scopes)
+    return Principal(tenant=key.tenant, key_id=key.id, key_name=key.name, scopes=scopes, via=via)
+
+
+def including_lower(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
+    """The scopes with those that they include, from the least to the most."""
+    highest = max((SCOPES.index(scope) for scope in scopes), default=-1)
+    return SCOPES[: highest + 1]
