@@ -9,6 +9,7 @@ from service.routes import (
     devices,
     events,
     figures,
+    form_pages,
     health,
     keys,
     login,
@@ -38,6 +39,7 @@ ROUTERS = (
     attempts.router,
     login.router,
     pages.router,
+    form_pages.router,
     study_pages.router,
     dashboard.router,
 )

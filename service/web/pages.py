@@ -1,6 +1,6 @@
 """Our pages, rendered from their templates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from models.report import ParameterReport
+from search.catalog import catalog
+from search.errors import Fault
+from search.space import SpaceDescription
+from search.spec import OBJECTIVES
 from search.tasks import Metric
 from search.uploads import SUFFIXES
 from service.dataset_documents import DatasetDocument
@@ -16,7 +20,9 @@ from service.documents import StudyDocument, TrialDetail
 from service.web.colours import SERIES
 from service.web.curves import Panel
 from service.web.filters import FILTERS
+from service.web.form_fields import FormFields
 from service.web.series import series_plot
+from service.web.spec_form import Values
 from service.web.study_report import StudyReport
 from service.web.study_view import StudyView
 from storage.records import MetricRecord, StudyRecord, StudyState, TrialState
@@ -84,6 +90,42 @@ class Pages:
             panels=panels,
         )
 
+    def form(
+        self,
+        form: FormFields,
+        values: Values,
+        *,
+        beside: Mapping[str, Sequence[str]],
+        others: Sequence[Fault],
+        found: SpaceDescription | None,
+        spec: Mapping[str, Any] | None,
+        datasets: Mapping[str, str],
+    ) -> str:
+        """The form of a study.
+
+        Args:
+            form: what it asks for.
+            values: what was filled in.
+            beside: field -> what is wrong with it.
+            others: what is wrong elsewhere.
+            found: what a check has found that all is well with.
+            spec: the document that was checked.
+            datasets: id -> name of data sets that can be named.
+        """
+        return self._render(
+            "form.html",
+            form=form,
+            values=values,
+            beside=beside,
+            others=others,
+            places=_places(form, beside),
+            found=None if found is None else found.model_dump(mode="json"),
+            spec=spec,
+            datasets=datasets,
+            objectives=OBJECTIVES,
+            presets=catalog().presets,
+        )
+
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
         return self._render(
@@ -135,3 +177,22 @@ class Pages:
 
     def _render(self, template: str, **values: Any) -> str:
         return self._environment.get_template(template).render(**values)
+
+
+def _places(form: FormFields, names: Iterable[str]) -> dict[str, str]:
+    """Where in the form a field begins: a group of choices at its first, a range at its low end."""
+    first = {
+        "task": f"task-{form.tasks[0].kind}",
+        "architectures": f"architectures-{form.architectures[0].kind}",
+        "parametrizations": f"parametrizations-{form.parametrizations[0].kind}",
+        "objectives": f"objectives-{OBJECTIVES[0]}",
+        "presets": "systems",
+        "sampler": "sampler-usual",
+        "early_stopping": "early_stopping-none",
+    }
+    return {
+        name: first.get(name, name + ("-low" if name.startswith("space:") else ""))
+        .replace(":", "-")
+        .replace(".", "-")
+        for name in names
+    }

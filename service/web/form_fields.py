@@ -1,0 +1,201 @@
+"""What a form asks for, read off the schemas of the documents that it fills in."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel
+
+from models.spec import kind_of
+from search.catalog import CatalogEntry, catalog
+from search.dimension import ChoiceDimension, Dimension
+from search.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
+from search.samplers import AnySampler
+from search.space import describe
+from search.spec import Budget, Limits, StudySpec
+from search.stopping import AnyStopping
+from search.tasks import TASKS, Digits
+
+Input: TypeAlias = Literal["text", "integer", "number", "choice"]
+
+_BOOLEAN = ("true", "false")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One field of a document, and what a form has for it."""
+
+    name: str
+    """In the form."""
+    path: str
+    """In the document, where its faults are."""
+    label: str
+    input: Input
+    options: tuple[str, ...] = ()
+    hint: str = ""
+    usual: str = ""
+    """What it is where nothing is filled in."""
+    required: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One member of a union, with the fields that only it has."""
+
+    kind: str
+    title: str
+    fields: tuple[Field, ...]
+    ranges: tuple[Dimension, ...] = ()
+    """What can be searched of it."""
+    fits: tuple[str, ...] = ()
+    """Of a parametrization: the architectures on whose weights it is defined."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormFields:
+    """All that the form of a study asks for."""
+
+    tasks: tuple[Variant, ...]
+    architectures: tuple[Variant, ...]
+    parametrizations: tuple[Variant, ...]
+    samplers: tuple[Variant, ...]
+    stopping: tuple[Variant, ...]
+    shared: tuple[Dimension, ...]
+    """What can be searched of every candidate: sizes by their bare name, and the training."""
+    limits: tuple[Field, ...]
+    budget: tuple[Field, ...]
+
+
+@cache
+def form_fields() -> FormFields:
+    """The fields of this program's documents; they do not change while it runs."""
+    known = catalog()
+    dimensions = _dimensions()
+    sizes = _sizes_of_all(dimensions)
+    training = [found for name, found in dimensions.items() if name.startswith("training.")]
+    return FormFields(
+        tasks=tuple(
+            _variant(variant, "task", title=entry.title)
+            for variant, entry in zip(TASKS, known.tasks, strict=True)
+        ),
+        architectures=tuple(
+            _searched(entry, dimensions, shared=frozenset(sizes)) for entry in known.architectures
+        ),
+        parametrizations=tuple(
+            _searched(
+                entry,
+                dimensions,
+                fits=tuple(
+                    kind for kind, fitting in known.combinations.items() if entry.kind in fitting
+                ),
+            )
+            for entry in known.parametrizations
+        ),
+        samplers=tuple(_variant(variant, "sampler") for variant in _members(AnySampler)),
+        stopping=tuple(_variant(variant, "early_stopping") for variant in _members(AnyStopping)),
+        shared=(*sizes.values(), *training),
+        limits=tuple(_fields(Limits, "limits", "limits")),
+        budget=tuple(_fields(Budget, "budget", "budget")),
+    )
+
+
+def _members(union: Any) -> tuple[type[BaseModel], ...]:
+    """The classes of a union, with or without its discriminator."""
+    if get_origin(union) is Annotated:
+        union = get_args(union)[0]
+    return get_args(union)
+
+
+def _variant(variant: type[BaseModel], part: str, *, title: str = "") -> Variant:
+    kind = kind_of(variant)
+    words = (variant.__doc__ or kind).strip().splitlines()[0]
+    return Variant(
+        kind=kind, title=title or words, fields=tuple(_fields(variant, part, f"{part}:{kind}"))
+    )
+
+
+def _searched(
+    entry: CatalogEntry,
+    dimensions: Mapping[str, Dimension],
+    *,
+    shared: frozenset[str] = frozenset(),
+    fits: tuple[str, ...] = (),
+) -> Variant:
+    ranges = tuple(
+        found
+        for name, found in dimensions.items()
+        if name.startswith(f"{entry.kind}.") and name.partition(".")[2] not in shared
+    )
+    return Variant(kind=entry.kind, title=entry.title, fields=(), ranges=ranges, fits=fits)
+
+
+def _dimensions() -> dict[str, Dimension]:
+    """What is searched when nothing is said, of everything that there is."""
+    everything = StudySpec(
+        task=Digits(),
+        architectures=tuple(ARCHITECTURE_KINDS),
+        parametrizations=tuple(PARAMETRIZATION_KINDS),
+    )
+    return {
+        found.name: found
+        for found in describe(everything).dimensions
+        if not found.name.endswith("parametrization") and found.name != "architecture"
+    }
+
+
+def _sizes_of_all(dimensions: Mapping[str, Dimension]) -> dict[str, Dimension]:
+    """The fields that every architecture is searched by, by their bare names."""
+    names: dict[str, list[Dimension]] = {}
+    for name, found in dimensions.items():
+        kind, _, field = name.partition(".")
+        if kind in ARCHITECTURE_KINDS:
+            names.setdefault(field, []).append(found)
+    return {
+        field: found[0].model_copy(update={"name": field})
+        for field, found in names.items()
+        if len(found) == len(ARCHITECTURE_KINDS)
+    }
+
+
+def _fields(variant: type[BaseModel], path: str, name: str) -> Iterator[Field]:
+    """The fields of a document that take one word or number; the rest is for JSON."""
+    schema = variant.model_json_schema()
+    for field, described in schema["properties"].items():
+        found = _input(described)
+        if field in ("kind", "facts") or found is None:
+            continue
+        kind, options = found
+        usual = described.get("default")
+        yield Field(
+            name=f"{name}:{field}",
+            path=f"{path}.{field}",
+            label=field.replace("_", " "),
+            input=kind,
+            options=options,
+            hint=str(described.get("description", "")),
+            usual="" if usual is None else str(usual).lower(),
+            required=field in schema.get("required", ()),
+        )
+
+
+def _input(described: Mapping[str, Any]) -> tuple[Input, tuple[str, ...]] | None:
+    """How a field is asked for; null where it takes more than one value."""
+    options: list[Mapping[str, Any]] = described.get("anyOf") or [described]
+    options = [option for option in options if option.get("type") != "null"]
+    if len(options) != 1:
+        return None
+    if "enum" in options[0]:
+        return "choice", tuple(map(str, options[0]["enum"]))
+    kinds: dict[str, tuple[Input, tuple[str, ...]]] = {
+        "string": ("text", ()),
+        "integer": ("integer", ()),
+        "number": ("number", ()),
+        "boolean": ("choice", _BOOLEAN),
+    }
+    return kinds.get(str(options[0].get("type")))
+
+
+def is_choice(dimension: Dimension) -> bool:
+    """Whether a dimension has options in place of ends."""
+    return isinstance(dimension, ChoiceDimension)
