@@ -82,6 +82,11 @@ def study_name(study: StudyRecord) -> str:
     return f"{study.name} [{study.id}]"
 
 
+def study_id_in(name: str) -> str:
+    """The id of our study in the name that `study_name` gives it."""
+    return name.rpartition("[")[2].removesuffix("]")
+
+
 def sampler_seed(seed: int, number: int, again: int = 0) -> int:
     """The seed of suggestion `number`, or of its `again`-th repetition.
 

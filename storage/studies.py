@@ -123,9 +123,14 @@ class Studies:
             key=lambda study: (study.created_at, study.id),
         )
 
-    def tenant_ids(self, tenant: str) -> set[str]:
-        """The ids of all studies of a tenant."""
-        return set(self._session.scalars(select(StudyRow.id).where(StudyRow.tenant == tenant)))
+    def ids(self) -> set[str]:
+        """The ids of all studies."""
+        return set(self._session.scalars(select(StudyRow.id)))
+
+    def exists(self, study_id: str) -> bool:
+        """Whether there is such a study."""
+        query = select(StudyRow.id).where(StudyRow.id == study_id)
+        return self._session.scalar(query) is not None
 
     def in_states(self, *states: StudyState) -> list[StudyRecord]:
         """All studies in one of these states, oldest first."""

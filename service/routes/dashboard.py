@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from service.problems import problem_response
 from service.resources import Held
 from service.settings import Settings
+from service.tenant_header import TENANT_HEADER
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ async def pass_on(request: Request, held: Held) -> Response:
         return _away("no dashboard is run beside this server (REFLECTORY_DASHBOARD_SOCKET)")
     url = httpx2.URL(path=request.url.path, query=request.url.query.encode())
     headers = [(name, request.headers[name]) for name in _TO_DASHBOARD if name in request.headers]
+    headers.append((TENANT_HEADER, held.asker.tenant))
     try:
         answer = await held.dashboard.send(
             held.dashboard.build_request("GET", url, headers=headers), stream=True

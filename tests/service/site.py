@@ -26,6 +26,7 @@ from storage.events import Events
 from storage.measurements import Measurements
 from storage.metrics import Metrics
 from storage.records import (
+    LOCAL,
     ArtifactRecord,
     AttemptKind,
     AttemptRecord,
@@ -80,9 +81,9 @@ class Site:
     def close(self) -> None:
         self.database.dispose()
 
-    def study(self, **changes: Any) -> StudyRecord:
+    def study(self, *, tenant: str = LOCAL, **changes: Any) -> StudyRecord:
         spec = StudySpec.model_validate({**SMALL_SPEC, **changes})
-        return studies.submit(self.database, spec, sources=self.sources)
+        return studies.submit(self.database.of(tenant), spec, sources=self.sources)
 
     def run(self, study: StudyRecord) -> None:
         self._enter(study, StudyState.RUNNING)

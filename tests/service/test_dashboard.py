@@ -16,8 +16,9 @@ from search.space import SearchSpace
 from search.spec import StudySpec
 from search.surroundings import past_of, surroundings_of
 from service.app import create_app
-from service.dashboard import ReadOnly, open_read_only, run_dashboard
-from storage.records import StudyRecord
+from service.dashboard import run_dashboard
+from service.dashboard_storage import ReadOnly, TenantStorage, open_read_only
+from storage.records import LOCAL, StudyRecord
 from tests.service.processes import running_dashboard, wait_until
 from tests.service.site import Site
 
@@ -33,9 +34,9 @@ PLACES = (
 )
 
 
-def mirrored(site: Site) -> StudyRecord:
+def mirrored(site: Site, *, tenant: str = LOCAL) -> StudyRecord:
     """A study with two trials in Optuna's tables, written as the coordinator writes it."""
-    study = site.study()
+    study = site.study(tenant=tenant)
     spec = StudySpec.model_validate(study.spec)
     mirror = Mirror(
         open_storage(site.settings.optuna_url),
@@ -192,6 +193,37 @@ def test_the_view_refuses_every_write(site: Site, study: StudyRecord) -> None:
     below: Any = view._storage  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(StorageInternalError):
         below.create_new_study([optuna.study.StudyDirection.MINIMIZE], "other")
+
+
+def test_the_view_of_a_tenant_has_that_tenants_studies_alone(site: Site) -> None:
+    ours, theirs = mirrored(site), mirrored(site, tenant="theirs")
+    whole = open_read_only(site.settings.optuna_url)
+    numbers = {study.study_name: study._study_id for study in whole.get_all_studies()}  # pyright: ignore[reportPrivateUsage]
+    assert len(numbers) == 2
+    view = TenantStorage(whole, site.database, "theirs")
+    [seen] = view.get_all_studies()
+    assert seen.study_name == study_name(theirs)
+    number = numbers[study_name(theirs)]
+    [trial, _] = view.get_all_trials(number)
+    assert view.get_trial(trial._trial_id) == trial  # pyright: ignore[reportPrivateUsage]
+    assert view.get_study_id_from_name(study_name(theirs)) == number
+    assert len(view.get_study_directions(number)) == 3
+    foreign = numbers[study_name(ours)]
+    [hidden, _] = whole.get_all_trials(foreign)
+    for read in (
+        lambda: view.get_study_id_from_name(study_name(ours)),
+        lambda: view.get_study_name_from_id(foreign),
+        lambda: view.get_study_directions(foreign),
+        lambda: view.get_study_user_attrs(foreign),
+        lambda: view.get_study_system_attrs(foreign),
+        lambda: view.get_all_trials(foreign),
+        lambda: view.get_n_trials(foreign),
+        lambda: view.get_trial(hidden._trial_id),  # pyright: ignore[reportPrivateUsage]
+        lambda: view.get_trial_params(hidden._trial_id),  # pyright: ignore[reportPrivateUsage]
+        lambda: view.get_trial_id_from_study_id_trial_number(foreign, 0),
+    ):
+        with pytest.raises(KeyError):
+            read()
 
 
 def test_tables_that_are_not_there_are_waited_for_and_not_made(site: Site) -> None:
