@@ -37,6 +37,7 @@ from service.routes.events import StreamIsOver, no_more_events
 from service.routes.keys import PREFIX as KEYS
 from service.routes.login import LOGIN, LOGOUT
 from service.routes.pages import DATASETS as DATASET_PAGES
+from service.routes.webhooks import SECRET as WEBHOOK_SECRET
 from service.secrets import signing_secret
 from service.settings import Settings
 from service.uploads import UploadRefused, refuse_upload
@@ -53,7 +54,7 @@ _DOORS = Doors(
     exempt=(ATTEMPTS,),
     open=("/healthz", "/readyz", LOGIN, LOGOUT, "/assets/"),
     loopback=("/metrics",),
-    admin=(KEYS, AUDIT),
+    admin=(KEYS, AUDIT, WEBHOOK_SECRET),
 )
 
 

@@ -11,11 +11,13 @@ from service.problems import documented
 from service.resources import Held
 from service.secrets import signing_secret
 from service.webhooks.signing import shown, webhook_key
-from storage.records import LOCAL, DeliveryRecord
+from storage.records import DeliveryRecord
 from storage.studies import Studies
 from storage.webhooks import Deliveries
 
-router = APIRouter(prefix="/v1", tags=["webhooks"])
+SECRET = "/v1/webhooks/secret"
+
+router = APIRouter(tags=["webhooks"])
 
 
 class DeliveryDocument(Spec):
@@ -43,7 +45,7 @@ class WebhookSecret(Spec):
     secret: str = Field(description="whsec_ and the key in base64, as Standard Webhooks writes it")
 
 
-@router.get("/studies/{study_id}/webhooks", responses=documented(403, 404))
+@router.get("/v1/studies/{study_id}/webhooks", responses=documented(403, 404))
 def list_deliveries(study_id: str, held: Held) -> DeliveryList:
     """What the study's webhook was told: one delivery for each time that the study ended."""
     with held.database.read() as session:
@@ -52,10 +54,10 @@ def list_deliveries(study_id: str, held: Held) -> DeliveryList:
     return DeliveryList(items=tuple(_document(delivery) for delivery in deliveries))
 
 
-@router.get("/webhooks/secret", responses=documented(403))
+@router.get(SECRET, responses=documented(403))
 def get_webhook_secret(held: Held) -> WebhookSecret:
-    """The secret that all webhooks of the tenant are signed with."""
-    key = webhook_key(signing_secret(held.settings), LOCAL)
+    """The secret that all webhooks of the tenant are signed with; needs the scope `admin`."""
+    key = webhook_key(signing_secret(held.settings), held.asker.tenant)
     return WebhookSecret(secret=shown(key))
 
 

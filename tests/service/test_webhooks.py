@@ -14,12 +14,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
 from search.ending import write_end
 from search.studies import enter
+from service.api_keys import create_key
 from service.app import create_app
+from service.principal import Scope
 from service.secrets import signing_secret
 from service.webhooks import sending
 from service.webhooks.addresses import HostRefused, addresses_of, is_public
@@ -123,6 +126,40 @@ def test_a_delivery_is_signed_tells_the_front_and_is_repeated_until_it_is_heard(
     assert "the receiver's own words" not in said
     assert secret not in said
     assert secret.removeprefix("whsec_") not in said
+
+
+def test_each_tenant_has_a_secret_of_its_own_which_admins_are_told(site: Site) -> None:
+    scopes: dict[str, Scope] = {"ours": "admin", "theirs": "admin", "reader": "read"}
+    tenants = {"ours": "a", "theirs": "b", "reader": "a"}
+    keys = {
+        name: create_key(site.database.of(tenants[name]), name=name, scopes=[scope])
+        for name, scope in scopes.items()
+    }
+
+    def asked(client: TestClient, name: str, path: str) -> httpx2.Response:
+        return client.get(path, headers={"Authorization": f"Bearer {keys[name].text}"})
+
+    with (
+        TestClient(create_app(site.settings), base_url="http://localhost:8080") as client,
+        Receiver() as receiver,
+        courier(site),
+    ):
+        spec = {**SMALL_SPEC, "webhook": {"url": receiver.url}}
+        bearer = {"Authorization": f"Bearer {keys['ours'].text}"}
+        study_id = client.post("/v1/studies", json=spec, headers=bearer).json()["id"]
+        with site.database.write() as session:
+            write_end(session, enter(session, study_id, StudyState.FINISHED, at=datetime.now(UTC)))
+        (letter,) = receiver.wait(1)
+        path = "/v1/webhooks/secret"
+        secrets = {name: asked(client, name, path).json()["secret"] for name in ("ours", "theirs")}
+        assert asked(client, "reader", path).status_code == 403
+        assert client.get(path).status_code == 401
+        listed = f"/v1/studies/{study_id}/webhooks"
+        assert asked(client, "theirs", listed).status_code == 404
+        assert asked(client, "reader", listed).json()["items"][0]["id"] == letter.id
+    verify(secrets["ours"], letter)
+    with pytest.raises(AssertionError):
+        verify(secrets["theirs"], letter)
 
 
 def test_cancelled_and_failed_studies_are_told_too(site: Site) -> None:
