@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import typer
 
-from service.commands import datasets, demo, results, serve, steering, studies, trials
+from service.commands import datasets, demo, keys, results, serve, server, steering, studies, trials
 
 _STUDIES = "Studies"
 _RESULTS = "Results"
@@ -39,10 +39,13 @@ _COMMANDS = {
     "front": _Command(results.front, _RESULTS, "front 3f1c9a2b7d4e --csv"),
     "importance": _Command(results.importance, _RESULTS, "importance 3f1c9a2b7d4e"),
     "trials": _Command(trials.trials, _RESULTS, "trials 3f1c9a2b7d4e --outcome infeasible"),
+    "report": _Command(results.report, _RESULTS, "report 3f1c9a2b7d4e --out digits.html"),
     "download": _Command(results.download, _RESULTS, "download 3f1c9a2b7d4e 19 --out best"),
     "log": _Command(trials.log, _RESULTS, "log 3f1c9a2b7d4e 19 --follow"),
+    "measure": _Command(trials.measure, _RESULTS, "measure 3f1c9a2b7d4e 19"),
     "catalog": _Command(results.catalog, _INPUTS, "catalog"),
     "serve": _Command(serve.serve, _SERVER, "serve --data-dir data --port 8080"),
+    "devices": _Command(server.devices, _SERVER, "devices"),
     "migrate": _Command(serve.migrate, _SERVER, "migrate --data-dir data"),
     "api": _Command(serve.api, _SERVER, "api --data-dir data"),
     "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
@@ -62,6 +65,7 @@ for _name, _command in _COMMANDS.items():
         _name, epilog=f"Example: reflectory {_command.example}", rich_help_panel=_command.panel
     )(_command.run)
 application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
+application.add_typer(keys.commands, name="keys", rich_help_panel=_SERVER)
 for _hidden in (serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)
 

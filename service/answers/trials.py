@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, RootModel
 
@@ -57,9 +57,11 @@ class Trial(Answer):
 
 
 class Measurement(Answer):
-    """A throughput measurement with its circumstances."""
+    """A throughput measurement with its circumstances; the search goes by the one that is used."""
 
+    id: str = ""
     trial: int
+    used: bool = True
     device: str
     samples_per_second: float
     ratio: float
@@ -68,11 +70,28 @@ class Measurement(Answer):
     created_at: datetime
 
 
+class MeasuringAgain(Answer):
+    """Another measurement that was asked for, and is not there (yet)."""
+
+    state: Literal["waiting", "running", "failed"]
+    asked_at: datetime
+    reason: str | None = None
+
+
+class Remeasuring(Answer):
+    """What was asked for: the trial lists the new record as soon as it is there."""
+
+    measurement: MeasuringAgain
+    links: Mapping[str, str | None]
+
+
 class TrialDetail(Trial):
-    """A trial with its whole specification and its throughput record."""
+    """A trial with its whole specification and its throughput records, the oldest first."""
 
     spec: dict[str, Any]
     throughput: Measurement | None = None
+    measurements: list[Measurement] = Field(default_factory=list[Measurement])
+    measuring: MeasuringAgain | None = None
 
 
 class Epoch(Answer):

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 STUDIES = "/v1/studies"
 DATASETS = "/v1/datasets"
+KEYS = "/v1/keys"
 
 
 def study_path(study_id: str) -> str:
@@ -24,3 +25,8 @@ def trial_path(study_id: str, number: int) -> str:
 def dataset_path(dataset_id: str) -> str:
     """Where a data set is."""
     return f"{DATASETS}/{quote(dataset_id, safe='')}"
+
+
+def key_path(key_id: str) -> str:
+    """Where an API key is."""
+    return f"{KEYS}/{quote(key_id, safe='')}"

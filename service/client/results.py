@@ -1,28 +1,39 @@
 """What a study found, from the client: its front, its figures, its files."""
 
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from service.answers import Downloaded, Front, HypervolumePoint, HypervolumePoints, Importance
 from service.client.files import FileCalls
 from service.client.paths import study_path
 from service.downloads import ToldProgress, whole_zip
 
+Records: TypeAlias = Literal["search", "latest"]
+"""Which throughput records a front goes by."""
+
 
 class ResultCalls(FileCalls):
     """The calls that bring what a study found."""
 
-    def front(self, study_id: str, *, objectives: str | None = None) -> Front:
+    def front(
+        self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
+    ) -> Front:
         """The Pareto front so far.
 
-        `objectives` are names joined by commas, such as `quality,parameters`; by default the
-        study's own.
+        Args:
+            study_id: the study.
+            objectives: names joined by commas, such as `quality,parameters`; by default the
+                study's own.
+            throughput: by the records that the search went by, or by the `latest` of each shape.
         """
-        params = {} if objectives is None else {"objectives": objectives}
+        params = {"throughput": throughput}
+        if objectives is not None:
+            params["objectives"] = objectives
         return self._ask(Front, "GET", f"{study_path(study_id)}/front", params=params)
 
-    def front_csv(self, study_id: str) -> str:
+    def front_csv(self, study_id: str, *, throughput: Records = "search") -> str:
         """The Pareto front so far, as CSV."""
-        return self._text(f"{study_path(study_id)}/front", format="csv")
+        return self._text(f"{study_path(study_id)}/front", format="csv", throughput=throughput)
 
     def importance(self, study_id: str) -> Importance:
         """What each dimension of the space did to each objective, so far."""
@@ -31,6 +42,10 @@ class ResultCalls(FileCalls):
     def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
         """How the hypervolume of the front grew, from change to change."""
         return self._ask(HypervolumePoints, "GET", f"{study_path(study_id)}/hypervolume").root
+
+    def study_report(self, study_id: str) -> str:
+        """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
+        return self._text(f"{study_path(study_id)}/report")
 
     def bundle(self, study_id: str, out: Path, *, told: ToldProgress | None = None) -> Downloaded:
         """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.

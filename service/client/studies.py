@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 from pydantic import BaseModel
 
-from service.answers import DryRun, Event, Study
+from service.answers import Deliveries, Delivery, DryRun, Event, Study
 from service.backoff import TRANSIENT, Backoff, pause_asked
 from service.client.connection import Connection
 from service.client.paths import STUDIES, study_path
@@ -70,6 +70,10 @@ class StudyCalls(Connection):
     def delete(self, study_id: str) -> None:
         """Delete a study that has ended, with all of its trials and files."""
         self._remove(study_path(study_id))
+
+    def deliveries(self, study_id: str) -> list[Delivery]:
+        """What the study's webhook was told, or is to be told, newest first."""
+        return self._ask(Deliveries, "GET", f"{study_path(study_id)}/webhooks").items
 
     def watch(self, study_id: str, *, after: int = 0, patience: float = 120.0) -> Iterator[Event]:
         """The study's events after a number, each once and in order, until the study has ended.

@@ -8,7 +8,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 
-from service.answers import Downloaded, Enqueued, Epoch, Epochs, Trial, TrialDetail
+from service.answers import (
+    Downloaded,
+    Enqueued,
+    Epoch,
+    Epochs,
+    Measurement,
+    Remeasuring,
+    Trial,
+    TrialDetail,
+)
 from service.backoff import Backoff, Busy, pause_asked
 from service.client.files import FileCalls
 from service.client.paths import trial_path, trials_path
@@ -79,6 +88,35 @@ class TrialCalls(FileCalls):
                 raise Unfinished(
                     f"study {study_id} has taken the trial, and no coordinator made it within "
                     f"{patience:g} s; it comes when one runs"
+                )
+
+    def measure(self, study_id: str, number: int, *, patience: float = 300.0) -> Measurement:
+        """Have a trial's throughput measured again, alone; returns the new record.
+
+        The search and the front go on by the record that they used.
+
+        Raises:
+            Unfinished: it was not measured within `patience` seconds, and will be when the
+                device's turn comes; or it failed, for the reason told.
+        """
+        path = trial_path(study_id, number)
+        known = {record.id for record in self.trial(study_id, number).measurements}
+        self._ask(Remeasuring, "POST", f"{path}/measure", repeatable=False)
+        backoff = Backoff(patience)
+        while True:
+            trial = self.trial(study_id, number)
+            for record in trial.measurements:
+                if record.id not in known:
+                    return record
+            if trial.measuring is not None and trial.measuring.state == "failed":
+                raise Unfinished(
+                    f"trial {number} of study {study_id} was not measured: "
+                    f"{trial.measuring.reason or 'no reason is known'}"
+                )
+            if not backoff.wait():
+                raise Unfinished(
+                    f"trial {number} of study {study_id} was not measured within {patience:g} s; "
+                    "it is when its device's turn comes"
                 )
 
     def report(

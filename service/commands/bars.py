@@ -1,13 +1,24 @@
-"""Bars that show how far a transfer is, where a person watches."""
+"""What moves while one waits, where a person watches: bars of transfers, and a spinner."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from service.commands.connection import is_terminal
 from service.downloads import ToldProgress
+
+
+@contextmanager
+def spinner(what: str, *, quiet: bool) -> Generator[None]:
+    """Something that turns while something is waited for whose end nobody knows."""
+    if quiet or not is_terminal():
+        yield
+        return
+    with Console().status(escape(what)):
+        yield
 
 
 @contextmanager

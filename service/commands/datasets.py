@@ -62,7 +62,7 @@ def upload(
     ] = None,
     label: Annotated[
         str | None,
-        typer.Option(help="csv, tsv: the target's column, by name or by number from 0."),
+        typer.Option(help="The target's column in a csv or tsv, by name or by number from 0."),
     ] = None,
     pad: Annotated[
         bool, typer.Option("--pad", help="Pad series of different lengths, and mask.")

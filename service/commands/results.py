@@ -1,5 +1,6 @@
-"""`front`, `importance`, `download` and `catalog`: what studies found, and what they may name."""
+"""`front`, `importance`, `report` and `download`: what studies found; `catalog`: what they name."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,10 @@ from service.files import write_whole
 def front(
     study_id: StudyArgument,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    latest: Annotated[
+        bool,
+        typer.Option("--latest", help="By the newest throughput of each, as `measure` found it."),
+    ] = False,
     server: ServerOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
@@ -31,11 +36,12 @@ def front(
     """Show the Pareto front of a study, so far or final."""
     if as_csv and as_json:
         raise typer.BadParameter("--csv and --json exclude each other")
+    throughput = "latest" if latest else "search"
     with connected(server, data_dir, as_json=as_json) as client:
         if as_csv:
-            typer.echo(client.front_csv(study_id), nl=False)
+            typer.echo(client.front_csv(study_id, throughput=throughput), nl=False)
             return
-        found = client.front(study_id)
+        found = client.front(study_id, throughput=throughput)
     if as_json:
         print_json(found)
         return
@@ -58,6 +64,31 @@ def importance(
     console = Console()
     for table in importance_tables(found):
         console.print(table)
+
+
+def report(
+    study_id: StudyArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="File to write; by default study-ID.html."),
+    ] = None,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a study's report: one HTML page with its plots, that needs nothing else."""
+    with connected(server, data_dir, as_json=as_json) as client:
+        page = client.study_report(study_id)
+        # The server's own word for the study: what the user wrote names no path.
+        file = Path(f"study-{client.study(study_id).id}.html") if out is None else out
+        write_whole(file, page)
+    if as_json:
+        print_json({"file": str(file)})
+    else:
+        typer.echo(file)
+    if show and not webbrowser.open(file.absolute().as_uri()):
+        complain("no browser was found; open the file by hand")
 
 
 def download(

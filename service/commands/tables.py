@@ -9,6 +9,7 @@ from rich.table import Table
 from service.answers import (
     Catalog,
     Dataset,
+    Device,
     DryRun,
     Front,
     FrontObjective,
@@ -174,6 +175,26 @@ def dataset_table(dataset: Dataset) -> Table:
         lines[f"samples of {name}"] = f"{count:,}"
     for what, value in lines.items():
         table.add_row(escape(what), value)
+    return table
+
+
+def devices_table(devices: Iterable[Device]) -> Table:
+    """Slots, one per line, under their devices."""
+    table = empty_table()
+    for column in ("machine", "device", "slot"):
+        table.add_column(column, overflow="fold")
+    table.add_column("share", justify="right")
+    table.add_column("does", overflow="fold")
+    for device in devices:
+        lane = device.lane.state + (f" study {device.lane.study}" if device.lane.study else "")
+        place = [escape(device.machine), escape(device.model)]
+        table.add_row(*place, "measuring lane", "", escape(lane))
+        for slot in device.slots:
+            does = "works for others" if slot.busy else "waits"
+            if slot.attempt is not None:
+                trial = "" if slot.attempt.trial is None else f" trial {slot.attempt.trial}"
+                does = f"{slot.attempt.kind}: study {slot.attempt.study}{trial}"
+            table.add_row("", "", escape(slot.name), f"{slot.share:g}", escape(does))
     return table
 
 

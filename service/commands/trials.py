@@ -1,4 +1,4 @@
-"""`trials` and `log`: what was tried, and what its workers wrote."""
+"""`trials`, `log` and `measure`: what was tried, what its workers wrote, and how fast it is."""
 
 from typing import Annotated, Literal
 
@@ -7,6 +7,7 @@ from rich.console import Console
 
 from service.client import Client
 from service.commands.arguments import AnyTrialArgument, StudyArgument, TrialArgument
+from service.commands.bars import spinner
 from service.commands.connection import (
     DataDirOption,
     JsonOption,
@@ -14,6 +15,7 @@ from service.commands.connection import (
     connected,
     print_json,
 )
+from service.commands.tables import shown
 from service.commands.trial_tables import curve_table, trial_table, trials_table
 
 _Outcome = Literal["queued", "running", "complete", "stopped", "infeasible", "failed", "cancelled"]
@@ -62,6 +64,26 @@ def log(
                 print_json({"log": text})
             else:
                 typer.echo(text, nl=False)
+
+
+def measure(
+    study_id: StudyArgument,
+    trial: TrialArgument,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a trial's throughput again, alone, and wait for it. Ctrl-C only ends the waiting."""
+    waiting = f"trial {trial} is measured when its device's turn comes"
+    with connected(server, data_dir, as_json=as_json) as client, spinner(waiting, quiet=as_json):
+        found = client.measure(study_id, trial)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(
+            f"trial {trial}: {shown(found.samples_per_second, 'throughput')} samples/s, "
+            f"{found.ratio:.2f} of the dense twin's, on {found.device}"
+        )
 
 
 def _list(client: Client, study_id: str, outcome: str | None, *, as_json: bool) -> None:
