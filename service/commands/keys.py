@@ -34,7 +34,7 @@ _TenantOption = Annotated[
 ]
 
 
-@commands.command("create")
+@commands.command("create", epilog="Example: reflectory keys create laptop --scope write")
 def create(
     name: Annotated[str, typer.Argument(help="What the key is for, or who has it.")],
     tenant: _TenantOption = LOCAL,
@@ -67,7 +67,7 @@ def create(
     typer.echo(made.text)
 
 
-@commands.command("list")
+@commands.command("list", epilog="Example: reflectory keys list --tenant vision")
 def list_keys(
     tenant: Annotated[str | None, typer.Option(help="Only this tenant's.")] = None,
     data_dir: DataDirOption = None,
@@ -100,7 +100,7 @@ def list_keys(
     Console().print(table)
 
 
-@commands.command("revoke")
+@commands.command("revoke", epilog="Example: reflectory keys revoke 4f1d2c3b5a69")
 def revoke(
     key_id: Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, see `list`.")],
     data_dir: DataDirOption = None,
