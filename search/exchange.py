@@ -21,6 +21,7 @@ from search.enqueued import Enqueued
 from search.figures import Figures
 from search.hypervolumes import FRONT
 from search.mirror import Mirror
+from search.showing import Showing
 from search.study_context import StudyContext
 from search.suggestions import Suggestions
 from storage.events import Events
@@ -48,6 +49,7 @@ class Exchange:
         self._enqueued = Enqueued(study, mirror, self.suggestions)
         self._duplicates = Duplicates(study)
         self.figures = Figures(size=4)
+        self.showing = Showing(study, mirror, self.figures)
         self._front: list[int] = []
         self._searching = False
         self._halted = False
@@ -112,6 +114,8 @@ class Exchange:
     def _do_what_is_due(self) -> None:
         while not self._halted and self._advance():
             pass
+        if not self._halted:
+            self.showing.go_on()
 
     def _advance(self) -> bool:
         """Do the one thing that is due first; False: nothing is."""

@@ -44,6 +44,12 @@ _STATES: Mapping[TrialState, optuna.trial.TrialState] = {
 # count a violation twice.
 _CONSTRAINTS = "constraints"
 
+# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
+# and puts together again. One piece is whole at any time, however often it is written over.
+_PLOT = "dashboard:plot_data:{name}:0"
+_NOTE = "dashboard:note_str:0"
+_NOTE_VERSION = "dashboard:note_ver"
+
 
 def open_storage(url: str) -> RDBStorage:
     """Optuna's own tables at a URL.
@@ -190,11 +196,26 @@ class Mirror:
         frozen = self.trials[trial.number]
         if frozen.state.is_finished():
             return
+        trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
+        for name, value in _outcome(trial).items():
+            self._storage.set_trial_user_attr(trial_id, name, value)
         if trial.violation is not None:
-            trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
             self._storage.set_trial_system_attr(trial_id, _CONSTRAINTS, [trial.violation])
         values = self._values(trial) if state == optuna.trial.TrialState.COMPLETE else None
         self._study.tell(trial.number, values, state=state, skip_if_finished=True)
+
+    def show(self, note: str, plots: Mapping[str, str]) -> None:
+        """Have the dashboard show a note (Markdown) and plots (plotly's JSON, by id)."""
+        wanted = {_PLOT.format(name=name): plot for name, plot in plots.items()}
+        wanted[_NOTE] = note
+        study_id = self._study._study_id  # pyright: ignore[reportPrivateUsage]
+        known = self._storage.get_study_system_attrs(study_id)
+        for name, content in wanted.items():
+            if known.get(name) != content:
+                self._storage.set_study_system_attr(study_id, name, content)
+        if known.get(_NOTE) != note:
+            version = int(known.get(_NOTE_VERSION, 0)) + 1
+            self._storage.set_study_system_attr(study_id, _NOTE_VERSION, version)
 
     def rebuild(self, trials: Sequence[TrialRecord], dimensions: Mapping[str, Dimension]) -> None:
         """Throw Optuna's study away and make it again from our rows, which have no gaps."""
@@ -238,9 +259,22 @@ class Mirror:
             params=dict(trial.drawn),
             distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
             values=self._values(trial) if complete else None,
-            user_attrs=self._notes(trial.number, trial.drawn, trial.hyperparameters),
+            user_attrs={
+                **self._notes(trial.number, trial.drawn, trial.hyperparameters),
+                **_outcome(trial),
+            },
             system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
         )
+
+
+def _outcome(trial: TrialRecord) -> dict[str, Any]:
+    """User attributes that tell how a trial ended, as far as Optuna's own words do not."""
+    found: dict[str, Any] = {}
+    if trial.state.has_ended and trial.state != TrialState.COMPLETE:
+        found |= {"outcome": trial.state.value, "reason": trial.reason}
+    if trial.state.has_ended:
+        found["throughput_ratio"] = trial.throughput_ratio
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class Rehearsal:

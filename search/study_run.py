@@ -349,6 +349,8 @@ class StudyRun:
 
     def _end(self, state: StudyState, reason: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
+        # Before the end is told: nobody comes back to a study that has ended.
+        self._exchange.showing.show()
         elapsed = self._since_tick()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)
