@@ -26,6 +26,8 @@ from search.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.errors import ExecutorError, MirrorDiverged
 from search.executors import AttemptTicket, Executor, Exit, Slot
 from search.lane import lane_folder
+from search.log_fields import bound
+from search.log_lines import LogFormat
 from search.measuring_run import MeasuringRun
 from search.mirror import open_storage
 from search.remeasuring import ended_studies_to_measure
@@ -92,9 +94,10 @@ class Coordinator:
         owner: str,
         folders: Folders,
         lease_seconds: float,
+        log_format: LogFormat = "text",
         ended: Callable[[str], None] | None = None,
     ) -> None:
-        """`ended` is told each study of ours that is over."""
+        """`ended` is told each study of ours that is over; attempts log in `log_format`."""
         self.database = database
         self.asks = AskTimes()
         self._executor = executor
@@ -104,6 +107,7 @@ class Coordinator:
         self._owner = owner
         self._folders = folders
         self._lease_seconds = lease_seconds
+        self._log_format: LogFormat = log_format
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
@@ -195,7 +199,7 @@ class Coordinator:
 
     def in_background(self, study_id: str, work: Callable[[], None]) -> Future[None]:
         """Have a study's work done by a thread of its own; it has no more than one at a time."""
-        future = self._threads.submit(work)
+        future = self._threads.submit(_about, study_id, work)
         self._in_background[study_id] = future
         return future
 
@@ -238,6 +242,12 @@ class Coordinator:
             cache=self._folders.cache,
             lane=lane_folder(self._folders.lanes, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
+            log_format=self._log_format,
+            log_fields={
+                "study_id": study_id,
+                **({} if trial is None else {"trial": trial}),
+                "attempt_id": attempt_id,
+            },
         )
         self._on_slot[slot.name] = attempt_id
         try:
@@ -328,7 +338,8 @@ class Coordinator:
         What runs of it ends by itself: its leases are over.
         """
         try:
-            yield
+            with bound(study_id=study_id):
+                yield
         except (ClaimLost, *_LATE) as error:
             if not isinstance(error, ClaimLost) and self._is_ours(study_id):
                 raise
@@ -385,6 +396,12 @@ class Coordinator:
                 run.abandon()
             with self.database.write() as session:
                 Studies(session).release(study_id, self._owner)
+
+
+def _about(study_id: str, work: Callable[[], None]) -> None:
+    """Do a study's work in another thread, which knows nothing yet of what it logs about."""
+    with bound(study_id=study_id):
+        work()
 
 
 def _first_line(error: Exception) -> str:

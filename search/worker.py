@@ -22,6 +22,8 @@ from search.executors.base import AttemptTicket
 from search.fetched_datasets import FetchedDatasets
 from search.lane import Lane
 from search.lease_keeper import LeaseKeeper
+from search.log_fields import bind_for_good
+from search.log_lines import JsonLines
 from search.resume import from_bytes
 from search.tasks import DataSources
 from search.throughput import measure
@@ -73,7 +75,7 @@ def run(ticket: AttemptTicket) -> int:
 
     Configures this process's logging and expects it to lead a process group of its own.
     """
-    _configure_logging()
+    _configure_logging(ticket)
     # Trained, measured and compared in full single precision, see Note [TF32].
     allow_tf32(allowed=False)
     lease = ticket.lease_seconds
@@ -291,12 +293,14 @@ def _last_lines(error: Exception) -> str:
     return "\n".join(lines[-_TRACEBACK_LINES:])
 
 
-def _configure_logging() -> None:
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        force=True,
-    )
+def _configure_logging(ticket: AttemptTicket) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if ticket.log_format == "json":
+        bind_for_good(**ticket.log_fields)
+        handler.setFormatter(JsonLines("worker"))
+    else:
+        # The file is this attempt's alone, and read by people: fields would say the same each time.
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     # A line for each request says nothing that our own lines do not.
     logging.getLogger("httpx2").setLevel(logging.WARNING)

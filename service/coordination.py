@@ -77,5 +77,6 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,
+            log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)

@@ -31,7 +31,9 @@ from search.errors import (
     TrainingDiverged,
     WorkerRefused,
 )
+from search.log_fields import bound
 from service.problems import ProblemFault, problem_response
+from service.request_watch import REQUEST_ID, ids_of
 from service.validation import faults
 from storage.errors import (
     ArtifactDamaged,
@@ -158,8 +160,9 @@ def problem_of(error: Exception) -> Response:
     )
 
 
-def _known_error(_request: Request, error: Exception) -> Response:
-    return problem_of(error)
+def _known_error(request: Request, error: Exception) -> Response:
+    with bound(**ids_of(request.scope)):
+        return problem_of(error)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
@@ -204,11 +207,13 @@ def _invalid_request(request: Request, error: Exception) -> Response:
     )
 
 
-def _unexpected_error(_request: Request, _error: Exception) -> Response:
+def _unexpected_error(request: Request, _error: Exception) -> Response:
     # Starlette raises the error again after this answer, and the server logs it.
     return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR,
         "the server met an error that it did not expect; its log has the details",
+        # This answer comes from further out than all others.
+        headers={REQUEST_ID: request.scope[REQUEST_ID]},
     )
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from search.log_lines import LogFormat
+
 _MEBIBYTE = 1 << 20
 
 
@@ -161,6 +163,10 @@ class Settings(BaseSettings):
         description="how much is logged: DEBUG, INFO, WARNING or ERROR",
     )
 
+    log_format: LogFormat = Field(
+        default="text",
+        description="`text` for people, or `json`: one object per line, attempts' logs included",
+    )
     access_log: bool = Field(
         default=False,
         description="whether each request is a line of the log, with its path but not its query",

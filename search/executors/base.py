@@ -1,12 +1,13 @@
 """The port between the coordinator and whatever runs attempts: four values and one Protocol."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from search.errors import ExecutorError
+from search.log_lines import LogFormat
 
 EXITED = "exited with code "
 CRASHED = "crashed by signal "
@@ -63,6 +64,9 @@ class AttemptTicket:
     """Folder with the lock files of the device's measuring lane."""
     threads: int
     """How many threads torch may use."""
+    log_format: LogFormat = "text"
+    log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
+    """What each line of the attempt's log has in common, where it is JSON."""
 
     def __post_init__(self) -> None:
         """Refuse an id that could not stand in a file name."""

@@ -56,7 +56,7 @@ def serve(
     settings = settings_from(
         data_dir=data_dir, host=host, port=port, workers=workers, slots_per_gpu=slots_per_gpu
     )
-    configure_logging("serve", settings.log_level)
+    configure_logging("serve", settings.log_level, settings.log_format)
 
     def announce(server: ServerFile) -> None:
         if as_json:
@@ -144,7 +144,7 @@ def dashboard(lifeline: _LifelineOption = None) -> None:
 
 def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
     settings = settings_from(data_dir=data_dir)
-    configure_logging(process, settings.log_level)
+    configure_logging(process, settings.log_level, settings.log_format)
     if lifeline is not None:
         pipe, _, parent = lifeline.partition(":")
         if not (pipe.isdecimal() and parent.isdecimal()):

@@ -10,6 +10,7 @@ from models.report import ParameterReport
 from search.exports import exported
 from search.named_trials import NamedTrial, enqueue
 from search.remeasuring import measure_again
+from service.attempt_logs import attempt_log
 from service.csv_tables import CSV, trials_csv
 from service.documents import (
     EnqueuedDocument,
@@ -278,7 +279,7 @@ def get_report(
     },
 )
 def get_log(study_id: str, number: Number, held: Held) -> Response:
-    """What the trial's last attempt wrote."""
+    """What the trial's last attempt wrote, in words."""
     with held.database.read() as session:
         Trials(session).get(study_id, number)
         attempts = Attempts(session).of_trial(study_id, number)
@@ -286,7 +287,7 @@ def get_log(study_id: str, number: Number, held: Held) -> Response:
     path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
     if path is None or not path.is_file():
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
-    return FileResponse(path, media_type="text/plain; charset=utf-8")
+    return attempt_log(path)
 
 
 class _Wanted(NamedTuple):
