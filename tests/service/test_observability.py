@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ SPEC: dict[str, Any] = {
     "sampler": {"kind": "random"},
     "objectives": ["quality", "parameters", "throughput"],
 }
+ANNOUNCED = ("Reflectory answers at", "  page ", "  dashboard ", "  data ")
+"""What `serve` prints for its user, which is no log."""
 PLAIN_LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ search\.worker: ")
 
 
@@ -44,8 +45,8 @@ def scrape(server: Server) -> Scraped:
 
 
 def events(server: Server) -> list[dict[str, Any]]:
-    """The server's log; what `serve` prints for its user stands in it too."""
-    lines = server.log.read_text().splitlines()
+    """The server's log so far, but for a line that is being written."""
+    lines = server.log.read_text().rpartition("\n")[0].splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -85,9 +86,8 @@ def test_a_study_is_told_of_while_it_runs_and_afterwards(server: Server) -> None
     assert found.value("reflectory_http_requests_total", **submitted) == 1
     again = scrape(server)
     counted = {"method": "GET", "route": "/metrics", "status": "200"}
-    assert again.value("reflectory_http_requests_total", **counted) == 1 + found.value(
-        "reflectory_http_requests_total", **counted
-    )
+    before = found.of("reflectory_http_requests_total").get(frozenset(counted.items()), 0)
+    assert again.value("reflectory_http_requests_total", **counted) == before + 1
 
 
 def test_open_streams_are_counted(server: Server) -> None:
@@ -126,7 +126,9 @@ def test_every_line_of_every_process_is_json_with_the_ids_of_its_work(server: Se
         what="the request's line",
     )
     found = events(server)
-    assert {event["process"] for event in found} >= {"serve", "api", "coordinator"}
+    assert {event["process"] for event in found} >= {"api", "coordinator"}
+    others = [line for line in server.log.read_text().splitlines() if not line.startswith("{")]
+    assert all(line.startswith(ANNOUNCED) for line in others), others
     (line,) = [event for event in found if event.get("request_id") == "mine"]
     assert (line["logger"], line["path"]) == ("service.access", f"/v1/studies/{study_id}")
     assert line["study_id"] == study_id
@@ -150,8 +152,9 @@ def test_every_line_of_every_process_is_json_with_the_ids_of_its_work(server: Se
     assert "{" not in shown.text.partition("\n")[0]
 
 
-def test_a_coordinator_that_was_killed_is_missed(tmp_path: Path) -> None:
-    """Its silence is told by `/readyz`, its row grows old, and its devices are listed no more."""
+@pytest.mark.slow
+def test_a_coordinator_that_falls_silent_is_missed(tmp_path: Path) -> None:
+    """`/readyz` says so, and its devices are listed no more, until it is heard again."""
     environment = {"REFLECTORY_COORDINATOR_SILENCE_SECONDS": "2", "REFLECTORY_LEASE_SECONDS": "2"}
     server = Server(tmp_path / "data", workers=1, environment=environment)
     try:
@@ -176,8 +179,5 @@ def test_a_coordinator_that_was_killed_is_missed(tmp_path: Path) -> None:
         finally:
             coordinator.resume()
         wait_until(lambda: server.get("/v1/devices")["items"], what="the device again")
-        began = time.monotonic()
-        assert server.stop() == 0
-        assert time.monotonic() - began < 30
     finally:
         server.close()

@@ -52,10 +52,7 @@ def test_a_sane_id_is_kept_and_any_other_is_made(client: TestClient) -> None:
         return client.get("/healthz", headers=headers).headers["X-Request-ID"]
 
     assert answered("trace-1.2_3") == "trace-1.2_3"
-    made = [
-        answered(given)
-        for given in (None, "", "x" * 65, "a b", "a\tb", "ü".encode().decode("latin-1"))
-    ]
+    made = [answered(given) for given in (None, "", "x" * 65, "a b", "a\tb", "a;b", "a/b")]
     assert all(re.fullmatch(r"[0-9a-f]{16}", one) for one in made)
     assert len(set(made)) == len(made)
     # Refused before any route, and answered all the same.
@@ -70,7 +67,8 @@ def test_the_access_log_has_paths_without_queries_on_one_line(talkative: TestCli
     assert (line["method"], line["status"], line["request_id"]) == ("GET", 404, "mine")
     assert line["study_id"] == "a\r\nevil"
     assert line["seconds"] >= 0
-    assert "secret" not in json.dumps(events)
+    ours = [event for event in events if event["logger"].startswith(("service", "uvicorn"))]
+    assert "secret" not in json.dumps(ours)
 
 
 def test_without_a_wish_requests_are_not_logged(client: TestClient) -> None:
