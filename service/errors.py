@@ -169,6 +169,8 @@ def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     detail = str(error.detail)
+    if isinstance(error.__cause__, UnicodeDecodeError):
+        detail = f"the body is not JSON in UTF-8: {error.__cause__}"
     # The framework's own detail is the bare phrase, which says nothing about this request.
     if detail == status.phrase:
         detail = f"{request.method} {request.url.path}: {status.description or status.phrase}"

@@ -34,6 +34,7 @@ def describe(app: FastAPI) -> None:
             document = generate()
             _tell_of_the_gate(document)
             _name_our_problems(document)
+            _tell_broken_bodies(document)
             _tell_events(document)
             _link(document)
         assert app.openapi_schema is not None
@@ -73,6 +74,13 @@ def _name_our_problems(document: dict[str, Any]) -> None:
     for operation in _operations(document):
         if "422" in operation["responses"]:
             operation["responses"]["422"] = documented(422)[422]
+
+
+def _tell_broken_bodies(document: Mapping[str, Any]) -> None:
+    """A body of bytes that are no text at all is refused before anybody looks at it."""
+    for operation in _operations(document):
+        if "requestBody" in operation:
+            operation["responses"].setdefault("400", documented(400)[400])
 
 
 def _tell_events(document: dict[str, Any]) -> None:

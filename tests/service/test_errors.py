@@ -87,3 +87,21 @@ def test_what_nobody_expected_is_a_500_that_tells_nothing_of_the_inside(site: Si
     assert (answer.status_code, answer.headers["content-type"]) == (500, PROBLEM)
     assert "Traceback" not in answer.text
     assert "task" not in answer.text
+
+
+def test_bytes_that_are_no_text_are_refused_with_what_is_wrong(client: TestClient) -> None:
+    answer = client.post(
+        "/v1/studies", content=b'{"task": "\xff"}', headers={"Content-Type": "application/json"}
+    )
+    assert (answer.status_code, answer.headers["content-type"]) == (400, PROBLEM)
+    assert "0xff" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/v1/studies", "GET, POST, HEAD"), ("/v1/studies/x", "GET, PATCH, DELETE, HEAD")],
+)
+def test_a_wrong_method_names_all_that_the_path_has(
+    client: TestClient, path: str, methods: str
+) -> None:
+    assert client.put(path).headers["Allow"] == methods
