@@ -205,6 +205,8 @@ class AttemptDesk:
             attempt = _authenticate(session, attempt_id, token)
             if not _reads(_JOB.validate_python(attempt.job), dataset_id):
                 raise NotFound(f"the job of attempt {attempt_id} names no data set {dataset_id!r}")
+            tenant = Studies(session).get(attempt.study_id).tenant
+        with self._database.of(tenant).read() as session:
             digest = Datasets(session).get(dataset_id).container_sha256
         return self._store.open_reader(digest), digest, self._store.size(digest)
 

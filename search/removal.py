@@ -13,6 +13,7 @@ from search.mirror import study_name
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.attempts import Attempts
+from storage.audit import Audit
 from storage.engine import Database
 from storage.errands import Errands
 from storage.errors import Conflict
@@ -72,6 +73,7 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
             created_at=datetime.now(UTC),
         )
         Errands(session).add(errand)
+        Audit(session).note("study.deleted", study_id, name=study.name)
     remove_unnamed(database, store, digests)
     return Removed(errand.id, attempts)
 

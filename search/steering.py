@@ -12,6 +12,7 @@ from search.space import SearchSpace
 from search.spec import Budget, StudySpec
 from search.studies import enter
 from storage.attempts import Attempts
+from storage.audit import Audit
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.errors import Conflict, NotFound
@@ -34,7 +35,11 @@ def pause(database: Database, study_id: str, *, by: str) -> StudyRecord:
         NotFound: there is no such study.
     """
     with database.write() as session:
-        return hold(session, study_id, reason=f"{PAUSED_BY}{by}")
+        before = Studies(session).get(study_id).state
+        study = hold(session, study_id, reason=f"{PAUSED_BY}{by}")
+        if study.state != before:
+            Audit(session).note("study.paused", study_id)
+        return study
 
 
 def hold(session: Session, study_id: str, *, reason: str) -> StudyRecord:
@@ -59,6 +64,7 @@ def resume(database: Database, study_id: str) -> StudyRecord:
         study = Studies(session).get(study_id)
         if study.state != StudyState.PAUSED:
             return study
+        Audit(session).note("study.resumed", study_id)
         before = StudyState.QUEUED if study.started_at is None else StudyState.RUNNING
         return enter(session, study_id, before, at=datetime.now(UTC))
 
@@ -87,6 +93,7 @@ def change_budget(database: Database, study_id: str, change: Budget) -> StudyRec
         SearchSpace(spec)
         studies.set_spec(study_id, spec.model_dump(mode="json"))
         Events(session).append(study_id, "budget", budget.model_dump(mode="json"), now)
+        Audit(session).note("study.budget", study_id, **changed)
         reopen(session, study, at=now)
         return studies.get(study_id)
 

@@ -16,6 +16,7 @@ from search.spec import StudySpec
 from search.tasks import DataSources
 from search.warm_start import foreign_trials
 from storage.attempts import Attempts
+from storage.audit import Audit
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.events import Events
@@ -103,6 +104,7 @@ def submit(
         if study.id == study_id:
             ForeignTrials(session).add(study.id, foreign)
             announce(session, study, at=now)
+            Audit(session).note("study.submitted", study.id, name=study.name)
         return studies.get(study.id)
 
 
@@ -129,8 +131,8 @@ def cancel(database: Database, study_id: str, *, by: str) -> StudyRecord:
     with database.write() as session:
         studies = Studies(session)
         study = studies.get(study_id)
-        if study.state not in ENDED:
-            studies.set_ending(study_id, f"{CANCELLED_BY}{by}")
+        if study.state not in ENDED and studies.set_ending(study_id, f"{CANCELLED_BY}{by}"):
+            Audit(session).note("study.cancelled", study_id)
         return studies.get(study_id)
 
 

@@ -13,13 +13,23 @@ from storage.keys import Keys, key_digest
 from storage.records import ApiKeyRecord
 from storage.tenants import tenant_of
 
-TENANT_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
-"""What a tenant may be called."""
-
 LONGEST_NAME = 100
 
+_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PREFIX = "rfl_"
 _TEXT = re.compile(rf"{_PREFIX}[A-Za-z0-9_-]{{43}}")
+
+
+def check_names(*, tenant: str, name: str) -> str | None:
+    """What is wrong with the name of a tenant or of a key; null when nothing is."""
+    if not _TENANT.fullmatch(tenant):
+        return (
+            f"{tenant!r} is no tenant's name; allowed are up to 63 of a-z, 0-9, dot, hyphen and "
+            "underscore, the first of them a letter or a digit"
+        )
+    if not 0 < len(name) <= LONGEST_NAME:
+        return f"a key's name has 1 to {LONGEST_NAME} characters, not {len(name)}"
+    return None
 
 
 class NewKey(NamedTuple):
