@@ -28,15 +28,13 @@ def get_study_report(study_id: str, held: Held, if_none_match: IfNoneMatch = Non
     """
     with held.database.read() as session:
         study = Studies(session).get(study_id)
-        tag = tag_of(study.data_version, study.last_event)
-        if is_named(if_none_match, tag):
-            return Response(status_code=304, headers={"ETag": tag})
-        report = study_report(session, study, held.figures)
-    return HTMLResponse(
-        held.pages.study_report(report),
-        headers={
-            "ETag": tag,
+        headers = {
+            "ETag": tag_of(study.data_version, study.last_event),
+            # Of a 304 too: a browser takes its headers for those of the report that it has.
             "Content-Security-Policy": _POLICY,
             "Content-Disposition": f'inline; filename="study-{study.id}.html"',
-        },
-    )
+        }
+        if is_named(if_none_match, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        report = study_report(session, study, held.figures)
+    return HTMLResponse(held.pages.study_report(report), headers=headers)

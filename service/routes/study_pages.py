@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
@@ -17,7 +17,7 @@ from service.documents import (
 from service.resources import Held, Resources
 from service.routes.html import page_response
 from service.routes.studies import cancel_study, pause_study, resume_study
-from service.routes.trials import Number
+from service.routes.trials import Number, measure_trial
 from service.trial_details import trial_detail_of
 from service.web.curves import MOST_CURVES, panels
 from service.web.front_plot import front_plot
@@ -79,6 +79,13 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             panels=panels({number: epochs}, metric=spec.task.metric.name),
         )
     )
+
+
+@router.post("/{study_id}/trials/{number}/measure", response_class=RedirectResponse)
+def measure_from_page(study_id: str, number: Number, held: Held) -> RedirectResponse:
+    """Have a trial measured again, and show it."""
+    measure_trial(study_id, number, held, Response())
+    return RedirectResponse(f"/studies/{study_id}/trials/{number}", status_code=303)
 
 
 def _to_study(study_id: str) -> RedirectResponse:

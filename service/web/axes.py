@@ -89,12 +89,10 @@ def log_axis(values: Sequence[float], *, start: float, end: float) -> Axis:
 def label(value: float) -> str:
     """A round number as short as it can be said."""
     size = abs(value)
-    for unit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if unit <= size < 1000 * unit:
+    for unit, sign in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= 10_000 and unit <= size < 1000 * unit:
             return f"{value / unit:g}{sign}"
-    if 1000 <= size < 1e6:
-        return f"{value:,.0f}"
-    return f"{value:g}"
+    return f"{value:,.0f}" if 1000 <= size < 10_000 else f"{value:g}"
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

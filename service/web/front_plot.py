@@ -16,7 +16,7 @@ from storage.records import TrialOrigin
 from storage.trials import TrialOutline
 
 WIDTH, HEIGHT = 640, 400
-LEFT, RIGHT, TOP, BOTTOM = 76, 96, 16, 56
+LEFT, RIGHT, TOP, BOTTOM = 80, 104, 16, 56
 
 Shape: TypeAlias = Literal["circle", "diamond", "square"]
 

@@ -234,11 +234,14 @@ def test_an_axis_always_names_several_sizes_in_their_places(
             study, number, quality=0.5 + number / 4, parameters=parameters, throughput=1.0 + number
         )
     axes = group_of(plot_of(client.get(f"/studies/{study.id}").text), "axes")
-    found = re.findall(r'<text x="([\d.]+)" y="364" text-anchor="middle">([\d.,M]+)<', axes)
-    places = [(float(x), float(label.replace(",", "").replace("M", "e6"))) for x, label in found]
+    found = re.findall(r'<text x="([\d.]+)" y="364" text-anchor="middle">([\d.,kM]+)<', axes)
+    places = [
+        (float(x), float(label.replace(",", "").replace("k", "e3").replace("M", "e6")))
+        for x, label in found
+    ]
     assert len(places) >= 2
     assert places == sorted(set(places))
-    assert all(76 <= x <= 544 for x, _ in places)
+    assert all(80 <= x <= 536 for x, _ in places)
 
 
 @pytest.mark.parametrize(
@@ -374,6 +377,22 @@ def test_a_trial_has_a_page_with_all_that_is_known_of_it(client: TestClient, sit
     assert str(trial.hyperparameters["rnn.hidden_size"]) in page.text
     assert "accuracy over epochs, of trial 1" in answer.text
     assert client.get(f"/studies/{study.id}/trials/9").status_code == 404
+
+
+def test_a_trial_is_measured_again_by_a_button(client: TestClient, site: Site) -> None:
+    study = site.study()
+    site.trial(study, 0, quality=0.75, throughput=90.0)
+    site.finish(study)
+    path = f"/studies/{study.id}/trials/0"
+    (form,) = Elements(client.get(path).text).all("form")
+    assert form == {"action": f"{path}/measure", "method": "post"}
+    ours = {"Origin": "http://localhost:8080"}
+    answer = client.post(f"{path}/measure", headers=ours, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    page = Elements(client.get(path).text)
+    assert "waiting" in page.text
+    # The study has ended, and its stream with it.
+    assert page.all("main")[0]["data-poll"]
 
 
 def test_a_trial_says_why_it_was_stopped(client: TestClient, site: Site) -> None:

@@ -96,6 +96,8 @@ def test_a_report_that_still_holds_is_not_sent_again(client: TestClient, site: S
 
     def asked(headers: Mapping[str, str]) -> tuple[int, str]:
         answer = client.get(f"/v1/studies/{study.id}/report", headers=headers)
+        # A browser takes those of a 304 for those of the report that it has.
+        assert "style-src 'unsafe-inline'" in answer.headers["content-security-policy"]
         return answer.status_code, answer.headers["etag"]
 
     status, tag = asked({})
