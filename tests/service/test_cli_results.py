@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from storage.trials import Trials
 from tests.service.listening import listening
 from tests.service.relay import Relay
 from tests.service.site import Site, now
-from tests.service.test_cli import on_a_terminal, reflectory, succeeded
+from tests.service.test_cli import COMMAND, on_a_terminal, reflectory, succeeded
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +219,36 @@ def test_migrate_makes_the_tables_and_is_harmless_when_repeated(tmp_path: Path) 
         run = reflectory(None, "migrate", "--data-dir", tmp_path / "data", "--json")
         assert json.loads(succeeded(run))["database"].startswith("sqlite")
     assert reflectory(None, "migrate", REFLECTORY_DATABASE_URL="nonsense").returncode in (1, 2)
+
+
+def test_a_key_is_in_no_output(site: Site, study: StudyRecord) -> None:
+    for command in (("list",), ("show", study.id), ("show", "no-such-study"), ("datasets", "list")):
+        for form in ((), ("--json",)):
+            run = reflectory(site, *command, *form, REFLECTORY_KEY="rfl_secret")
+            assert "rfl_secret" not in run.stdout + run.stderr
+    run = reflectory(site, "list", REFLECTORY_KEY="rfl_secret with a space")
+    assert run.returncode == 2
+    assert "rfl_secret" not in run.stdout + run.stderr
+
+
+def test_ctrl_c_ends_quietly_with_130(site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    log = site.settings.logs_dir / f"{lease.attempt}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("the first line\n")
+    with subprocess.Popen(
+        [*COMMAND, "log", study.id, "0", "--follow"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "REFLECTORY_DATA_DIR": str(site.settings.data_dir)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "the first line\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""

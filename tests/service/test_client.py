@@ -3,13 +3,17 @@
 import hashlib
 import itertools
 import json
+import logging
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import httpx2
 import pytest
@@ -239,6 +243,89 @@ def test_another_kind_of_server_is_unreachable() -> None:
             with pytest.raises(Unreachable):
                 list(client.watch("study", patience=0))
         other.shutdown()
+
+
+def test_a_lost_answer_to_a_deletion_is_no_refusal(
+    site: Site, relay: Relay, client: Client
+) -> None:
+    study = site.study()
+    site.finish(study)
+    relay.cuts.append(0)
+    client.delete(study.id)
+    assert not relay.cuts
+    with pytest.raises(Refused, match=study.id):
+        client.delete(study.id)
+
+
+def test_what_is_not_safe_to_repeat_is_asked_once(relay: Relay, client: Client) -> None:
+    relay.cuts.append(0)
+    with pytest.raises(Unreachable):
+        client.create_key("laptop")
+    assert len(relay.passed) == 1
+
+
+class Asked(BaseHTTPRequestHandler):
+    """Says what it was shown, and is busy at first."""
+
+    shown: ClassVar[list[str | None]] = []
+    busy: ClassVar[list[tuple[int, str]]] = []
+
+    def do_GET(self) -> None:
+        self.shown.append(self.headers["Authorization"])
+        status, after = self.busy.pop() if self.busy else (200, "")
+        self.send_response(status)
+        if after:
+            self.send_header("Retry-After", after)
+        self.end_headers()
+        self.wfile.write(b'{"status": "alive"}')
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+
+@pytest.fixture
+def asked() -> Iterator[str]:
+    Asked.shown.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_busy_server_is_asked_again_when_it_says(asked: str) -> None:
+    for status, after in ((429, "1"), (503, "a date")):
+        began = time.monotonic()
+        # A date is in whole seconds: this one is at least one second away.
+        soon = formatdate(time.time() + 2, usegmt=True)
+        Asked.busy.append((status, soon if after == "a date" else after))
+        with Client(asked, patience=20) as client:
+            assert client.health().status == "alive"
+        assert time.monotonic() - began >= 0.9
+    Asked.busy.append((429, "3600"))
+    with Client(asked) as client, pytest.raises(Unreachable, match="429"):
+        client.health()
+
+
+def test_a_key_is_sent_and_shown_nowhere(
+    asked: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("REFLECTORY_KEY", "rfl_from-the-environment\n")
+    for key, sent in (("rfl_argument", "rfl_argument"), (None, "rfl_from-the-environment")):
+        with Client(asked, key=key) as client:
+            client.health()
+            assert Asked.shown.pop() == f"Bearer {sent}"
+            assert sent not in repr(client) + repr(vars(client))
+    assert "rfl_" not in caplog.text
+    with pytest.raises(ValueError, match="characters") as refused:
+        Client(asked, key="rfl_ä b")
+    assert "rfl_" not in str(refused.value)
+    monkeypatch.delenv("REFLECTORY_KEY")
+    with Client(asked) as client:
+        client.health()
+    assert Asked.shown.pop() is None
+    with pytest.raises(Unreachable) as unreachable:
+        Client("http://user:secret@127.0.0.1:1")
+    assert "secret" not in str(unreachable.value)
 
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
