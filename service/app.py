@@ -40,6 +40,7 @@ from service.routes.pages import DATASETS as DATASET_PAGES
 from service.routes.webhooks import SECRET as WEBHOOK_SECRET
 from service.secrets import signing_secret
 from service.settings import Settings
+from service.telemetry import telemetry_config
 from service.uploads import UploadRefused, refuse_upload
 from service.web.pages import Pages
 from storage.artifacts import LocalArtifactStore
@@ -115,6 +116,7 @@ def create_app(settings: Settings) -> FastAPI:
         summary="Pareto fronts of accuracy, parameter count and measured throughput",
         version=version("reflectory"),
         lifespan=lifespan,
+        telemetry=telemetry_config(enabled=settings.telemetry),
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,

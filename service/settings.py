@@ -167,6 +167,10 @@ class Settings(BaseSettings):
         default="text",
         description="`text` for people, or `json`: one object per line, attempts' logs included",
     )
+    telemetry: bool = Field(
+        default=False,
+        description="whether requests are traced with OpenTelemetry, see deploy/OBSERVABILITY.md",
+    )
     access_log: bool = Field(
         default=False,
         description="whether each request is a line of the log, with its path but not its query",
