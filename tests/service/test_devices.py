@@ -7,12 +7,14 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from search.coordinator_report import CoordinatorFigures
+from search.spec import StudySpec
+from search.studies import submit
 from service.device_documents import DEVICES_EXAMPLE, DeviceList
 from service.machines import coordinator_name, machine_of
 from storage.coordinators import CoordinatorRecord, Coordinators, SlotRecord
 from storage.records import TrialState
 from storage.studies import Studies
-from tests.service.site import Site, now
+from tests.service.site import SMALL_SPEC, Site, now
 
 CPU = ("cpu", "a CPU")
 GPU = ("cuda:GPU-1", "a GPU")
@@ -79,6 +81,24 @@ def test_slots_stand_with_their_device_and_tell_what_runs(client: TestClient, si
     # A slot of the same name on another machine is another slot.
     assert [(slot["busy"], slot["attempt"]) for slot in bobs["slots"]] == [(False, None)]
     assert cpu["lane"] == {"state": "free", "study": None, "trial": None}
+
+
+def test_what_runs_for_another_tenant_is_busy_and_has_no_name(
+    client: TestClient, site: Site
+) -> None:
+    study = submit(
+        site.database.of("acme"), StudySpec.model_validate(SMALL_SPEC), sources=site.sources
+    )
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    with site.database.write() as session:
+        until = now() + timedelta(hours=1)
+        Studies(session).claim(study.id, owner="ada:/data", now=now(), until=until)
+    site.lease(study, 0)
+    coordinator(site, "ada:/data")
+    _, cpu = items(client)
+    assert [(slot["busy"], slot["attempt"]) for slot in cpu["slots"]] == [(True, None)]
+    assert study.id not in client.get("/v1/devices").text
 
 
 def test_the_example_is_such_a_list(client: TestClient) -> None:
