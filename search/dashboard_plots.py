@@ -93,8 +93,8 @@ def _ratio(
         ],
         "layout": _layout(
             "Smaller and faster than the dense twin?",
-            {"title": {"text": "parameters, as a ratio to the dense twin's"}, **_AXIS},
-            {"title": {"text": "measured throughput, as a ratio to the dense twin's"}, **_AXIS},
+            {"title": {"text": "parameters / dense twin's"}, **_AXIS},
+            {"title": {"text": "throughput / dense twin's"}, **_AXIS},
             lines,
         ),
     }

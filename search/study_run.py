@@ -284,7 +284,8 @@ class StudyRun:
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
         suggestions = self._exchange.suggestions
-        if any(counts.by_state.get(state) for state in _OPEN) or suggestions.are_wanted(counts):
+        # A trial may have ended since the exchange was asked: Optuna is still to be told of it.
+        if counts.unknown or suggestions.are_wanted(counts):
             return False
         if self._exchange.confirmation.due():
             return False
