@@ -142,8 +142,12 @@ function tell(event) {
   if (mark === null) {
     return;
   }
-  // The tip says what the browser's own would.
-  mark.querySelector("title")?.remove();
+  // The tip says what the browser's own would, which has to go.
+  const title = mark.querySelector("title");
+  if (title !== null) {
+    mark.dataset.tip = title.textContent;
+    title.remove();
+  }
   tip.textContent = mark.dataset.tip;
   const place = mark.getBoundingClientRect();
   const width = document.documentElement.clientWidth;
