@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
+    ConfigDict,
     Field,
     ValidationInfo,
     WithJsonSchema,
@@ -145,6 +146,27 @@ class StudySpec(Spec):
 
     Only `task` is required.
     """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"task": {"kind": "digits"}},
+                {
+                    "name": "rows of digits, at most 2000 parameters",
+                    "task": {"kind": "digits", "layout": "rows"},
+                    "architectures": ["rnn", "gru"],
+                    "parametrizations": ["dense", "householder_svd", "packed_rotations"],
+                    "space": {
+                        "hidden_size": {"low": 16, "high": 64, "step": 8},
+                        "householder_svd.r": 0.1,
+                        "training.learning_rate": {"low": 1e-3, "high": 1e-2, "log": True},
+                    },
+                    "limits": {"parameters": 2000, "min_throughput_ratio": 0.5},
+                    "budget": {"trials": 40, "epochs": 10, "wall_seconds": 1800},
+                },
+            ]
+        }
+    )
 
     name: str = Field(
         default="study",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
@@ -60,6 +60,8 @@ class StudyDocument(Spec):
 
 class StudyChange(Spec):
     """What may change in a study that was submitted."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"budget": {"trials": 60}}]})
 
     budget: Budget
 

@@ -1,12 +1,17 @@
-"""The OpenAPI document: the framework's, with our problems, typed events, and links."""
+"""The OpenAPI document: the framework's, with our problems, typed events, examples and links."""
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
 
 from service.event_documents import stream_schema
 from service.problems import Problem, documented
+
+EXAMPLES = Path(__file__).with_name("openapi_examples.json")
+"""What a real server answered: by operation and status; `python -m tests.openapi_examples`."""
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
@@ -36,6 +41,7 @@ def describe(app: FastAPI) -> None:
             _name_our_problems(document)
             _tell_broken_bodies(document)
             _tell_events(document)
+            _show_examples(document)
             _link(document)
         assert app.openapi_schema is not None
         return app.openapi_schema
@@ -90,6 +96,13 @@ def _tell_events(document: dict[str, Any]) -> None:
         stream = operation["responses"].get("200", {}).get("content", {}).get("text/event-stream")
         if stream is not None:
             stream["itemSchema"] = schema
+
+
+def _show_examples(document: dict[str, Any]) -> None:
+    examples: Mapping[str, Mapping[str, Any]] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
+    for operation in _operations(document):
+        for status, example in examples.get(operation["operationId"], {}).items():
+            operation["responses"][status]["content"]["application/json"]["example"] = example
 
 
 def _link(document: dict[str, Any]) -> None:

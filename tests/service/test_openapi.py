@@ -1,7 +1,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+import jsonschema_rs
 from starlette.testclient import TestClient
+
+SELDOM = {("/v1/studies/{study_id}/trials/{number}/onnx", "202")}
+"""Answers that a server gives when it is slow."""
 
 METHODS = ("get", "put", "post", "patch", "delete")
 
@@ -72,3 +76,31 @@ def test_the_docs_page_lists_every_operation_and_loads_nothing_from_elsewhere(
 def test_the_dashboards_paths_are_no_part_of_the_contract(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert all(path.startswith(("/v1/", "/healthz", "/readyz", "/metrics")) for path in paths)
+
+
+def test_every_answer_in_json_has_an_example_that_a_server_gave(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    for method, path, operation in operations(document):
+        if path.startswith("/v1/attempts/"):
+            continue
+        for status, response in operation["responses"].items():
+            content = response.get("content", {}).get("application/json")
+            if status > "299" or content is None or (path, status) in SELDOM:
+                continue
+            schema = {**content["schema"], "components": document["components"]}
+            faults = jsonschema_rs.validator_for(schema).iter_errors(content["example"])
+            assert [fault.message for fault in faults] == [], (method, path, status)
+
+
+def test_every_body_in_json_has_an_example_that_is_valid(client: TestClient) -> None:
+    document = client.get("/openapi.json").json()
+    for method, path, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if content is None or path.startswith("/v1/attempts/"):
+            continue
+        name = content["schema"]["$ref"].rsplit("/", 1)[1]
+        schema = {**content["schema"], "components": document["components"]}
+        examples = document["components"]["schemas"][name]["examples"]
+        assert examples, (method, path)
+        for example in examples:
+            assert jsonschema_rs.validator_for(schema).is_valid(example), (method, path, example)

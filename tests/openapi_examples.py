@@ -1,0 +1,101 @@
+"""`python -m tests.openapi_examples`: asks a real server everything, and keeps what it answers.
+
+`service/openapi_examples.json` holds the example of each operation's JSON answer, by operation and
+status, which the OpenAPI document shows; a test holds them to the schemas. Long lists are cut.
+"""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from service.openapi import EXAMPLES
+from tests.service.running import Server
+from tests.service.uploading import CSV
+
+SPEC: dict[str, Any] = {
+    "name": "small digits",
+    "task": {"kind": "digits"},
+    "architectures": ["rnn"],
+    "parametrizations": ["dense", "low_rank_diagonal"],
+    "space": {"hidden_size": {"low": 8, "high": 16}},
+    "budget": {"trials": 4, "epochs": 2},
+}
+_ITEMS = 2
+
+_SECRETS = {
+    "rfl_": "rfl_what-was-told-when-the-key-was-made",
+    "whsec_": "whsec_d2hhdCBvbmx5IHRoZSB0ZW5hbnQncyBhZG1pbnMga25vdw==",
+}
+
+_NAMES = {"machine": "first"}
+"""What the machine that ran this need not tell."""
+
+
+def examples(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a server answers to every operation that answers in JSON, its workers' excepted."""
+    server = Server(folder / "data", workers=1)
+    found: dict[str, dict[str, Any]] = {}
+    try:
+        server.start()
+        document = server.get("/openapi.json")
+        known = {"study_id": "", "number": "0", "dataset_id": "", "key_id": ""}
+
+        def ask(method: str, path: str, **given: Any) -> Any:
+            url = re.sub(r"{(\w+)}", lambda match: known[match[1]], path)
+            answer = server.http.request(method, url, **given)
+            operation = document["paths"][path][method.lower()]["operationId"]
+            assert answer.status_code < 400, (path, answer.text)
+            if answer.headers.get("Content-Type") != "application/json":
+                return None
+            found.setdefault(operation, {})[str(answer.status_code)] = _short(answer.json())
+            return answer.json()
+
+        ask("POST", "/v1/studies", json=SPEC, params={"dry_run": True})
+        known["study_id"] = ask("POST", "/v1/studies", json=SPEC)["id"]
+        for step in ("pause", "resume"):
+            ask("POST", f"/v1/studies/{{study_id}}/{step}")
+        server.wait(known["study_id"])
+        known["dataset_id"] = ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})["id"]
+        ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})
+        one = "/v1/studies/{study_id}/trials/{number}"
+        for path, methods in document["paths"].items():
+            asked = "get" in methods and not path.startswith("/v1/attempts/")
+            if asked and not path.endswith(("/events", "/bundle")):
+                ask("GET", path)
+        named = {"architecture": "rnn", "parametrization": "dense"}
+        ask("POST", "/v1/studies/{study_id}/trials", json=named)
+        ask("PATCH", "/v1/studies/{study_id}", json={"budget": {"trials": 6}})
+        ask("POST", f"{one}/measure")
+        ask("POST", "/v1/studies/{study_id}/cancel")
+        # From here on the local user needs one, too.
+        made = server.http.post("/v1/keys", json={"name": "laptop", "scopes": ["admin"]})
+        server.http.headers["Authorization"] = f"Bearer {made.json()['key']}"
+        ask("POST", "/v1/keys", json={"name": "laptop", "scopes": ["write"]})
+        ask("GET", "/v1/keys")
+    finally:
+        server.close()
+    return found
+
+
+def _short(value: Any) -> Any:
+    """The same with the first items of lists only, and without anything that opens a door."""
+    if isinstance(value, list):
+        return [_short(item) for item in value[:_ITEMS]]
+    if isinstance(value, dict):
+        return {name: _NAMES.get(name) or _short(item) for name, item in value.items()}
+    if isinstance(value, str):
+        return next((told for mark, told in _SECRETS.items() if value.startswith(mark)), value)
+    return value
+
+
+def main() -> None:
+    """Write the file."""
+    with tempfile.TemporaryDirectory(prefix="reflectory-examples-") as folder:
+        found = examples(Path(folder))
+    EXAMPLES.write_text(json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
