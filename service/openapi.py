@@ -102,7 +102,8 @@ def _show_examples(document: dict[str, Any]) -> None:
     examples: Mapping[str, Mapping[str, Any]] = json.loads(EXAMPLES.read_text(encoding="utf-8"))
     for operation in _operations(document):
         for status, example in examples.get(operation["operationId"], {}).items():
-            operation["responses"][status]["content"]["application/json"]["example"] = example
+            content = operation["responses"][status]["content"]["application/json"]
+            content.setdefault("example", example)
 
 
 def _link(document: dict[str, Any]) -> None:
