@@ -82,7 +82,14 @@ def requested_part(
 class PartResponse(StreamingResponse):
     """A part of a file; the reader is closed however the answer ends, before its first byte too."""
 
-    def __init__(self, reader: BinaryIO, part: Part, *, filename: str | None = None) -> None:
+    def __init__(
+        self,
+        reader: BinaryIO,
+        part: Part,
+        *,
+        filename: str | None = None,
+        media_type: str = "application/octet-stream",
+    ) -> None:
         """Send `part` of `reader`; a browser saves it under `filename`."""
         headers = dict(part.headers)
         if filename is not None:
@@ -90,7 +97,7 @@ class PartResponse(StreamingResponse):
         super().__init__(
             _pieces(reader, part),
             status_code=part.status,
-            media_type="application/octet-stream",
+            media_type=media_type,
             headers=headers,
         )
         self._reader = reader

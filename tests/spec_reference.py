@@ -146,7 +146,8 @@ def _kind(field: Schema) -> str:
 
 def _plain(field: Schema) -> str:
     names = {"string": "text", "number": "a number", "integer": "an integer"}
-    text = names.get(field.get("type", ""), field.get("type", "anything"))
+    type_name: str = field.get("type", "anything")
+    text = names.get(type_name, type_name)
     bounds = {
         "minimum": "from {:,}",
         "exclusiveMinimum": "above {:,}",

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
 from models.report import ParameterReport
 from search.exports import exported
@@ -121,7 +121,7 @@ def enqueue_trial(
 
 @router.get("/{number}", responses=documented(403, 404, 422))
 def get_trial(study_id: str, number: Number, held: Held) -> TrialDetail:
-    """One trial, with its whole specification and its throughput record."""
+    """One trial, with its whole specification and its throughput records."""
     with held.database.read() as session:
         return trial_detail_of(session, study_id, number)
 
@@ -272,13 +272,24 @@ def get_report(
 
 @router.get(
     "/{number}/log",
-    response_class=FileResponse,
+    response_class=StreamingResponse,
     responses={
         200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-        **documented(403, 404, 422),
+        206: {
+            "description": "The range that was asked for",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **documented(403, 404, 416, 422),
     },
 )
-def get_log(study_id: str, number: Number, held: Held) -> Response:
+def get_log(
+    study_id: str,
+    number: Number,
+    held: Held,
+    range_header: Annotated[
+        str | None, Header(alias="Range", description="what was written since")
+    ] = None,
+) -> Response:
     """What the trial's last attempt wrote, in words."""
     with held.database.read() as session:
         Trials(session).get(study_id, number)
@@ -287,7 +298,7 @@ def get_log(study_id: str, number: Number, held: Held) -> Response:
     path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
     if path is None or not path.is_file():
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
-    return attempt_log(path)
+    return attempt_log(path, range_header=range_header)
 
 
 class _Wanted(NamedTuple):

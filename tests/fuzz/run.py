@@ -113,8 +113,9 @@ def _ask(
     examples: int,
     seed: int,
 ) -> Fuzzed:
+    url = str(server.http.base_url).rstrip("/")
     command = [str(Path(sys.executable).with_name("st")), "--config-file", str(settings)]
-    command += ["--no-color", "run", f"{str(server.http.base_url).rstrip(chr(47))}/openapi.json", *which]
+    command += ["--no-color", "run", f"{url}/openapi.json", *which]
     command += ["--phases", ",".join(phases), "--checks", ",".join(CHECKS)]
     command += [
         "--max-examples",

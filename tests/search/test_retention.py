@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -59,7 +59,8 @@ def named(site: Site) -> set[str]:
 
 def four_trials(site: Site, **retention: object) -> StudyRecord:
     """Quality and size: 0 and 3 are the front; 1 is the second best; 2 is the worst."""
-    study = site.study(**OBJECTIVES, retention=retention)
+    changes: dict[str, Any] = {**OBJECTIVES, "retention": retention}
+    study = site.study(**changes)
     site.run(study)
     for number, (quality, size) in enumerate([(0.9, 500), (0.8, 600), (0.2, 900), (0.5, 100)]):
         site.trial(study, number, quality=quality, parameters=size)

@@ -20,5 +20,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def client(site: Site) -> Iterator[TestClient]:
     """The application, asked as the local user asks."""
-    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+    here = ("127.0.0.1", 50000)
+    app = create_app(site.settings)
+    with TestClient(app, base_url="http://localhost:8080", client=here) as client:
         yield client

@@ -17,6 +17,10 @@ from tests.service.site import Site, now
 PROBLEM = "application/problem+json"
 
 
+HERE = ("127.0.0.1", 50000)
+"""The client speaks from the server's own machine."""
+
+
 def faults(client: TestClient) -> dict[str, str]:
     """What is not ready, and why."""
     away = client.get("/readyz")
@@ -79,7 +83,7 @@ def test_a_database_without_our_tables_is_not_ready(client: TestClient, site: Si
 def test_a_database_that_is_away_is_not_ready(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, database_url="postgresql://u:secret@127.0.0.1:1/nobody")
     settings.coordinator_alive.touch()
-    with TestClient(create_app(settings), base_url="http://localhost:8080") as client:
+    with TestClient(create_app(settings), base_url="http://localhost:8080", client=HERE) as client:
         found = faults(client)
     assert set(found) == {"database", "tables"}
     assert "does not answer" in found["database"]
@@ -90,7 +94,9 @@ def test_a_store_that_cannot_be_written_to_is_not_ready(tmp_path: Path) -> None:
     # Nobody writes there, the superuser included.
     site = Site(tmp_path / "data", artifacts_dir=Path("/proc/self/fdinfo"), disk_reserve=0)
     site.settings.coordinator_alive.touch()
-    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+    with TestClient(
+        create_app(site.settings), base_url="http://localhost:8080", client=HERE
+    ) as client:
         assert "cannot be written to" in faults(client)["store"]
     site.close()
 
@@ -98,7 +104,9 @@ def test_a_store_that_cannot_be_written_to_is_not_ready(tmp_path: Path) -> None:
 def test_a_store_without_room_is_not_ready(tmp_path: Path) -> None:
     site = Site(tmp_path / "data", disk_reserve=1 << 60)
     site.settings.coordinator_alive.touch()
-    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+    with TestClient(
+        create_app(site.settings), base_url="http://localhost:8080", client=HERE
+    ) as client:
         assert "bytes free" in faults(client)["store"]
     site.close()
 
@@ -109,7 +117,9 @@ def test_a_store_that_was_gone_before_the_start_is_missed(tmp_path: Path) -> Non
     study = site.study()
     site.trial(study, 0)
     shutil.rmtree(site.settings.artifacts_dir)
-    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+    with TestClient(
+        create_app(site.settings), base_url="http://localhost:8080", client=HERE
+    ) as client:
         assert "names 2 files" in faults(client)["store"]
     site.close()
 
@@ -118,7 +128,9 @@ def test_a_dashboard_that_is_away_is_told_of_and_not_waited_for(tmp_path: Path) 
     path = tmp_path / "dashboard.sock"
     site = Site(tmp_path / "data", dashboard_socket=path)
     site.settings.coordinator_alive.touch()
-    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+    with TestClient(
+        create_app(site.settings), base_url="http://localhost:8080", client=HERE
+    ) as client:
         away = parts(client)["dashboard"]
         assert (away["ok"], away["required"]) == (False, False)
         assert "does not answer" in away["message"]
@@ -127,3 +139,12 @@ def test_a_dashboard_that_is_away_is_told_of_and_not_waited_for(tmp_path: Path) 
             listener.listen()
             assert parts(client)["dashboard"]["ok"]
     site.close()
+
+
+def test_others_are_not_told_where_things_are(client: TestClient, site: Site) -> None:
+    forwarded = client.get("/readyz", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert forwarded.status_code == 503
+    assert {fault["path"] for fault in forwarded.json()["errors"]} == {"coordinator"}
+    (fault,) = client.get("/readyz").json()["errors"]
+    assert "coordinator" in fault["message"]
+    assert fault["message"] not in forwarded.text

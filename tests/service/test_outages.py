@@ -64,8 +64,8 @@ def test_a_database_that_is_gone_for_a_while_heals_and_loses_nothing(
     tmp_path: Path, postgres: MortalPostgres
 ) -> None:
     urls = postgres.create_database(), postgres.create_database()
-    named = dict(zip(("REFLECTORY_DATABASE_URL", "REFLECTORY_OPTUNA_URL"), urls, strict=True))
-    server = Server(tmp_path / "data", workers=1, environment=named)
+    environment = {"REFLECTORY_DATABASE_URL": urls[0], "REFLECTORY_OPTUNA_URL": urls[1]}
+    server = Server(tmp_path / "data", workers=1, environment=environment)
     try:
         server.start()
         study_id = after_some_epochs(server)
