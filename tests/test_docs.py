@@ -17,7 +17,7 @@ from service.settings import Settings
 from tests import spec_reference
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "deploy/README.md")
+DOCUMENTS = ("README.md", "deploy/README.md", "deploy/GUIDE.md")
 README = (ROOT / "README.md").read_text()
 FOLDERS = ("models", "search", "storage", "service", "tests", "deploy", r"\.ci")
 
