@@ -91,8 +91,9 @@ def list_keys(
         print_json([_document(key) for key in found])
         return
     table = empty_table()
-    for column in ("id", "name", "tenant", "scopes", "made", "last used", "revoked"):
-        table.add_column(column)
+    table.add_column("id", no_wrap=True)
+    for column in ("name", "tenant", "scopes", "made", "last used", "revoked"):
+        table.add_column(column, overflow="fold")
     for key in found:
         times = (key.created_at, key.last_used_at, key.revoked_at)
         shown = ("–" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in times)

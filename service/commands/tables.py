@@ -100,11 +100,13 @@ def importance_tables(importance: Importance) -> list[Table]:
 def studies_table(studies: Iterable[Study]) -> Table:
     """Studies, one per line."""
     table = empty_table()
-    for column in ("id", "name", "state"):
-        table.add_column(column)
+    # What is copied stays on one line, however narrow the terminal is.
+    table.add_column("id", no_wrap=True)
+    table.add_column("name", overflow="fold")
+    table.add_column("state")
     for column in ("ended", "trials", "complete"):
         table.add_column(column, justify="right")
-    table.add_column("created")
+    table.add_column("created", no_wrap=True)
     for study in studies:
         trials = study.progress.trials
         created = "" if study.created_at is None else f"{study.created_at:%Y-%m-%d %H:%M}"
@@ -141,7 +143,8 @@ def study_table(study: Study) -> Table:
 def datasets_table(datasets: Iterable[Dataset]) -> Table:
     """Data sets, one per line."""
     table = empty_table()
-    for column in ("id", "name", "problem"):
+    table.add_column("id", no_wrap=True)
+    for column in ("name", "problem"):
         table.add_column(column, overflow="fold")
     for column in ("samples", "steps", "features", "outputs"):
         table.add_column(column, justify="right")
