@@ -21,6 +21,7 @@ from search.model_space import Candidate, corners
 from search.space import SearchSpace
 from search.spec import ArchitectureKind, ParametrizationKind, StudySpec
 from search.steering import refuse_if_over, reopen
+from storage.audit import Audit
 from storage.engine import Database
 from storage.errands import Errands
 from storage.errors import Conflict, IdempotencyConflict
@@ -147,6 +148,7 @@ def enqueue(
             )
         _check(session, study, named)
         Errands(session).add(errand)
+        Audit(session).note("trial.enqueued", study_id)
         reopen(session, study, at=now)
     return errand
 

@@ -17,6 +17,7 @@ from search.measuring import measure_job
 from search.spec import StudySpec
 from search.study_context import Floor, StudyContext
 from storage.attempts import Attempts
+from storage.audit import Audit
 from storage.engine import Database
 from storage.errands import Errands
 from storage.errors import Conflict
@@ -72,6 +73,7 @@ def measure_again(database: Database, study_id: str, number: int) -> Again:
                 created_at=datetime.now(UTC),
             )
             Errands(session).add(errand)
+            Audit(session).note("trial.measured", study_id, trial=number)
         return _standing(session, errand)
 
 

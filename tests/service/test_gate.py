@@ -323,6 +323,8 @@ def test_deeds_are_noted_with_the_key_and_read_by_admins(guarded: Guarded) -> No
     other = guarded.ask(key, "POST", "/v1/studies", json=SMALL_SPEC).json()["id"]
     change = {"budget": {"trials": 9}}
     assert guarded.ask(key, "PATCH", f"/v1/studies/{other}", json=change).status_code == 200
+    own = {"architecture": "rnn", "parametrization": "dense"}
+    assert guarded.ask(key, "POST", f"/v1/studies/{other}/trials", json=own).status_code == 202
     files = {"file": ("a.csv", b"label,x\na,1\nb,2\na,3\nb,4\n")}
     data = guarded.ask(key, "POST", "/v1/datasets", files=files).json()["id"]
     assert guarded.ask(key, "DELETE", f"/v1/datasets/{data}").status_code == 204
@@ -336,6 +338,7 @@ def test_deeds_are_noted_with_the_key_and_read_by_admins(guarded: Guarded) -> No
         ("study.cancelled", study),
         ("study.submitted", other),
         ("study.budget", other),
+        ("trial.enqueued", other),
         ("dataset.uploaded", data),
         ("dataset.deleted", data),
         ("login", key.record.id),
