@@ -1,6 +1,7 @@
 """Fixtures for all tests: fresh databases of both kinds."""
 
 import itertools
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,12 @@ class PostgresServer:
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _interruptible() -> None:
+    """A suite that a shell runs in the background ignores Ctrl-C, and so would all it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
