@@ -1,7 +1,8 @@
-"""The guide is true: all that it tells to type is run, from the first line to the last."""
+"""Guide and README are true: what they tell to type is run, the guide from line to line."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,11 +13,36 @@ from search.space import describe
 from search.spec import StudySpec
 from tests.service.running import Server
 
-GUIDE = (Path(__file__).parents[2] / "deploy" / "GUIDE.md").read_text()
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "deploy" / "GUIDE.md").read_text()
+README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILES = {"json": "study.json", "csv": "series.csv"}
 RUN_BY_THE_TEST = "reflectory serve\n"
 USUAL = "http://127.0.0.1:8080"
+
+
+FIRST_ID = 'import json, sys; print(json.load(sys.stdin)[0]["id"])'
+
+needs_curl = pytest.mark.skipif(
+    shutil.which("curl") is None, reason="there is no curl on this machine"
+)
+
+
+def ran(text: str, here: Path, server: Server) -> str:
+    """What a shell script prints that has to succeed."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run = subprocess.run(
+        ["bash", "-c", text],
+        cwd=here,
+        env={**os.environ, "PATH": path, "REFLECTORY_DATA_DIR": str(server.data_dir)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert run.returncode == 0, f"{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
+    return run.stdout
 
 
 def script(url: str) -> str:
@@ -31,10 +57,7 @@ def script(url: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.skipif(
-    subprocess.run(["which", "curl"], capture_output=True, check=False).returncode != 0,
-    reason="there is no curl on this machine",
-)
+@needs_curl
 def test_everything_that_the_guide_tells_to_type_works(tmp_path: Path) -> None:
     here = tmp_path / "here"
     here.mkdir()
@@ -44,23 +67,13 @@ def test_everything_that_the_guide_tells_to_type_works(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     try:
         server.start()
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        run = subprocess.run(
-            ["bash", "-c", script(str(server.http.base_url).rstrip("/"))],
-            cwd=here,
-            env={**os.environ, "PATH": path, "REFLECTORY_DATA_DIR": str(server.data_dir)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-        assert run.returncode == 0, f"{run.stdout[-3000:]}\n{run.stderr[-3000:]}"
+        output = ran(script(str(server.http.base_url).rstrip("/")), here, server)
     finally:
         server.close()
     made = {path.name for path in here.iterdir()}
     assert {"models", "study.html", "trials.csv", "best.safetensors"} <= made
     assert any(name.endswith(".zip") for name in made)
-    assert "numbers" in run.stdout
+    assert "numbers" in output
 
 
 def test_the_guides_study_can_be_run() -> None:
@@ -74,3 +87,35 @@ def test_no_block_is_passed_over() -> None:
     assert set(languages) == {"sh", "python", *FILES}
     assert len(languages) > 10
     assert script("x").count("reflectory ") > 15
+
+
+def readme_script(url: str) -> str:
+    """What the README shows of Python and curl, on a study that is short."""
+    found: dict[str, list[str]] = {"python": [], "sh": []}
+    for language, text in BLOCK.findall(README):
+        found.get(language, []).append(text)
+    # The model that the first program loads is the one that the second downloads.
+    programs = sorted(found["python"], key=lambda text: "Client(" not in text)
+    lines = ["set -euo pipefail"]
+    for program in programs:
+        short = program.replace('"trials": 20, "epochs": 5', '"trials": 4, "epochs": 1')
+        lines.append(f"python3 - <<'END'\n{short}END\n")
+    lines.append(f"ID=$(reflectory list --json | python3 -c '{FIRST_ID}')")
+    (calls,) = [text for text in found["sh"] if "curl" in text]
+    lines.append(calls.replace("/ID/", "/$ID/").replace("curl -s", "curl -fs"))
+    return "\n".join(lines).replace(USUAL, url)
+
+
+@needs_curl
+def test_the_programs_and_calls_of_the_readme_work(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    (here / "deploy").mkdir(parents=True)
+    (here / "deploy" / "examples").symlink_to(ROOT / "deploy" / "examples")
+    server = Server(tmp_path / "data")
+    try:
+        server.start()
+        output = ran(readme_script(str(server.http.base_url).rstrip("/")), here, server)
+    finally:
+        server.close()
+    assert "event: front" in output
+    assert (here / "checkpoint").read_bytes()[8:9] == b"{", "a safetensors file begins so"
