@@ -5,12 +5,10 @@ below the service reads the environment.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from search.log_lines import LogFormat
 
 _MEBIBYTE = 1 << 20
 
@@ -163,7 +161,7 @@ class Settings(BaseSettings):
         description="how much is logged: DEBUG, INFO, WARNING or ERROR",
     )
 
-    log_format: LogFormat = Field(
+    log_format: Literal["text", "json"] = Field(
         default="text",
         description="`text` for people, or `json`: one object per line, attempts' logs included",
     )

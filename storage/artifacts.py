@@ -212,7 +212,8 @@ class LocalArtifactStore:
         try:
             yield
         except OSError as error:
-            if error.errno in _FULL:
+            # A sender that goes away is no fault of the folder.
+            if error.errno in _FULL or isinstance(error, ConnectionError):
                 raise
             raise StoreUnavailable(f"{self._root} does not answer: {error.strerror}") from error
 

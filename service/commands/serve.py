@@ -17,7 +17,6 @@ from service.commands.connection import (
     settings_from,
 )
 from service.lifeline import hold_on
-from service.logs import configure_logging
 from service.server_file import ServerFile
 from service.settings import Settings
 
@@ -56,6 +55,8 @@ def serve(
     settings = settings_from(
         data_dir=data_dir, host=host, port=port, workers=workers, slots_per_gpu=slots_per_gpu
     )
+    from service.logs import configure_logging
+
     configure_logging("serve", settings.log_level, settings.log_format)
 
     def announce(server: ServerFile) -> None:
@@ -144,6 +145,8 @@ def dashboard(lifeline: _LifelineOption = None) -> None:
 
 def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
     settings = settings_from(data_dir=data_dir)
+    from service.logs import configure_logging
+
     configure_logging(process, settings.log_level, settings.log_format)
     if lifeline is not None:
         pipe, _, parent = lifeline.partition(":")

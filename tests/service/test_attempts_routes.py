@@ -112,7 +112,7 @@ def test_an_upload_in_pieces_larger_than_memory_keeps_arrives_whole(
     assert stored.json()["size"] == 10 << 20
     # What was received on the way leaves nothing beside the store.
     left = {path.name.split(".")[0] for path in site.settings.data_dir.iterdir()}
-    assert left == {"artifacts", "reflectory"}
+    assert left == {"artifacts", "reflectory", "secret"}
 
 
 def test_a_report_that_is_not_a_number_is_refused(client: TestClient, site: Site) -> None:
