@@ -67,18 +67,18 @@ class Duplicates:
                     return Trials(session).get(self._study.id, repeat.number)
         return None
 
-    def held(self) -> set[int]:
-        """Numbers of the repeats that are not to be trained.
+    def held(self, session: Session) -> set[int]:
+        """Numbers of the repeats that are not to be trained, as of this transaction.
 
-        An earlier trial of theirs is complete, or may yet be.
+        An earlier trial of theirs is complete, or may yet be. Whoever starts what is not held has
+        to know it from the same transaction: repeats are added meanwhile.
         """
-        with self._study.database.read() as session:
-            trials = Trials(session)
-            queued = trials.list(self._study.id, TrialState.QUEUED)
-            repeats = [trial for trial in queued if self._waits(trial)]
-            if not repeats:
-                return set()
-            hopeful = trials.list(self._study.id, *_OPEN, TrialState.COMPLETE)
+        trials = Trials(session)
+        queued = trials.list(self._study.id, TrialState.QUEUED)
+        repeats = [trial for trial in queued if self._waits(trial)]
+        if not repeats:
+            return set()
+        hopeful = trials.list(self._study.id, *_OPEN, TrialState.COMPLETE)
         return {repeat.number for repeat in repeats if _alike(repeat, hopeful)}
 
     def _waits(self, trial: TrialRecord) -> bool:

@@ -221,8 +221,8 @@ class StudyRun:
 
     def _dispatch(self) -> None:
         """Start attempts on free slots, see `precedence`."""
-        held = self._duplicates.held()
         with self._study.database.read() as session:
+            held = self._duplicates.held(session)
             open_trials = Trials(session).list(self._study.id, *_OPEN)
             at_work = {
                 attempt.trial

@@ -60,6 +60,7 @@ def gone_for(seconds: float, ask: Callable[[], Any]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.slow
 def test_a_database_that_is_gone_for_a_while_heals_and_loses_nothing(
     tmp_path: Path, postgres: MortalPostgres
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_database_that_is_gone_for_a_while_heals_and_loses_nothing(
         server.close()
 
 
+@pytest.mark.slow
 def test_a_store_that_is_gone_for_a_while_heals_and_loses_nothing(tmp_path: Path) -> None:
     """The folder of checkpoints is moved away, as a disk that comes off, and back."""
     server = Server(tmp_path / "data", workers=1)
