@@ -29,6 +29,8 @@ PHASES = ("examples", "coverage", "fuzzing", "stateful")
 
 # A stream of a study that runs does not end: it is asked while the study has ended, and alone.
 _ENDLESS = "get_events"
+# The key that the requests themselves are made with would be revoked.
+_OTHERS = ("--exclude-operation-id", _ENDLESS, "--exclude-operation-id", "revoke_api_key")
 _COUNT = re.compile(r"(\d+) generated")
 
 
@@ -57,7 +59,7 @@ def fuzz(folder: Path, *, examples: int, seed: int, phases: Sequence[str] = PHAS
         settings.write_text(_settings(finished, upload.json()["id"], key))
         runs = [
             _ask(server, settings, ["--include-operation-id", _ENDLESS], ("fuzzing",), 10, seed),
-            _ask(server, settings, ["--exclude-operation-id", _ENDLESS], phases, examples, seed),
+            _ask(server, settings, _OTHERS, phases, examples, seed),
         ]
         log = server.log.read_text()
         assert "Traceback" not in log, f"the server met an error: {server.log}"

@@ -71,16 +71,19 @@ def begun(server: Server, study_id: str) -> list[int]:
 
 def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Server) -> None:
     # Long enough that what waits still does when the named one is entered.
-    study_id = server.submit({**SMALL, "budget": {"trials": 5, "epochs": 80}})
-    waiting = wait_until(
-        lambda: [t["number"] for t in server.trials(study_id) if t["outcome"] == "queued"],
-        what="suggestions that wait",
-    )
+    study_id = server.submit({**SMALL, "budget": {"trials": 8, "epochs": 40}})
+
+    def behind_full_slots() -> list[int]:
+        outcomes = {trial["number"]: trial["outcome"] for trial in server.trials(study_id)}
+        full = list(outcomes.values()).count("running") == 2
+        return [number for number, outcome in outcomes.items() if full and outcome == "queued"]
+
+    waiting = wait_until(behind_full_slots, what="suggestions that wait")
     number = number_of(post(server, study_id, NAMED))
     assert number > max(waiting)
     study = server.wait(study_id)
     assert study["state"] == "finished"
-    assert study["progress"]["trials"]["complete"] == 5
+    assert study["progress"]["trials"]["complete"] == 8
     order = begun(server, study_id)
     overtaken = [one for one in order[order.index(number) :] if one < number]
     assert overtaken, order
