@@ -111,11 +111,11 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
-        self._slots = tuple(executor.capacity())
-        self._lanes = _lanes(self._slots)
-        self._report = CoordinatorReport(
-            owner=owner, slots=self._slots, lanes=self._lanes, lock_files=folders.lanes
-        )
+        self._refused: set[str] = set()
+        self._slots: tuple[Slot, ...] = ()
+        self._lanes: tuple[Slot, ...] = ()
+        self._look_for_slots()
+        self._report = CoordinatorReport(owner=owner, lock_files=folders.lanes)
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
@@ -181,7 +181,8 @@ class Coordinator:
 
     def free_slot(self, device: str, *, share: float = 0.0) -> Slot | None:
         """One of those with nothing on it."""
-        free = (slot for slot in self.slots(device, share=share) if slot.name not in self._on_slot)
+        taken = self._on_slot.keys() | self._refused
+        free = (slot for slot in self.slots(device, share=share) if slot.name not in taken)
         return next(free, None)
 
     def lane(self, device: str, model: str | None) -> Slot | None:
@@ -208,9 +209,13 @@ class Coordinator:
     ) -> None:
         """Write the attempt's row, then start its process.
 
-        A process that cannot start is a lost attempt.
+        A process that cannot start is a lost attempt. Nothing begins on a slot that another
+        coordinator took meanwhile.
         """
         attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
+        if not self._executor.reserve(attempt_id, slot):
+            self._refused.add(slot.name)
+            return
         now = datetime.now(UTC)
         with self.claimed(study_id).write() as session:
             attempts = Attempts(session)
@@ -261,6 +266,12 @@ class Coordinator:
         """End an attempt's process; its slot is free when it has ended."""
         self._executor.cancel(attempt_id, grace_seconds)
 
+    def _look_for_slots(self) -> None:
+        """Machines come and go; what runs on one that went has its lease to end by."""
+        self._refused.clear()
+        self._slots = tuple(self._executor.capacity())
+        self._lanes = _lanes(self._slots)
+
     def _free_slots(self, ended: Set[str]) -> None:
         self._on_slot = {
             name: attempt_id
@@ -299,6 +310,7 @@ class Coordinator:
         if self._claimed_at is not None and time.monotonic() - self._claimed_at < every:
             return
         self._claimed_at = time.monotonic()
+        self._look_for_slots()
         self._expire()
         until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
@@ -323,6 +335,8 @@ class Coordinator:
         self._report.write(
             self.database,
             self.asks,
+            slots=self._slots,
+            lanes=self._lanes,
             exchanges_waiting=sum(not future.done() for future in queued),
             taken=self._on_slot.keys(),
         )
@@ -416,8 +430,14 @@ def _serves(slot: Slot, device: str) -> bool:
 
 def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:
     """One measuring lane per device. A lane takes no slot: running attempts stand still for it."""
-    devices = {slot.device: slot for slot in reversed(slots)}
+    devices = {(slot.machine, slot.device): slot for slot in reversed(slots)}
     return tuple(
-        Slot(name=f"lane {device}", device=device, model=slot.model, share=0.0)
-        for device, slot in reversed(devices.items())
+        Slot(
+            name=f"lane {machine}/{device}" if machine else f"lane {device}",
+            device=device,
+            model=slot.model,
+            share=0.0,
+            machine=machine,
+        )
+        for (machine, device), slot in reversed(devices.items())
     )

@@ -36,13 +36,9 @@ class CoordinatorFigures(BaseModel):
 class CoordinatorReport:
     """Writes one coordinator's row."""
 
-    def __init__(
-        self, *, owner: str, slots: Sequence[Slot], lanes: Sequence[Slot], lock_files: Path
-    ) -> None:
-        """`lock_files` is the folder of all lanes' lock files."""
+    def __init__(self, *, owner: str, lock_files: Path) -> None:
+        """`lock_files` is the folder of the lock files of this machine's lanes."""
         self._owner = owner
-        self._slots = tuple(_record(slot) for slot in slots)
-        self._lanes = tuple(_record(lane) for lane in lanes)
         self._lock_files = lock_files
         self._started_at = datetime.now(UTC)
 
@@ -51,6 +47,8 @@ class CoordinatorReport:
         database: Database,
         asks: AskTimes,
         *,
+        slots: Sequence[Slot],
+        lanes: Sequence[Slot],
         exchanges_waiting: int,
         taken: Collection[str],
     ) -> None:
@@ -63,14 +61,14 @@ class CoordinatorReport:
                 lane.name: "measuring"
                 if is_held_alone(lane_folder(self._lock_files, lane.device))
                 else "waiting"
-                for lane in self._lanes
+                for lane in lanes
                 if lane.name in taken
             },
         )
         record = CoordinatorRecord(
             owner=self._owner,
-            slots=self._slots,
-            lanes=self._lanes,
+            slots=tuple(_record(slot) for slot in slots),
+            lanes=tuple(_record(lane) for lane in lanes),
             figures=figures.model_dump(mode="json"),
             started_at=self._started_at,
             seen_at=datetime.now(UTC),

@@ -86,9 +86,9 @@ class StudyContext:
         """The study's objectives."""
         return objective_infos(self.spec.task, self.spec.objectives)
 
-    @cached_property
+    @property
     def slots(self) -> Sequence[Slot]:
-        """Every slot that its attempts may run on."""
+        """Every slot that its attempts may run on; machines come and go."""
         wish = self.spec.resources
         return self.floor.slots(wish.device, share=wish.fraction or 0.0)
 

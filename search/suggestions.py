@@ -35,9 +35,6 @@ class Suggestions:
         self._study = study
         self._mirror = mirror
         self._duplicates = Duplicates(study)
-        self._ahead = 3 * max(1, len(study.slots))
-        """How many trials are asked for before the sampler is told of the first: one on each slot,
-        and twice as many that wait or are measured."""
         self._size = study.spec.sampler.size(study.space)
 
     def ask(self) -> bool:
@@ -55,8 +52,11 @@ class Suggestions:
         return True
 
     def have_room(self, counts: TrialCounts) -> bool:
-        """Whether fewer trials are ahead of what the sampler knows than there may be."""
-        return counts.unknown < self._ahead
+        """Whether fewer trials are ahead of what the sampler knows than there may be.
+
+        One on each slot there is just now, and twice as many that wait or are measured.
+        """
+        return counts.unknown < 3 * max(1, len(self._study.slots))
 
     def are_wanted(self, counts: TrialCounts) -> bool:
         """Whether the budgets leave another suggestion, with all that wait."""

@@ -42,6 +42,8 @@ class Slot:
     """The device as a person would name it: `NVIDIA H200`. Throughput compares within one model."""
     share: float
     """How much of the device it stands for: cores on a CPU, a fraction of a GPU."""
+    machine: str = ""
+    """Where it is, by a name that tells machines apart; empty for the coordinator's own."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,18 @@ class Executor(Protocol):
     """Runs attempts in processes of their own. Safe to call from several threads."""
 
     def capacity(self) -> Sequence[Slot]:
-        """Return every slot there is, those in use included."""
+        """Return every slot there is for this coordinator, those in use by it included.
+
+        Machines may come and go, so that the next answer may be another one.
+        """
+        ...
+
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:
+        """Keep a slot for an attempt that is about to start; False: another coordinator has it.
+
+        A slot that is the coordinator's alone needs no more than its own bookkeeping. A reservation
+        ends with the attempt's process, and without one when the machine hears of no such attempt.
+        """
         ...
 
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:

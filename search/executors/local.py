@@ -49,6 +49,10 @@ class LocalExecutor:
         """Return every slot, those in use included."""
         return self._slots
 
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:  # noqa: ARG002
+        """Every slot of this machine is its one coordinator's."""
+        return True
+
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:
         """Fork the attempt and return when it leads its own process group.
 

@@ -29,6 +29,9 @@ class Machine:
     def capacity(self) -> Sequence[Slot]:
         return self._slots
 
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:
+        return bool(attempt_id) and slot in self._slots
+
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:
         assert ticket.device == slot.device
         self.begun.append(slot.name)
