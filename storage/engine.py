@@ -30,6 +30,7 @@ _DRIVERS = {
 }
 _SECRET_QUERY_KEYS = ("password", "sslpassword")
 _CONNECT_SECONDS = 10
+_IDLE_SECONDS = 60.0
 # As many as the server has threads for requests: one that waits for a lock must not make others
 # wait for a connection.
 _POOL = {"pool_size": 8, "max_overflow": 32}
@@ -43,12 +44,17 @@ class Database:
     sees one state of the database from its first query to its end, on both, and cannot write.
     """
 
-    def __init__(self, url: str, *, busy_seconds: float = 30.0) -> None:
+    def __init__(
+        self, url: str, *, busy_seconds: float = 30.0, idle_seconds: float = _IDLE_SECONDS
+    ) -> None:
         """Prepare connections; none is opened yet.
 
         Args:
             url: `sqlite:///path/to/file.db`, or `postgresql://user:password@host/name`.
             busy_seconds: how long a writer on SQLite waits for another before it gives up.
+            idle_seconds: how long a transaction on PostgreSQL may go without a statement before the
+                server undoes it: a process that stands still in one, or whose machine was cut off,
+                would keep its locks from all others.
 
         Raises:
             StorageError: if the URL is none of these.
@@ -56,7 +62,11 @@ class Database:
         parsed = _parsed(url)
         self._shown_url = _without_secrets(parsed)
         self._busy_seconds = busy_seconds
-        self._engine = _engine(parsed.set(drivername=_driver(parsed)), busy_seconds)
+        self._engine = _engine(
+            parsed.set(drivername=_driver(parsed)),
+            busy_seconds=busy_seconds,
+            idle_seconds=idle_seconds,
+        )
         # Rows are read anew by every query: what a statement has changed must not hide behind what
         # an earlier query has seen.
         self._sessions = sessionmaker(
@@ -222,7 +232,7 @@ def _without_secrets(url: URL) -> str:
     return shown.render_as_string(hide_password=True)
 
 
-def _engine(url: URL, busy_seconds: float) -> Engine:
+def _engine(url: URL, *, busy_seconds: float, idle_seconds: float) -> Engine:
     if url.get_backend_name() == "sqlite":
         engine = create_engine(
             url, json_serializer=dump_json, connect_args={"timeout": busy_seconds}, **_POOL
@@ -231,9 +241,19 @@ def _engine(url: URL, busy_seconds: float) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     timeout = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
-    return create_engine(
+    engine = create_engine(
         url, json_serializer=dump_json, pool_pre_ping=True, connect_args=timeout, **_POOL
     )
+    milliseconds = round(1000 * idle_seconds)
+
+    def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(f"SET idle_in_transaction_session_timeout = {milliseconds}")
+        # A setting that is not committed goes with the transaction that it was made in.
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
+    return engine
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

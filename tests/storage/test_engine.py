@@ -185,6 +185,28 @@ def test_a_connection_that_is_lost_in_a_transaction_is_a_database_that_does_not_
         assert Studies(session).page(limit=1).items == []
 
 
+@POSTGRESQL
+def test_one_that_stands_still_in_a_transaction_keeps_its_locks_from_nobody_for_long(
+    database: Database, database_url: str
+) -> None:
+    hasty = Database(database_url, idle_seconds=0.2)
+    with database.write() as session:
+        study_id = add_study(session).id
+
+    def stand_still() -> None:
+        with hasty.write() as session:
+            Events(session).append(study_id, "late", {}, START)
+            with database.write() as other:
+                # Waits for the row of the study, which numbers its events.
+                Events(other).append(study_id, "punctual", {}, START)
+
+    with pytest.raises(DatabaseUnavailable):
+        stand_still()
+    hasty.dispose()
+    with database.read() as session:
+        assert [event.kind for event in Events(session).after(study_id, 0, 10)] == ["punctual"]
+
+
 @pytest.mark.parametrize("call", ["migrate", "check", "read", "write"])
 def test_a_server_that_is_not_there_is_unavailable_and_no_password_is_told(call: str) -> None:
     with socket.socket() as taken:
