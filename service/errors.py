@@ -40,6 +40,7 @@ from storage.errors import (
     ArtifactNotFound,
     BadCursor,
     ClaimLost,
+    BadStoreUrl,
     Conflict,
     DatabaseUnavailable,
     IdempotencyConflict,
@@ -49,6 +50,7 @@ from storage.errors import (
     StorageError,
     StoreFull,
     StoreUnavailable,
+    StoreRefused,
     UnstorableValue,
 )
 
@@ -118,6 +120,12 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
     SchemaMismatch: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
+    ),
+    StoreRefused: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "store", "The artifact store lets nobody in"
+    ),
+    BadStoreUrl: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "store-url", "The URL names no artifact store"
     ),
     DatabaseUnavailable: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "database", "The database does not answer"

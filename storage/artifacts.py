@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -24,7 +24,8 @@ _CHUNK_BYTES = 1 << 20
 _SPOOLED_BYTES = 8 << 20
 _UNFINISHED = ".unfinished-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""What an artifact's id looks like."""
 
 
 class ArtifactStore(Protocol):
@@ -61,11 +62,33 @@ class ArtifactStore(Protocol):
         """
         ...
 
+    def remove_all(self, artifact_ids: Sequence[str]) -> int:
+        """Remove the bytes of those ids that there are; returns how many that may have been.
+
+        Transactions wait for this: a store that is far away does it with one request.
+        """
+        ...
+
     def size(self, artifact_id: str) -> int:
         """How many bytes there are.
 
         Raises:
             ArtifactNotFound: if there are none under this id.
+        """
+        ...
+
+    def link(self, artifact_id: str, *, filename: str, seconds: int) -> str | None:
+        """A URL under which anybody can fetch the bytes for so long, to be saved as `filename`.
+
+        None if this store gives out none. That there are such bytes is for `size` to tell.
+        """
+        ...
+
+    def check_access(self) -> None:
+        """Prove that the store is there and lets us in, before anything depends on it.
+
+        Raises:
+            StoreRefused: if it does not.
         """
         ...
 
@@ -75,6 +98,14 @@ class ArtifactStore(Protocol):
         Raises:
             StoreFull: if nothing is taken.
         """
+        ...
+
+    def is_new(self) -> bool:
+        """Whether nothing seems ever to have been stored here."""
+        ...
+
+    def sweep(self) -> int:
+        """Remove what killed writers left behind; returns how many pieces that were."""
         ...
 
     def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
@@ -98,6 +129,10 @@ class LocalArtifactStore:
         self._reserve_bytes = reserve_bytes
         self._was_there = root.exists()
 
+    def __str__(self) -> str:
+        """The folder."""
+        return str(self._root)
+
     def open_reader(self, artifact_id: str) -> BinaryIO:
         """See `ArtifactStore`; the file is read once to check it before it is handed out."""
         with self._found(artifact_id) as path:
@@ -115,7 +150,7 @@ class LocalArtifactStore:
 
     def write(self, artifact_id: str, content_body: BinaryIO) -> None:
         """See `ArtifactStore`."""
-        if not _DIGEST.fullmatch(artifact_id):
+        if not DIGEST.fullmatch(artifact_id):
             raise ArtifactDamaged(f"{artifact_id[:80]!r} is not the SHA-256 of any bytes")
         self.check_room()
         with full_told(self._root), self._answering():
@@ -149,10 +184,26 @@ class LocalArtifactStore:
         with self._found(artifact_id) as path:
             path.unlink()
 
+    def remove_all(self, artifact_ids: Sequence[str]) -> int:
+        """See `ArtifactStore`."""
+        removed = 0
+        for artifact_id in artifact_ids:
+            with suppress(ArtifactNotFound):
+                self.remove(artifact_id)
+                removed += 1
+        return removed
+
     def size(self, artifact_id: str) -> int:
         """See `ArtifactStore`."""
         with self._found(artifact_id) as path:
             return path.stat().st_size
+
+    def link(self, artifact_id: str, *, filename: str, seconds: int) -> str | None:  # noqa: ARG002
+        """None: files have no URL of their own."""
+        return None
+
+    def check_access(self) -> None:
+        """Nothing: a folder is made when the first file is written."""
 
     def check_room(self) -> None:
         """See `ArtifactStore`."""
@@ -164,6 +215,12 @@ class LocalArtifactStore:
             raise StoreFull(
                 f"{self._root} has {free} bytes free, and {self._reserve_bytes} are kept free"
             )
+        if there == self._root:
+            self._check_writing()
+
+    def is_new(self) -> bool:
+        """Whether the folder is not there: the first file makes it."""
+        return not self._root.exists()
 
     def digests(self, *, older_than_seconds: float = 0.0) -> Iterator[str]:
         """See `ArtifactStore`."""
@@ -172,7 +229,7 @@ class LocalArtifactStore:
             with os.scandir(folder) as entries:
                 for entry in entries:
                     with suppress(FileNotFoundError):
-                        if _DIGEST.fullmatch(entry.name) and entry.stat().st_mtime <= before:
+                        if DIGEST.fullmatch(entry.name) and entry.stat().st_mtime <= before:
                             yield entry.name
 
     def sweep(self, *, older_than_seconds: float = 10.0) -> int:
@@ -206,6 +263,16 @@ class LocalArtifactStore:
         if self._root.exists() and not os.access(self._root, os.W_OK | os.X_OK):
             raise StoreUnavailable(f"{self._root} cannot be written to")
 
+    def _check_writing(self) -> None:
+        # What permissions say is not all. The file has no name.
+        try:
+            with full_told(self._root), tempfile.TemporaryFile(dir=self._root) as probe:
+                probe.write(b"?")
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self._root} cannot be written to: {error.strerror}"
+            ) from error
+
     @contextmanager
     def _answering(self) -> Generator[None]:
         """Tell a folder that does not answer from our own mistakes."""
@@ -227,11 +294,11 @@ class LocalArtifactStore:
             except FileNotFoundError as error:
                 if self._was_there and not self._root.exists():
                     raise
-                raise _not_found(artifact_id) from error
+                raise not_found(artifact_id) from error
 
     def _path(self, artifact_id: str) -> Path:
-        if not _DIGEST.fullmatch(artifact_id):
-            raise _not_found(artifact_id)
+        if not DIGEST.fullmatch(artifact_id):
+            raise not_found(artifact_id)
         return self._root / artifact_id[:2] / artifact_id
 
 
@@ -311,7 +378,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _not_found(artifact_id: str) -> ArtifactNotFound:
+def not_found(artifact_id: str) -> ArtifactNotFound:
+    """The error for an id that names nothing."""
     return ArtifactNotFound(f"there is no artifact {artifact_id[:80]!r}")
 
 

@@ -12,6 +12,8 @@ StorageError
 ├── ArtifactDamaged          bytes do not have the digest that names them: send them again
 ├── StoreFull                the store has no room left: make some, then send it again
 ├── StoreUnavailable         the store did not answer, or its folder is gone: try again later
+│   └── StoreRefused         it does not let us in: mend credentials, bucket or the installation
+├── BadStoreUrl              a URL that names no artifact store: correct it
 ├── SchemaMismatch           tables of another version than the program: migrate or update it
 └── DatabaseUnavailable      the database did not answer: try again later
 """
@@ -63,6 +65,14 @@ class StoreFull(StorageError):
 
 class StoreUnavailable(StorageError):
     """The artifact store did not answer, or its folder is gone; try again later."""
+
+
+class StoreRefused(StoreUnavailable):
+    """The store does not let us in; mend the credentials, the bucket or the installation."""
+
+
+class BadStoreUrl(StorageError, ValueError):
+    """The URL names no artifact store, or holds credentials; correct it."""
 
 
 class SchemaMismatch(StorageError):

@@ -1,12 +1,10 @@
 """Bytes leave the store when no row names them any more."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.engine import Database
-from storage.errors import ArtifactNotFound
 
 
 def remove_unnamed(database: Database, store: ArtifactStore, digests: Sequence[str]) -> int:
@@ -15,12 +13,7 @@ def remove_unnamed(database: Database, store: ArtifactStore, digests: Sequence[s
     Raises:
         DatabaseUnavailable: if the database does not answer; they are left for a sweep.
     """
-    removed = 0
     with database.write() as session:
         rows = ArtifactRows(session)
         rows.lock_names()
-        for digest in rows.unnamed(digests):
-            with suppress(ArtifactNotFound):
-                store.remove(digest)
-                removed += 1
-    return removed
+        return store.remove_all(rows.unnamed(digests))

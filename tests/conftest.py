@@ -15,6 +15,7 @@ import torch
 from sqlalchemy import make_url
 
 from storage.engine import Database
+from tests.s3_server import CREDENTIALS, S3Server
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -85,6 +86,20 @@ def postgres_server() -> Iterator[PostgresServer]:
     server = PostgresServer(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    server = S3Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the S3 server of the tests takes, where every AWS program looks for it."""
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture(params=DATABASES)

@@ -5,16 +5,19 @@ import io
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import BinaryIO, cast
 
 import pytest
 
 from storage.artifacts import ArtifactStore, LocalArtifactStore, store_stream
+from storage.blocks import BLOCK_BYTES
 from storage.errors import ArtifactDamaged, ArtifactNotFound
+from storage.s3 import S3ArtifactStore
+from tests.s3_server import S3Server
 from tests.storage.records import START
 
-STORES: tuple[Callable[[Path], ArtifactStore], ...] = (LocalArtifactStore,)
+BLOCKS = b"".join(bytes([number]) * (BLOCK_BYTES - number) for number in range(3))
+"""More than two blocks of a store that works in blocks, and none of them alike."""
 
 CONTENTS = (b"", b"\x00", b"text\r\n", bytes(range(256)) * 41 * 257)
 STRANGE_IDS = (
@@ -34,13 +37,28 @@ STRANGE_IDS = (
 )
 
 
-@pytest.fixture(params=STORES, ids=lambda store: store.__name__)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
-    return request.param(tmp_path / "artifacts")
+def _folder(request: pytest.FixtureRequest) -> ArtifactStore:
+    return LocalArtifactStore(request.getfixturevalue("tmp_path") / "artifacts")
+
+
+def _bucket(request: pytest.FixtureRequest) -> ArtifactStore:
+    request.getfixturevalue("aws_credentials")
+    server: S3Server = request.getfixturevalue("s3_server")
+    return S3ArtifactStore(server.place())
+
+
+STORES: tuple[Callable[[pytest.FixtureRequest], ArtifactStore], ...] = (_folder, _bucket)
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.__name__.strip("_"))
+def store(request: pytest.FixtureRequest) -> ArtifactStore:
+    return request.param(request)
 
 
 class Trickle(io.RawIOBase):
     """A stream that gives a few bytes at a time and, when told to, breaks in the middle."""
+
+    at_once = 7
 
     def __init__(self, content: bytes, *, breaks_after: int | None = None) -> None:
         self._content = io.BytesIO(content)
@@ -49,7 +67,13 @@ class Trickle(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if self._breaks_after is not None and self._content.tell() >= self._breaks_after:
             raise ConnectionResetError("the sender went away")
-        return self._content.read(min(7, size) if size >= 0 else 7)
+        return self._content.read(min(self.at_once, size) if size >= 0 else self.at_once)
+
+
+class Blocked(Trickle):
+    """The same, with more at a time."""
+
+    at_once = 1 << 20
 
 
 def _digest(content: bytes) -> str:
@@ -61,7 +85,7 @@ def _read(store: ArtifactStore, artifact_id: str) -> bytes:
         return reader.read()
 
 
-@pytest.mark.parametrize("content", CONTENTS, ids=len)
+@pytest.mark.parametrize("content", [*CONTENTS, BLOCKS], ids=len)
 def test_what_is_written_is_read(store: ArtifactStore, content: bytes) -> None:
     store.write(_digest(content), io.BytesIO(content))
     assert _read(store, _digest(content)) == content
@@ -87,6 +111,24 @@ def test_a_reader_can_seek(store: ArtifactStore) -> None:
     with store.open_reader(record.sha256) as reader:
         reader.seek(4)
         assert reader.read(3) == b"456"
+
+
+def test_a_reader_reads_from_anywhere_to_anywhere(store: ArtifactStore) -> None:
+    digest = _digest(BLOCKS)
+    store.write(digest, io.BytesIO(BLOCKS))
+    with store.open_reader(digest) as reader:
+        for place, length in (
+            (2 * BLOCK_BYTES - 5, 10),
+            (3, BLOCK_BYTES),
+            (len(BLOCKS) - 7, 100),
+            (len(BLOCKS), 1),
+            (BLOCK_BYTES, 0),
+            (0, 4),
+        ):
+            assert reader.seek(place) == place
+            assert reader.read(length) == BLOCKS[place : place + length]
+        reader.seek(-9, io.SEEK_END)
+        assert reader.read() == BLOCKS[-9:]
 
 
 def test_bytes_that_are_not_what_was_announced_are_not_stored(store: ArtifactStore) -> None:
@@ -123,6 +165,21 @@ def test_writing_again_is_harmless_also_to_those_who_read(store: ArtifactStore) 
     assert _read(store, _digest(content)) == content
 
 
+@pytest.mark.parametrize("breaks", [False, True], ids=["wrong", "broken"])
+def test_of_a_large_body_that_is_not_taken_nothing_is_left(
+    store: ArtifactStore, breaks: bool
+) -> None:
+    stream = BLOCKS[:-1] if not breaks else BLOCKS
+    body = Blocked(stream, breaks_after=2 * BLOCK_BYTES if breaks else None)
+    with pytest.raises(ConnectionResetError if breaks else ArtifactDamaged):
+        store.write(_digest(BLOCKS), cast("BinaryIO", body))
+    with pytest.raises(ArtifactNotFound):
+        store.size(_digest(BLOCKS))
+    assert list(store.digests()) == []
+    store.write(_digest(BLOCKS), io.BytesIO(BLOCKS))
+    assert _read(store, _digest(BLOCKS)) == BLOCKS
+
+
 def test_a_wrong_body_does_not_harm_what_is_stored(store: ArtifactStore) -> None:
     store.write(_digest(b"right"), io.BytesIO(b"right"))
     with pytest.raises(ArtifactDamaged):
@@ -151,6 +208,36 @@ def test_what_is_removed_is_gone(store: ArtifactStore) -> None:
         with pytest.raises(ArtifactNotFound, match=record.sha256):
             call(record.sha256)
     assert _read(store, other.sha256) == b"kept"
+
+
+def test_many_are_removed_at_once_and_those_that_are_not_there_do_not_matter(
+    store: ArtifactStore,
+) -> None:
+    kept = store_stream(store, io.BytesIO(b"kept"), START)
+    old = [store_stream(store, io.BytesIO(bytes([n])), START).sha256 for n in range(12)]
+    store.remove_all([*old[:5], "0" * 64, *STRANGE_IDS, *old[5:]])
+    assert list(store.digests()) == [kept.sha256]
+    assert store.remove_all([]) == 0
+
+
+def test_what_is_stored_is_listed_by_its_age(store: ArtifactStore) -> None:
+    assert list(store.digests()) == []
+    stored = {store_stream(store, io.BytesIO(bytes([n])), START).sha256 for n in range(4)}
+    assert set(store.digests()) == stored
+    assert set(store.digests(older_than_seconds=-2.0)) == stored
+    assert list(store.digests(older_than_seconds=3600.0)) == []
+
+
+def test_a_new_store_says_so_and_takes_bytes(store: ArtifactStore) -> None:
+    store.check_access()
+    assert store.is_new()
+    store.check_room()
+    assert store.is_new(), "looking is not storing"
+    store_stream(store, io.BytesIO(b"first"), START)
+    store.check_room()
+    assert not store.is_new()
+    assert store.sweep() == 0
+    assert len(list(store.digests())) == 1
 
 
 @pytest.mark.parametrize("artifact_id", STRANGE_IDS)

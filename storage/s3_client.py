@@ -1,0 +1,80 @@
+"""Clients of S3: how patient they are, and what is asked again after a fault on the way."""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import boto3.session
+from botocore.config import Config
+
+from storage.artifact_places import BucketPlace
+from storage.s3_errors import BROKEN_WAYS, told
+
+if TYPE_CHECKING:
+    from types_boto3_s3.client import S3Client
+
+_CONNECTIONS = 32
+_TRIES = 3
+_FIRST_PAUSE_SECONDS = 0.2
+
+_T = TypeVar("_T")
+
+
+def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
+    """A client for bytes, which are worth waiting for, and one for questions.
+
+    A question is often asked while a transaction waits, so that it takes 7 s at most before it is
+    given up; a request with bytes takes 21 s. Both try again with growing pauses in between.
+
+    Raises:
+        StoreRefused: the profile that the environment names is not there, or the like.
+    """
+    with told(str(place)):
+        session = boto3.session.Session()
+        return (
+            _client(session, place, connect_seconds=3, read_seconds=6, tries=3),
+            _client(session, place, connect_seconds=2, read_seconds=3, tries=2),
+        )
+
+
+def read_whole(work: Callable[[], _T]) -> _T:
+    """What `work` returns, which reads an answer's body and is repeated when that breaks off.
+
+    The clients repeat by themselves only what fails before the body begins.
+    """
+    pause = _FIRST_PAUSE_SECONDS
+    for _ in range(_TRIES - 1):
+        try:
+            return work()
+        except BROKEN_WAYS:
+            time.sleep(pause)
+            pause *= 2
+    return work()
+
+
+def _client(
+    session: boto3.session.Session,
+    place: BucketPlace,
+    *,
+    connect_seconds: int,
+    read_seconds: int,
+    tries: int,
+) -> "S3Client":
+    # The types of all other services, which nobody installs, are unknown.
+    return session.client(  # pyright: ignore[reportUnknownMemberType]
+        "s3",
+        endpoint_url=place.endpoint,
+        region_name=place.region,
+        config=Config(
+            connect_timeout=connect_seconds,
+            read_timeout=read_seconds,
+            retries={"mode": "standard", "total_max_attempts": tries},
+            max_pool_connections=_CONNECTIONS,
+            signature_version="s3v4",
+            # A name before the host's is Amazon's way; other servers rarely have such names.
+            s3={"addressing_style": "auto" if place.endpoint is None else "path"},
+            # We send SHA-256 wherever it counts; not every server knows what is sent by default.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
+    )
