@@ -3,9 +3,7 @@
 import hashlib
 import json
 import secrets
-import unicodedata
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,20 +11,21 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from search.errors import DataError
 from search.tasks.dataset_facts import ReadingOptions
+from search.tasks.download import sha256_of
 from search.uploads import SUFFIXES, UploadFacts, UploadLimits, decode_upload
 from service.problems import ProblemFault
-from service.upload_folders import UploadFolders
+from service.upload_keeping import UploadKeeping
+from service.upload_names import clean_name, name_of_file, quoted_name
 from service.uploads import Form, ReceivedFile, UploadRefused
 from service.validation import faults
-from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.audit import Audit
 from storage.datasets import Datasets
 from storage.engine import Database
-from storage.errors import ArtifactNotFound
 from storage.records import ArtifactRecord, DatasetRecord
 
 FILES = ("file", "test")
@@ -35,7 +34,6 @@ FILES = ("file", "test")
 FIELDS = ("name", *ReadingOptions.model_fields)
 """The form's other parts, all of which can be left out."""
 
-_LONGEST_NAME = 200
 _CONTAINER = "container"
 
 
@@ -74,25 +72,22 @@ class DatasetIntake:
         self, database: Database, store: ArtifactStore, *, folder: Path, limits: UploadLimits
     ) -> None:
         """Work on uploads below `folder`, each read within the limits."""
-        self._database = database
-        self._store = store
-        self._folders = UploadFolders(folder)
+        self._keeping = UploadKeeping(database, store, folder)
         self._limits = limits
 
     def of(self, database: Database) -> Self:
         """The same intake, for a tenant's data sets."""
         narrowed = copy(self)
-        narrowed._database = database
+        narrowed._keeping = self._keeping.of(database)
         return narrowed
 
     def folder(self) -> AbstractContextManager[Path]:
         """A folder for one upload, which is gone when the block ends."""
-        return self._folders.open()
+        return self._keeping.folder()
 
     def sweep(self) -> None:
         """Remove what requests of servers that were killed have left behind."""
-        for planned in self._folders.abandoned():
-            self._remove_unnamed(planned)
+        self._keeping.sweep()
 
     def take(self, form: Form, folder: Path) -> Taken:
         """Make a data set of a form's files, or find the one that they are already.
@@ -105,7 +100,7 @@ class DatasetIntake:
             UploadRefused: the form or its files are at fault; nothing is kept.
         """
         sent = _looked_through(form)
-        with self._database.read() as session:
+        with self._keeping.database.read() as session:
             earlier = Datasets(session).find(sent.fingerprint)
         if earlier is not None:
             return Taken(earlier, is_new=False)
@@ -129,20 +124,18 @@ class DatasetIntake:
             NotFound: there is none.
             Conflict: a study that has not ended uses it.
         """
-        with self._database.read() as session:
+        with self._keeping.database.read() as session:
             digests = Datasets(session).get(dataset_id).digests
-        with self._folders.open() as folder:
-            self._folders.plan(folder, digests)
-            with self._database.write() as session:
-                ArtifactRows(session).lock_names()
-                dataset = Datasets(session).delete(dataset_id)
-                Audit(session).note("dataset.deleted", dataset_id, name=dataset.name)
-            self._remove_unnamed(digests)
+
+        def delete(session: Session) -> None:
+            dataset = Datasets(session).delete(dataset_id)
+            Audit(session).note("dataset.deleted", dataset_id, name=dataset.name)
+
+        self._keeping.remove(digests, delete)
 
     def _keep(self, sent: _Sent, found: UploadFacts, container: Path, folder: Path) -> Taken:
         now = datetime.now(UTC)
-        with container.open("rb") as stream:
-            container_digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        container_digest = sha256_of(container)
         paths = {file.sha256: file.path for file in sent.files.values()}
         paths[container_digest] = container
         test = sent.files.get("test")
@@ -164,51 +157,18 @@ class DatasetIntake:
             ArtifactRecord(sha256=digest, size=path.stat().st_size, created_at=now)
             for digest, path in paths.items()
         ]
-        self._folders.plan(folder, list(paths))
-        try:
-            for digest, path in paths.items():
-                self._store_file(digest, path)
-            with self._database.write() as session:
-                ArtifactRows(session).lock_names()
-                # A data set of the same bytes may have been deleted since they were written.
-                for digest in _missing(self._store, list(paths)):
-                    self._store_file(digest, paths[digest])
-                stored = Datasets(session).add(dataset, artifacts)
-                if stored.id == dataset.id:
-                    Audit(session).note("dataset.uploaded", dataset.id, name=dataset.name)
-        except BaseException:
-            self._remove_unnamed(list(paths))
-            raise
-        if stored.id == dataset.id:
-            return Taken(stored, is_new=True)
-        # Another request was faster with the same files.
-        self._remove_unnamed(list(paths))
-        return Taken(stored, is_new=False)
+        stored = dataset
 
-    def _store_file(self, digest: str, path: Path) -> None:
-        with path.open("rb") as stream:
-            self._store.write(digest, stream)
+        def add(session: Session) -> bool:
+            nonlocal stored
+            stored = Datasets(session).add(dataset, artifacts)
+            is_new = stored.id == dataset.id
+            if is_new:
+                Audit(session).note("dataset.uploaded", dataset.id, name=dataset.name)
+            return is_new
 
-    def _remove_unnamed(self, digests: Sequence[str]) -> None:
-        """Remove those bytes that no row names; see Note [Named bytes stay]."""
-        if not digests:
-            return
-        with self._database.write() as session:
-            rows = ArtifactRows(session)
-            rows.lock_names()
-            for digest in rows.unnamed(digests):
-                with suppress(ArtifactNotFound):
-                    self._store.remove(digest)
-
-
-def _missing(store: ArtifactStore, digests: Sequence[str]) -> list[str]:
-    missing: list[str] = []
-    for digest in digests:
-        try:
-            store.size(digest)
-        except ArtifactNotFound:
-            missing.append(digest)
-    return missing
+        is_new = self._keeping.keep(folder, paths, add)
+        return Taken(stored, is_new=is_new)
 
 
 def _looked_through(form: Form) -> _Sent:
@@ -225,7 +185,8 @@ def _looked_through(form: Form) -> _Sent:
         raise UploadRefused(
             ProblemFault(
                 path="test",
-                message=f"{_shown(test.name)} is not of the format of `file`, which is {suffix}",
+                message=f"{quoted_name(test.name)} is not of the format of `file`, which is "
+                f"{suffix}",
             )
         )
     given = {name: value for name, value in form.fields.items() if name != "name"}
@@ -234,8 +195,9 @@ def _looked_through(form: Form) -> _Sent:
     except ValidationError as error:
         located = [{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()]
         raise UploadRefused(*faults(located, body=given, schema=None)) from error
-    name = form.fields.get("name") or file.name.replace("\\", "/").rpartition("/")[2]
-    return _Sent(name=_clean(name), suffix=suffix, options=options, files=form.files)
+    given_name = form.fields.get("name")
+    name = clean_name(given_name) if given_name else name_of_file(file.name)
+    return _Sent(name=name, suffix=suffix, options=options, files=form.files)
 
 
 def _suffix(part: str, file: ReceivedFile) -> str:
@@ -245,22 +207,8 @@ def _suffix(part: str, file: ReceivedFile) -> str:
         raise UploadRefused(
             ProblemFault(
                 path=part,
-                message=f"the file is called {_shown(file.name)}; allowed are names that end in "
-                f"{', '.join(SUFFIXES)}",
+                message=f"the file is called {quoted_name(file.name)}; allowed are names that end "
+                f"in {', '.join(SUFFIXES)}",
             )
         )
     return suffix
-
-
-def _clean(name: str) -> str:
-    """A name that can be shown on one line: signs that control or are none are left out."""
-    shown = "".join(
-        " " if unicodedata.category(sign)[0] in "CZ" else sign
-        for sign in unicodedata.normalize("NFC", name)
-    )
-    return " ".join(shown.split())[:_LONGEST_NAME].strip() or "unnamed"
-
-
-def _shown(name: str) -> str:
-    cleaned = _clean(name)
-    return repr(cleaned if len(cleaned) <= 80 else f"{cleaned[:80]}...")

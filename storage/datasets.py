@@ -10,7 +10,7 @@ from storage.errors import Conflict, NotFound
 from storage.paging import newest_first
 from storage.records import ArtifactRecord, DatasetRecord, Json, Page, StudyState
 from storage.statements import insert
-from storage.studies import Studies
+from storage.studies import Studies, listed
 from storage.tables import DatasetRow
 from storage.tenants import tenant_of
 
@@ -112,7 +112,7 @@ class Datasets:
         users = self.used_by(dataset_id)
         if users:
             raise Conflict(
-                f"data set {dataset_id!r} is used by {_listed(users)}; it can be deleted once "
+                f"data set {dataset_id!r} is used by {listed(users)}; it can be deleted once "
                 "they have ended"
             )
         self._session.execute(delete(DatasetRow).where(DatasetRow.id == dataset_id))
@@ -137,12 +137,6 @@ def _dataset_of(task: Json) -> str | None:
             return dataset_id
         case _:
             return None
-
-
-def _listed(studies: Sequence[str]) -> str:
-    named = ", ".join(repr(study) for study in studies[:5])
-    more = f" and {len(studies) - 5} more" if len(studies) > 5 else ""
-    return f"{'study' if len(studies) == 1 else 'studies'} {named}{more}"
 
 
 def _record(row: DatasetRow) -> DatasetRecord:

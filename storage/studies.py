@@ -1,6 +1,6 @@
 """Studies: the documents users sent, where each stands, and which coordinator has it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -286,6 +286,13 @@ class Studies:
         )
         if changed is None:
             raise _missing(study_id)
+
+
+def listed(study_ids: Sequence[str]) -> str:
+    """Studies as a sentence names them, the first few by their ids."""
+    named = ", ".join(repr(study) for study in study_ids[:5])
+    more = f" and {len(study_ids) - 5} more" if len(study_ids) > 5 else ""
+    return f"{'study' if len(study_ids) == 1 else 'studies'} {named}{more}"
 
 
 def _missing(study_id: str) -> NotFound:
