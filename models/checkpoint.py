@@ -89,23 +89,25 @@ def load(source: Path | bytes) -> LoadedModel:
         raise CheckpointError(f"{name}: not a safetensors file, or cut off: {error}") from error
     header, data = _split(content)
     metadata = header.pop("__metadata__", {})
-    if metadata.get("format") != FORMAT or "spec" not in metadata:
-        raise CheckpointError(
-            f"{name}: a safetensors file of another kind; its format is "
-            f"{metadata.get('format')!r}, allowed is {FORMAT!r}"
-        )
+    _check_format(name, metadata)
     if metadata.pop("sha256", None) != _digest(header, metadata, data):
         raise CheckpointError(
             f"{name}: damaged: its content does not have the digest that it names"
         )
-    spec = _parse_spec(name, metadata["spec"])
+    spec = spec_in(metadata, name=name)
     extra = {key: value for key, value in metadata.items() if key not in _RESERVED}
     return LoadedModel(_rebuild(name, spec, tensors), spec, extra)
 
 
-def _parse_spec(name: str, document: str) -> ModelSpec:
+def spec_in(metadata: Mapping[str, str], *, name: str) -> ModelSpec:
+    """The spec in the metadata of a checkpoint, which messages call `name`.
+
+    Raises:
+        CheckpointError: they are not those of one of our checkpoints, or the spec is not valid.
+    """
+    _check_format(name, metadata)
     try:
-        spec = ModelSpec.model_validate_json(document)
+        spec = ModelSpec.model_validate_json(metadata["spec"])
         spec.check()
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
@@ -114,6 +116,14 @@ def _parse_spec(name: str, document: str) -> ModelSpec:
     except SpecError as error:
         raise CheckpointError(f"{name}: its spec is not valid: {error}") from error
     return spec
+
+
+def _check_format(name: str, metadata: Mapping[str, str]) -> None:
+    if metadata.get("format") != FORMAT or "spec" not in metadata:
+        raise CheckpointError(
+            f"{name}: a safetensors file of another kind; its format is "
+            f"{metadata.get('format')!r}, allowed is {FORMAT!r}"
+        )
 
 
 def _rebuild(name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> nn.Module:
@@ -139,19 +149,20 @@ def _rebuild(name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> nn.Mo
     return module
 
 
-def _split(content: bytes) -> tuple[dict[str, Any], bytes]:
+def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
     """Header and data of a safetensors file: a length of 8 bytes, the header as JSON, the data."""
     (length,) = struct.unpack_from("<Q", content)
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
+    return json.loads(content[8 : 8 + length]), memoryview(content)[8 + length :]
 
 
-def _join(header: Mapping[str, Any], metadata: Mapping[str, str], data: bytes) -> bytes:
+def _join(header: Mapping[str, Any], metadata: Mapping[str, str], data: memoryview) -> bytes:
     """A safetensors file with a header in sorted order, since the library's own order is random."""
     document = json.dumps({"__metadata__": metadata, **header}, sort_keys=True).encode()
     document += b" " * (-len(document) % 8)
-    return struct.pack("<Q", len(document)) + document + data
+    return b"".join((struct.pack("<Q", len(document)), document, data))
 
 
-def _digest(header: Mapping[str, Any], metadata: Mapping[str, str], data: bytes) -> str:
-    described = json.dumps([header, metadata], sort_keys=True).encode()
-    return hashlib.sha256(described + data).hexdigest()
+def _digest(header: Mapping[str, Any], metadata: Mapping[str, str], data: memoryview) -> str:
+    digest = hashlib.sha256(json.dumps([header, metadata], sort_keys=True).encode())
+    digest.update(data)
+    return digest.hexdigest()
