@@ -1,6 +1,7 @@
 """Attempts: leases on jobs, and the fence that keeps a late worker out."""
 
 import hmac
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -59,6 +60,29 @@ class Attempts:
         if row is None or not belongs or row.state is not AttemptState.RUNNING:
             raise _lost(attempt_id)
         return _record(row)
+
+    def hand_over(self, attempt_id: str, *, token_digest: str, until: datetime) -> None:
+        """Have the attempt prove itself by another token from here on; the one before is void.
+
+        Raises:
+            LeaseLost: if the attempt has ended.
+        """
+        lock_study(self._session, _study_of(attempt_id))
+        handed = self._session.scalar(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, _RUNNING)
+            .values(token_digest=token_digest, lease_until=until)
+            .returning(AttemptRow.id)
+        )
+        if handed is None:
+            raise _lost(attempt_id)
+
+    def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
+        """Where those of these attempts stand that exist."""
+        rows = self._session.execute(
+            select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids))
+        )
+        return dict(rows.tuples().all())
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""
@@ -233,4 +257,5 @@ def _record(row: AttemptRow) -> AttemptRecord:
         started_at=row.started_at,
         ended_at=row.ended_at,
         stood_still_seconds=row.stood_still_seconds,
+        machine=row.machine,
     )

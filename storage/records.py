@@ -76,6 +76,18 @@ class AttemptKind(StrEnum):
     TRAIN = "train"
 
 
+class BookingState(StrEnum):
+    """How far an attempt on a joined machine is."""
+
+    RESERVED = "reserved"
+    """The place is kept; there is no attempt yet."""
+    OFFERED = "offered"
+    """The machine is told of it until it says that it has it."""
+    RUNNING = "running"
+    EXITED = "exited"
+    """The place is free again; how the attempt ended waits for its coordinator."""
+
+
 class ErrandKind(StrEnum):
     """What the API asks of the coordinator, which alone speaks to Optuna."""
 
@@ -210,6 +222,8 @@ class AttemptRecord:
     ended_at: datetime | None
     stood_still_seconds: float
     """Time it waited at batch boundaries for a measurement; counts against no budget."""
+    machine: str | None = None
+    """The name of the machine where it runs."""
 
 
 @dataclass(frozen=True, kw_only=True)

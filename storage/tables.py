@@ -22,6 +22,7 @@ from storage.records import (
     LOCAL,
     AttemptKind,
     AttemptState,
+    BookingState,
     ErrandKind,
     Json,
     StudyState,
@@ -50,6 +51,7 @@ class Table(DeclarativeBase):
         TrialOrigin: word(TrialOrigin),
         AttemptKind: word(AttemptKind),
         AttemptState: word(AttemptState),
+        BookingState: word(BookingState),
         ErrandKind: word(ErrandKind),
     }
 
@@ -209,6 +211,7 @@ class AttemptRow(Table):
     job: Mapped[dict[str, Json]] = mapped_column(document())
     slot: Mapped[str]
     slot_share: Mapped[float]
+    machine: Mapped[str | None]
     device: Mapped[str]
     token_digest: Mapped[str]
     lease_until: Mapped[datetime]
@@ -316,6 +319,68 @@ class CoordinatorRow(Table):
     figures: Mapped[dict[str, Json]] = mapped_column(document())
     started_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+
+
+class MachineRow(Table):
+    """A machine that joined with its slots; `changes` counts what there is to tell it."""
+
+    __tablename__ = "machine"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
+    version: Mapped[str]
+    session: Mapped[str]
+    polls: Mapped[int]
+    changes: Mapped[int]
+    leaving: Mapped[bool]
+    slots: Mapped[list[Json]] = mapped_column(document())
+    joined_at: Mapped[datetime]
+    seen_at: Mapped[datetime]
+
+
+class BookingRow(Table):
+    """An attempt on a place of a machine, from before it starts until its end was noticed."""
+
+    __tablename__ = "booking"
+    __table_args__ = (
+        # The promise itself: nowhere do two attempts run on one place.
+        Index(
+            "uq_booking_place",
+            "machine_id",
+            "place",
+            unique=True,
+            sqlite_where=text("state <> 'exited'"),
+            postgresql_where=text("state <> 'exited'"),
+        ),
+        Index(None, "owner", "state"),
+    )
+
+    attempt_id: Mapped[str] = mapped_column(primary_key=True)
+    machine_id: Mapped[str]
+    place: Mapped[str]
+    owner: Mapped[str]
+    state: Mapped[BookingState]
+    offer: Mapped[dict[str, Json] | None] = mapped_column(document())
+    grace_seconds: Mapped[float | None]
+    returncode: Mapped[int | None]
+    signal: Mapped[int | None]
+    detail: Mapped[str | None]
+    booked_at: Mapped[datetime]
+
+
+class AttemptLogRow(Table):
+    """What an attempt wrote, as far as it was sent here; `cut` bytes came before that."""
+
+    __tablename__ = "attempt_log"
+
+    attempt_id: Mapped[str] = mapped_column(
+        ForeignKey("attempt.id", ondelete="CASCADE"), primary_key=True
+    )
+    study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))
+    size: Mapped[int]
+    cut: Mapped[int] = mapped_column(BigInteger)
+    stored_at: Mapped[datetime]
 
 
 class WebhookDeliveryRow(Table):
