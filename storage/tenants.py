@@ -8,14 +8,16 @@ coordinator, of workers' attempts and of migrations. Stored bytes and what coord
 themselves belong to nobody.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from sqlalchemy import select
+from sqlalchemy import ClauseElement, Executable, FromClause, Join, TableClause, select
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
+from sqlalchemy.sql import visitors
 from sqlalchemy.sql.base import ExecutableOption
 from sqlalchemy.sql.dml import Insert
+from sqlalchemy.sql.selectable import SelectBase
 
 from storage.errors import NotFound
 from storage.records import LOCAL
@@ -50,7 +52,7 @@ def narrow(state: ORMExecuteState) -> None:
     if isinstance(state.statement, Insert):
         state.statement = _narrowed_insert(state, state.statement, tenant)
     else:
-        state.statement = state.statement.options(*_conditions(tenant))  # pyright: ignore[reportAttributeAccessIssue]
+        state.statement = state.statement.options(*_conditions_on(state.statement, tenant))  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _narrowed_insert(state: ORMExecuteState, statement: Insert, tenant: str) -> Insert:
@@ -76,17 +78,41 @@ def _study_ids(state: ORMExecuteState, statement: Insert) -> Iterator[str]:
     yield statement.compile(dialect=dialect).params["study_id"]
 
 
+def _conditions_on(statement: Executable, tenant: str) -> Iterable[ExecutableOption]:
+    """Those conditions that concern a statement: each of them costs time at every execution."""
+    conditions = _conditions(tenant)
+    named = _named_by(statement)
+    if named is None:
+        return conditions.values()
+    return [conditions[name] for name in named if name in conditions]
+
+
+def _named_by(statement: Executable) -> set[str] | None:
+    """The tables that a statement names, its subqueries' too; None where that is not plain."""
+    found: set[str] = set()
+    for part in visitors.iterate(cast(ClauseElement, statement)):
+        owner = cast(object, part if isinstance(part, FromClause) else getattr(part, "table", None))
+        if isinstance(owner, TableClause):
+            found.add(owner.name)
+        elif owner is not None and not isinstance(owner, Join | SelectBase):
+            return None
+    return found
+
+
 @lru_cache(maxsize=256)
-def _conditions(tenant: str) -> tuple[ExecutableOption, ...]:
+def _conditions(tenant: str) -> Mapping[str, ExecutableOption]:
     """What a tenant's statements have to hold, for every table that they may name."""
     # The bare table: to the mapped class this condition would be added in turn.
     study = StudyRow.__table__
     studies = select(study.c.id).where(study.c.tenant == tenant)
-    conditions: list[ExecutableOption] = []
+    conditions: dict[str, ExecutableOption] = {}
     for mapper in Table.registry.mappers:
         table: Any = mapper.class_
         if TENANT in mapper.columns:
-            conditions.append(with_loader_criteria(table, table.tenant == tenant))
+            holds = table.tenant == tenant
         elif "study_id" in mapper.columns:
-            conditions.append(with_loader_criteria(table, table.study_id.in_(studies)))
-    return tuple(conditions)
+            holds = table.study_id.in_(studies)
+        else:
+            continue
+        conditions[table.__tablename__] = with_loader_criteria(table, holds, include_aliases=True)
+    return conditions

@@ -2,11 +2,23 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from alembic import command
-from sqlalchemy import Engine, create_engine, func, make_url, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    Engine,
+    create_engine,
+    delete,
+    event,
+    exists,
+    func,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.orm import Session, aliased
 
 from storage.artifact_rows import ArtifactRows
 from storage.attempts import Attempts
@@ -29,7 +41,17 @@ from storage.records import (
 )
 from storage.schema import migration_config
 from storage.studies import Studies
-from storage.tables import StudyRow, Table
+from storage.tables import (
+    ArtifactRow,
+    AttemptRow,
+    ErrandRow,
+    EventRow,
+    MetricRow,
+    StudyRow,
+    Table,
+    TrialArtifactRow,
+    TrialRow,
+)
 from storage.tenants import ACROSS_TENANTS
 from storage.trials import Trials
 from tests.storage.records import (
@@ -149,6 +171,59 @@ def test_another_tenants_study_is_answered_as_one_that_does_not_exist(
             change(session, named)
         refusals.append(str(refusal.value).replace(named, "ID"))
     assert refusals[0] == refusals[1]
+
+
+STATEMENTS: list[Callable[[], Any]] = [
+    lambda: select(StudyRow).where(StudyRow.id == "x"),
+    lambda: select(func.count()).select_from(TrialRow),
+    lambda: select(TrialRow.number).join(StudyRow, StudyRow.id == TrialRow.study_id),
+    lambda: select(StudyRow.id, AttemptRow.slot).where(AttemptRow.study_id == StudyRow.id),
+    lambda: select(StudyRow.id).where(exists().where(TrialRow.study_id == StudyRow.id)),
+    lambda: select(select(func.max(EventRow.number)).scalar_subquery()),
+    lambda: select(StudyRow.id).where(StudyRow.id.in_(select(ErrandRow.study_id))),
+    lambda: select(select(TrialRow.number).subquery()),
+    lambda: select(aliased(TrialRow).number),
+    lambda: select(TrialRow.number).union(select(MetricRow.number)),
+    lambda: select(select(TrialRow.number).cte("some").c.number),
+    lambda: select(func.coalesce(TrialRow.quality, 0.0)).order_by(TrialRow.number),
+    lambda: update(StudyRow).values(last_event=select(func.max(EventRow.number)).scalar_subquery()),
+    lambda: update(StudyRow).values(name="x").returning(StudyRow.id),
+    lambda: (
+        update(TrialRow)
+        .where(TrialRow.study_id == select(AttemptRow.study_id).scalar_subquery())
+        .values(reason="x")
+    ),
+    lambda: delete(ArtifactRow).where(
+        exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
+    ),
+]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+def test_statements_are_narrowed_as_by_the_conditions_of_all_tables(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conditions are added of those tables alone that one names: others would change nothing."""
+
+    def sent(statement: Any) -> list[tuple[str, Any]]:
+        found: list[tuple[str, Any]] = []
+
+        def note(*given: Any) -> None:
+            found.append((given[2], given[3]))
+
+        with database.of("ours").write() as session:
+            engine = session.get_bind()
+            event.listen(engine, "before_cursor_execute", note)
+            session.execute(statement)
+            event.remove(engine, "before_cursor_execute", note)
+        return found
+
+    chosen = [sent(statement()) for statement in STATEMENTS]
+    monkeypatch.setattr("storage.tenants._named_by", lambda _statement: None)
+    assert chosen == [sent(statement()) for statement in STATEMENTS]
+    for [(text_sent, parameters)] in chosen:
+        assert "tenant = ?" in text_sent
+        assert "ours" in parameters
 
 
 def test_what_is_added_belongs_to_the_sessions_tenant(database: Database) -> None:
