@@ -22,27 +22,13 @@ from search.errors import MirrorDiverged
 from search.pareto import objective_infos, value_of
 from search.samplers import Surroundings
 from search.samplers.distributions import distribution_of
+from search.samplers.frozen import CONSTRAINTS, STATES
 from search.spec import StudySpec
 from storage.engine import with_driver
 from storage.errors import DatabaseUnavailable
 from storage.records import StudyRecord, TrialRecord, TrialState
 
 _log = logging.getLogger(__name__)
-
-_STATES: Mapping[TrialState, optuna.trial.TrialState] = {
-    TrialState.QUEUED: optuna.trial.TrialState.RUNNING,
-    TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
-    TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
-    TrialState.STOPPED: optuna.trial.TrialState.PRUNED,
-    TrialState.INFEASIBLE: optuna.trial.TrialState.PRUNED,
-    TrialState.FAILED: optuna.trial.TrialState.FAIL,
-    TrialState.CANCELLED: optuna.trial.TrialState.FAIL,
-}
-
-# Optuna 5 writes one attribute per constraint, which its dashboard (0.21) does not show; it reads
-# this older form, which Optuna's samplers and `best_trials` honour as well. Writing both would
-# count a violation twice.
-_CONSTRAINTS = "constraints"
 
 # The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
 # and puts together again. One piece is whole at any time, however often it is written over.
@@ -192,7 +178,7 @@ class Mirror:
 
     def tell(self, trial: TrialRecord) -> None:
         """Tell how a trial ended; telling again what was told is harmless."""
-        state = _STATES[trial.state]
+        state = STATES[trial.state]
         frozen = self.trials[trial.number]
         if frozen.state.is_finished():
             return
@@ -200,7 +186,7 @@ class Mirror:
         for name, value in _outcome(trial).items():
             self._storage.set_trial_user_attr(trial_id, name, value)
         if trial.violation is not None:
-            self._storage.set_trial_system_attr(trial_id, _CONSTRAINTS, [trial.violation])
+            self._storage.set_trial_system_attr(trial_id, CONSTRAINTS, [trial.violation])
         values = self._values(trial) if state == optuna.trial.TrialState.COMPLETE else None
         self._study.tell(trial.number, values, state=state, skip_if_finished=True)
 
@@ -252,7 +238,7 @@ class Mirror:
     def _frozen(
         self, trial: TrialRecord, dimensions: Mapping[str, Dimension]
     ) -> optuna.trial.FrozenTrial:
-        state = _STATES[trial.state]
+        state = STATES[trial.state]
         complete = state == optuna.trial.TrialState.COMPLETE
         return optuna.trial.create_trial(
             state=state,
@@ -263,7 +249,7 @@ class Mirror:
                 **self._notes(trial.number, trial.drawn, trial.hyperparameters),
                 **_outcome(trial),
             },
-            system_attrs={} if trial.violation is None else {_CONSTRAINTS: [trial.violation]},
+            system_attrs={} if trial.violation is None else {CONSTRAINTS: [trial.violation]},
         )
 
 

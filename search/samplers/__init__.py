@@ -4,21 +4,29 @@ from typing import Annotated
 
 from pydantic import Field
 
+from search.samplers.branches import Branches
+from search.samplers.gp import Gp
 from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
+from search.samplers.nsga3 import Nsga3
 from search.samplers.random import Random
 from search.samplers.sampler import Knowledge, Past, Sampler, Surroundings
 from search.samplers.tpe import Tpe
 
-AnySampler = Annotated[Tpe | Random | Nsga2 | Grid | KnownCost, Field(discriminator="kind")]
+AnySampler = Annotated[
+    Tpe | Random | Nsga2 | Nsga3 | Grid | KnownCost | Gp | Branches, Field(discriminator="kind")
+]
 
 __all__ = [
     "AnySampler",
+    "Branches",
+    "Gp",
     "Grid",
     "Knowledge",
     "KnownCost",
     "Nsga2",
+    "Nsga3",
     "Past",
     "Random",
     "Sampler",

@@ -1,14 +1,15 @@
 """Every combination of a space's values, once."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeGuard
+from typing import Literal
 
 import numpy as np
 from optuna.samplers import BaseSampler
 
 from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension, Scalar
+from search.samplers.paths import ways
 from search.samplers.sampler import Sampler, Space, Surroundings, WholeSampler
 from storage.records import TrialOrigin
 
@@ -106,59 +107,24 @@ class _Points:
         raise IndexError(f"the grid has {self.total} points, not {position + 1}")
 
 
-class _Path:
-    """Answers options by a path of indices, everything else with its first value.
-
-    After its end, a path goes on with first options.
-    """
-
-    def __init__(self, path: Sequence[int]) -> None:
-        self._path = path
-        self.options: dict[str, Scalar] = {}
-        self.values: dict[str, Sequence[Scalar]] = {}
-        self.turns: list[tuple[int, int]] = []
-        """Index and number of options of each turn that was taken."""
-
-    def answer(self, dimension: Dimension) -> Scalar:
-        if not _decides(dimension):
-            values = _values(dimension)
-            self.values[dimension.name] = values
-            return values[0]
-        depth = len(self.turns)
-        index = self._path[depth] if depth < len(self._path) else 0
-        self.turns.append((index, len(dimension.options)))
-        self.options[dimension.name] = dimension.options[index]
-        return dimension.options[index]
-
-
 def _too_many(total: int) -> str:
     return f"the grid has {total} points or more; allowed are at most {MOST_POINTS}"
 
 
 def _points(space: Space) -> _Points:
     """All points of a space: each way through its options, with all values of what it asks."""
-    return _Points(tuple(_blocks(space)))
-
-
-def _blocks(space: Space) -> Iterator[_Block]:
-    path: list[int] = []
-    while True:
-        source = _Path(path)
-        space.draw(source)
-        yield _Block(source.options, source.values)
-        turns = source.turns
-        while turns and turns[-1][0] + 1 == turns[-1][1]:
-            turns.pop()
-        if not turns:
-            return
-        path = [*(index for index, _ in turns[:-1]), turns[-1][0] + 1]
-
-
-def _decides(dimension: Dimension) -> TypeGuard[ChoiceDimension]:
-    """Whether other dimensions may follow from its value; from a number's, none does."""
-    return isinstance(dimension, ChoiceDimension) and not all(
-        isinstance(option, int | float) and not isinstance(option, bool)
-        for option in dimension.options
+    return _Points(
+        tuple(
+            _Block(
+                way.options,
+                {
+                    name: _values(dimension)
+                    for name, dimension in way.dimensions.items()
+                    if name not in way.options
+                },
+            )
+            for way in ways(space)
+        )
     )
 
 

@@ -6,12 +6,10 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 
-from search.samplers.distributions import distribution_of
+from search.samplers.frozen import frozen
 from search.samplers.sampler import Surroundings
-from storage.records import TrialRecord
-from storage.records import TrialState as State
 
 
 def informed(sampler: BaseSampler, study: Surroundings) -> BaseSampler:
@@ -19,8 +17,8 @@ def informed(sampler: BaseSampler, study: Surroundings) -> BaseSampler:
 
     Optuna's study stays as it is: its numbers are the study's, and what is foreign is on no front.
     """
-    frozen = [_frozen(trial, study) for trial in study.knowledge.trials]
-    foreign = [trial for trial in frozen if trial is not None]
+    known = [frozen(trial, study) for trial in study.knowledge.trials]
+    foreign = [trial for trial in known if trial is not None]
     return _Informed(sampler, foreign) if foreign else sampler
 
 
@@ -94,27 +92,3 @@ class _Widened(Study):
     ) -> list[FrozenTrial]:
         foreign = [trial for trial in self._foreign if states is None or trial.state in states]
         return foreign + super()._get_trials(deepcopy, states, use_cache)
-
-
-def _frozen(trial: TrialRecord, study: Surroundings) -> FrozenTrial | None:
-    """The trial as Optuna knows trials; none of one that lacks an objective.
-
-    All have the number -1, which is before every trial of the study: Optuna's search for the
-    dimensions that trials share leaves out what is below that.
-    """
-    known = {
-        "quality": trial.quality,
-        "parameters": float(trial.parameters),
-        "throughput": trial.throughput,
-    }
-    values = [value for name in study.objectives if (value := known[name]) is not None]
-    complete = trial.state == State.COMPLETE
-    if complete and len(values) < len(study.objectives):
-        return None
-    dimensions = study.space.dimensions
-    return create_trial(
-        state=TrialState.COMPLETE if complete else TrialState.PRUNED,
-        params=dict(trial.drawn),
-        distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
-        values=values if complete else None,
-    )

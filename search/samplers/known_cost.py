@@ -19,7 +19,6 @@ from search.draws import NamedSource
 from search.samplers.acquisition import (
     Candidates,
     History,
-    expected_final,
     rank,
     spread,
     undominated,
@@ -28,8 +27,8 @@ from search.samplers.costs import Costs
 from search.samplers.drawing import MutatingSource, RandomSource
 from search.samplers.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.gaussian_process import Array
+from search.samplers.outlook import Outlook
 from search.samplers.sampler import Drawn, Past, Sampler, Space, Surroundings, WholeSampler
-from search.stopping.curves import best_so_far, log_error
 from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
@@ -37,9 +36,6 @@ _RANDOM_CANDIDATES = 150
 _MUTATIONS = 4
 _MOST_MUTATED = 25
 """Members of the front that candidates are mutations of, those of the newest trials."""
-
-_EARLY_NOISE, _LATE_NOISE = 4.0, 2.0
-"""By how much more noise an extrapolated error has: before a ninth of the epochs, and later."""
 
 
 class KnownCost(Sampler):
@@ -85,15 +81,12 @@ class _Choice:
         self, study: Surroundings, past: Past, number: int, generator: np.random.Generator
     ) -> None:
         self._study = study
-        self._past = past
         self._generator = generator
         own = [trial for trial in past.trials if trial.number < number and _was_begun(trial)]
         self._trials = [*study.knowledge.trials, *own]
-        self._validations = {**study.knowledge.validations, **past.validations}
-        self._by_number = {trial.number: trial for trial in past.trials}
         self._encoding = Encoding(study.space.dimensions)
         self._costs = Costs(study.objectives, self._trials)
-        self._baseline = self._log_error(study.metric.baseline)
+        self._outlook = Outlook(study, past, self._trials)
 
     def choose(self, sampler: KnownCost) -> Drawn:
         """The configuration to train next."""
@@ -102,7 +95,7 @@ class _Choice:
         finished = [trial for trial in self._trials if trial.state == TrialState.COMPLETE]
         if not finished or self._generator.random() < sampler.random_share:
             return self._random()
-        history = self._history(finished)
+        history = self._history()
         candidates = self._candidates(history)
         if not candidates:
             return self._random()
@@ -110,7 +103,7 @@ class _Choice:
         order: list[int] = rank(
             history,
             Candidates(features=self._encoding.rows(map(values_of_draw, candidates)), costs=costs),
-            reference_error=self._baseline,
+            reference_error=self._outlook.baseline,
             reference_costs=self._reference(history.costs, costs),
         ).tolist()
         ranked = (candidates[index] for index in order)
@@ -163,9 +156,8 @@ class _Choice:
             return False
         return least is None or self._costs.throughput_ratio(drawn) >= least
 
-    def _history(self, finished: Sequence[TrialRecord]) -> History:
-        ends = {trial.number: self._errors(trial) for trial in finished}
-        known = [self._known_error(trial, ends) for trial in self._trials]
+    def _history(self) -> History:
+        known = [self._outlook.known_error(trial) for trial in self._trials]
         # What is known of other studies' trials counts for the model, and is on no front of this.
         states = [trial.state for trial in self._trials]
         own = [_is_own(trial) for trial in self._trials]
@@ -179,45 +171,6 @@ class _Choice:
             ),
             running=_mask(not state.has_ended for state in states),
         )
-
-    def _known_error(
-        self, trial: TrialRecord, ends: Mapping[int, Sequence[float]]
-    ) -> tuple[float, float]:
-        """The error that a trial has or is heading for, and how much noise is in that."""
-        if trial.state == TrialState.COMPLETE and trial.quality is not None:
-            return self._log_error(trial.quality), 1.0
-        if trial.state == TrialState.INFEASIBLE:
-            return self._baseline, 1.0
-        errors = self._errors(trial)
-        epoch = len(errors)
-        if epoch == 0:
-            return math.nan, 1.0
-        longer = [curve for curve in ends.values() if len(curve) >= epoch]
-        error = expected_final(
-            errors[-1],
-            np.array([curve[epoch - 1] for curve in longer]),
-            np.array([curve[-1] for curve in longer]),
-        )
-        return error, _EARLY_NOISE if epoch < self._study.epochs / 9 else _LATE_NOISE
-
-    def _errors(self, trial: TrialRecord) -> Sequence[float]:
-        """The lowest log error after each epoch, those of the trial that it continues first."""
-        values: list[float] = []
-        part: TrialRecord | None = trial
-        while part is not None:
-            curve = self._validations.get(part.number, {})
-            values = [*(curve[epoch] for epoch in sorted(curve)), *values]
-            part = None if part.continues is None else self._by_number[part.continues]
-        return best_so_far([self._log_error(value) for value in values])
-
-    def _log_error(self, quality: float) -> float:
-        """Natural logarithm; of a metric that ends at 1, at least one validation sample's share."""
-        metric, samples = self._study.metric, self._past.validation_samples
-        if metric.direction == "maximize" and samples:
-            decades = log_error(quality, metric.direction, smallest=1 / samples)
-        else:
-            decades = log_error(quality, metric.direction)
-        return decades * math.log(10)
 
     def _reference(self, taken: Array, offered: Array) -> Array:
         """The dearest of all trials and candidates: far beyond it, only extremes would count."""

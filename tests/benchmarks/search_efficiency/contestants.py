@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.samplers import AnySampler, KnownCost, Nsga2, Random, Tpe
+from search.samplers import AnySampler, Branches, Gp, KnownCost, Nsga2, Nsga3, Random, Tpe
 from search.stopping import AnyStopping, Curve, MoAsha, ParetoGain, Standings
 from search.stopping.curves import log_error
 from search.stopping.pareto_gain import Fixed, Rate
@@ -80,7 +80,10 @@ _SAMPLERS: Mapping[str, AnySampler] = {
     "random": Random(),
     "tpe": Tpe(),
     "nsga2": Nsga2(),
+    "nsga3": Nsga3(),
     "known_cost": KnownCost(),
+    "branches": Branches(),
+    "branches (gp)": Branches(sampler=Gp(startup_trials=4)),
 }
 _RULES: Mapping[str, AnyStopping | None] = {
     "": None,

@@ -245,7 +245,7 @@ class StudySampler:
             created_at=_BEGINNING,
             started_at=_BEGINNING,
             finished_at=None if trial.state is State.RUNNING else _BEGINNING,
-            told_at=None,
+            told_at=None if trial.state is State.RUNNING else _BEGINNING,
         )
         if trial.state is not State.RUNNING:
             self._ended[trial.number] = record

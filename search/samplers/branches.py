@@ -1,0 +1,131 @@
+"""A sampler for each architecture with each parametrization, and a rule which of them is next."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import numpy as np
+from optuna.samplers import BaseSampler
+from optuna.study import StudyDirection
+from pydantic import Field
+
+from search.dimension import Scalar
+from search.samplers.allotment import Allotment, gains, worth
+from search.samplers.axes import costs_of, natural_log_error
+from search.samplers.branching import Branch, branches_of, narrowed
+from search.samplers.frozen import frozen, values_of
+from search.samplers.gp import Gp
+from search.samplers.memory import has_ended, suggested
+from search.samplers.nsga2 import Nsga2
+from search.samplers.nsga3 import Nsga3
+from search.samplers.random import Random
+from search.samplers.sampler import Past, Sampler, Space, Surroundings, WholeSampler
+from search.samplers.tpe import Tpe
+from storage.records import TrialState
+
+InnerSampler = Annotated[Tpe | Random | Nsga2 | Nsga3 | Gp, Field(discriminator="kind")]
+
+
+class Branches(Sampler):
+    """One sampler per architecture and parametrization, and more suggestions where more is gained.
+
+    Each branch is searched by a sampler of its own, which sees only the branch's trials and all of
+    its dimensions. First every branch gets a few suggestions; then one is as likely as its newest
+    trials added hypervolume to what the other branches have found; none falls below a least share.
+    """
+
+    kind: Literal["branches"] = "branches"
+    sampler: InnerSampler = Field(
+        default=Tpe(startup_trials=4),
+        description="what searches each branch; its start-up trials and its population are those "
+        "of one branch",
+    )
+    startup_trials: int = Field(
+        default=2, ge=1, description="first suggestions of every branch, before any has more"
+    )
+    least_share: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="share of all suggestions that is dealt out evenly: of B branches each gets "
+        "a B-th of it at least",
+    )
+
+    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+        """A sampler for one suggestion, which follows from `seed` and the study's past."""
+
+        def choose(number: int) -> Mapping[str, Scalar]:
+            past = study.past()
+            own = [trial for trial in past.trials if trial.number < number]
+            past = replace(past, trials=own)
+            branches = branches_of(study.space)
+            branch = branches[self._next(study, past, branches, np.random.default_rng(seed))]
+            return self._within(narrowed(replace(study, past=lambda: past), branch), seed=seed)
+
+        return WholeSampler(study.space.dimensions, choose, seed=seed)
+
+    def fault(self, space: Space, objectives: Sequence[str], /) -> str | None:
+        """What the inner sampler has against one of the branches."""
+        faults = (self.sampler.fault(branch, objectives) for branch in branches_of(space))
+        return next((f"within a branch, {fault}" for fault in faults if fault is not None), None)
+
+    def _next(
+        self,
+        study: Surroundings,
+        past: Past,
+        branches: Sequence[Branch],
+        generator: np.random.Generator,
+    ) -> int:
+        """The index of the branch that gets the next suggestion."""
+        found = gains_by_number(study, past, branches)
+        trials = [[t for t in past.trials if branch.is_of(t)] for branch in branches]
+        foreign = [sum(map(branch.holds, study.knowledge.trials)) for branch in branches]
+        allotment = Allotment(startup=self.startup_trials, least_share=self.least_share)
+        return allotment.next(
+            [len(own) for own in trials],
+            foreign,
+            [worth([found.get(trial.number, 0.0) for trial in own]) for own in trials],
+            np.random.default_rng(study.seed).permutation(len(branches)).tolist(),
+            generator,
+        )
+
+    def _within(self, study: Surroundings, *, seed: int) -> Mapping[str, Scalar]:
+        """The inner sampler's suggestion for a branch."""
+        directions = {
+            "quality": StudyDirection[study.metric.direction.upper()],
+            "parameters": StudyDirection.MINIMIZE,
+            "throughput": StudyDirection.MAXIMIZE,
+        }
+        known = [frozen(trial, study, ended=has_ended(trial)) for trial in study.past().trials]
+        return suggested(
+            self.sampler.build_for(study, seed=seed),
+            study.space,
+            [trial for trial in known if trial is not None],
+            [directions[name] for name in study.objectives],
+        )
+
+
+def gains_by_number(
+    study: Surroundings, past: Past, branches: Sequence[Branch]
+) -> Mapping[int, float]:
+    """What each complete trial of a branch added, see `Allotment`."""
+    samples = past.validation_samples
+    numbers: list[int] = []
+    owners: list[int] = []
+    rows: list[list[float]] = []
+    for trial in past.trials:
+        values = values_of(trial, study.objectives)
+        owner = next((i for i, branch in enumerate(branches) if branch.is_of(trial)), None)
+        if has_ended(trial) and trial.state == TrialState.COMPLETE and values and owner is not None:
+            numbers.append(trial.number)
+            owners.append(owner)
+            rows.append(costs_of(values, study.objectives, study.metric, samples=samples))
+    if not rows:
+        return {}
+    costs = np.array(rows)
+    # In the costs, as for `known_cost`: far beyond the dearest, only extremes would count.
+    reference = costs.max(axis=0) + 0.05
+    if "quality" in study.objectives:
+        baseline = natural_log_error(study.metric.baseline, study.metric, samples=samples)
+        reference[study.objectives.index("quality")] = baseline
+    return dict(zip(numbers, gains(costs, np.array(owners), reference).tolist(), strict=True))
