@@ -5,6 +5,7 @@ attempts of its former self lost, and goes on.
 """
 
 import logging
+import platform
 import secrets
 import threading
 import time
@@ -192,7 +193,7 @@ class Coordinator:
 
     def lane_is_free(self, lane: Slot) -> bool:
         """Whether nobody measures on this lane."""
-        return lane.name not in self._on_slot
+        return lane.name not in self._on_slot and lane.name not in self._refused
 
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
@@ -235,6 +236,7 @@ class Coordinator:
                 started_at=now,
                 ended_at=None,
                 stood_still_seconds=0.0,
+                machine=slot.machine or platform.node(),
             )
             attempts.start(attempt, token_digest=token_digest(token))
         ticket = AttemptTicket(
@@ -429,8 +431,8 @@ def _serves(slot: Slot, device: str) -> bool:
 
 
 def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """One measuring lane per device. A lane takes no slot: running attempts stand still for it."""
-    devices = {(slot.machine, slot.device): slot for slot in reversed(slots)}
+    """One measuring lane per device that has one; running attempts stand still for it."""
+    devices = {(slot.machine, slot.device): slot for slot in reversed(slots) if slot.measures}
     return tuple(
         Slot(
             name=f"lane {machine}/{device}" if machine else f"lane {device}",

@@ -44,6 +44,8 @@ class Slot:
     """How much of the device it stands for: cores on a CPU, a fraction of a GPU."""
     machine: str = ""
     """Where it is, by a name that tells machines apart; empty for the coordinator's own."""
+    measures: bool = True
+    """Whether throughput may be measured on its device."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,20 @@ class AttemptTicket:
     def __post_init__(self) -> None:
         """Refuse an id that could not stand in a file name."""
         check_attempt_id(self.attempt_id)
+
+
+def check_device(ticket: AttemptTicket, slot: Slot, slots: Sequence[Slot]) -> None:
+    """Refuse a ticket for another device than its slot's, or for one that no slot has.
+
+    Raises:
+        ExecutorError: names the devices that there are.
+    """
+    devices = sorted({ours.device for ours in slots})
+    if ticket.device != slot.device or slot.device not in devices:
+        raise ExecutorError(
+            f"slot {slot.name!r} has device {slot.device!r} and the ticket {ticket.device!r}: "
+            f"both must name the same one of {', '.join(devices) or 'no devices'}"
+        )
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,20 @@
 """Attempts on this machine: one process each, forked from a server that has everything imported."""
 
-import contextlib
-import queue
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from search.errors import ExecutorError
-from search.executors.base import AttemptTicket, Executor, Exit, Slot, check_attempt_id
+from search.executors.base import (
+    AttemptTicket,
+    Executor,
+    Exit,
+    Slot,
+    check_attempt_id,
+    check_device,
+)
+from search.executors.exits import Exits
 from search.executors.pipe import CancelAttempt, StartAttempt
 from search.executors.server_process import ServerProcess
 
@@ -40,7 +46,7 @@ class LocalExecutor:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._start_seconds = start_seconds
         self._server_module = server_module
-        self._exits = queue.SimpleQueue[Exit]()
+        self._exits = Exits()
         self._lock = threading.Lock()
         self._closed = False
         self._server = self._new_server()
@@ -59,12 +65,7 @@ class LocalExecutor:
         Raises:
             ExecutorError: it could not be started, it runs already, or its device is not here.
         """
-        devices = sorted({ours.device for ours in self._slots})
-        if ticket.device != slot.device or slot.device not in devices:
-            raise ExecutorError(
-                f"slot {slot.name!r} has device {slot.device!r} and the ticket {ticket.device!r}: "
-                f"both must name the same one of {', '.join(devices)}"
-            )
+        check_device(ticket, slot, self._slots)
         request = StartAttempt(ticket=ticket, log=str(self.log_path(ticket.attempt_id)))
         self._living_server().start(request, timeout_seconds=self._start_seconds)
 
@@ -74,12 +75,7 @@ class LocalExecutor:
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""
-        exits: list[Exit] = []
-        with contextlib.suppress(queue.Empty):
-            exits.append(self._exits.get(timeout=timeout_seconds))
-            while True:
-                exits.append(self._exits.get_nowait())
-        return exits
+        return self._exits.poll(timeout_seconds)
 
     def log_path(self, attempt_id: str) -> Path:
         """Name the file with what the attempt wrote to stdout and stderr.

@@ -41,13 +41,13 @@ def gpu_slots(slots_per_gpu: int = 1) -> tuple[Slot, ...]:
         raise ValueError(f"{slots_per_gpu} slots per GPU: the count is 1 or more")
     return tuple(
         Slot(f"gpu-{index}-{part}", f"cuda:{uuid}", name, 1.0 / slots_per_gpu)
-        for index, (uuid, name) in enumerate(_gpus())
+        for index, (uuid, name) in enumerate(gpus())
         for part in range(slots_per_gpu)
     )
 
 
-def _gpus() -> Sequence[tuple[str, str]]:
-    """List (uuid, name) of the GPUs; costs an `import torch`, only where a driver is installed."""
+def gpus() -> Sequence[tuple[str, str]]:
+    """Return (uuid, name) of the GPUs; costs an `import torch` where a driver is installed."""
     if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
         return ()
     try:

@@ -1,0 +1,351 @@
+"""A Ray cluster as an executor: its slots, and attempts that a bridge has started on its nodes."""
+
+import importlib.util
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from search.errors import ExecutorError
+from search.executors.base import (
+    AttemptTicket,
+    Executor,
+    Exit,
+    Slot,
+    check_attempt_id,
+    check_device,
+)
+from search.executors.exits import Exits
+from search.executors.ray.demand import DemandRule
+from search.executors.ray.pipe import (
+    Cancel,
+    Cluster,
+    Demand,
+    Ended,
+    Held,
+    Hold,
+    Nodes,
+    NotHeld,
+    NotStarted,
+    Release,
+    Report,
+    Request,
+    Start,
+    Started,
+    Wrote,
+)
+from search.executors.ray.session import BridgeProcess
+
+_log = logging.getLogger(__name__)
+
+_FIRST_ASK_SECONDS = 0.5
+"""How long a slot that was just asked for is waited for: Ray grants in 4 ms what is free."""
+_IDLE_SECONDS = 30.0
+"""How long a slot is kept on which nothing runs, for the next attempt; lanes are given back."""
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+"""How long after a lost connection another one is tried, doubling from the first to the longest."""
+_CLOSE_SECONDS = 6.0
+
+
+@dataclass
+class _Seat:
+    """A slot that Ray was asked for."""
+
+    slot: Slot
+    held: Future[None] = field(default_factory=Future[None])
+    used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_held(self) -> bool:
+        return self.held.done() and self.held.exception() is None
+
+
+@final
+class RayExecutor:
+    """Starts attempts on the nodes of a Ray cluster, which it never starts or ends itself.
+
+    Without a cluster it has no slots and tries to connect again for as long as it is open.
+
+    Args:
+        cluster: which one, and how it is used.
+        logs: folder for the attempts' logs, brought from their nodes, and the bridge's own.
+        start_seconds: longest wait for an attempt's process.
+    """
+
+    def __init__(self, cluster: Cluster, *, logs: Path, start_seconds: float = 120.0) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ExecutorError("Ray is not installed here: pip install 'reflectory[ray]'")
+        self._cluster = cluster
+        self._logs = logs.absolute()
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._start_seconds = start_seconds
+        self._demand = DemandRule(cluster.most_slots)
+        self._exits = Exits()
+        self._lock = threading.Lock()
+        self._slots: tuple[Slot, ...] = ()
+        self._refused: dict[str, str] = {}
+        self._seats: dict[str, _Seat] = {}
+        self._starting: dict[str, Future[None]] = {}
+        self._running: dict[str, Slot] = {}
+        """What was started or is about to be."""
+        self._bridge: BridgeProcess | None = None
+        self._connected_once = threading.Event()
+        self._closing = threading.Event()
+        self._reactions: Mapping[type[Report], Callable[..., None]] = {
+            Nodes: self._on_nodes,
+            Held: self._on_held,
+            NotHeld: self._on_not_held,
+            Started: self._on_started,
+            NotStarted: self._on_not_started,
+            Wrote: self._on_wrote,
+            Ended: self._on_ended,
+        }
+        self._thread = threading.Thread(target=self._connect, name="ray", daemon=True)
+        self._thread.start()
+
+    def wait_for_slots(self, timeout_seconds: float) -> bool:
+        """Wait until a first node has offered slots; False when none did in time."""
+        return self._connected_once.wait(timeout_seconds)
+
+    def capacity(self) -> Sequence[Slot]:
+        """Return every slot of every node that may be used; none while there is no cluster."""
+        with self._lock:
+            slots = self._slots
+            self._give_back_idle()
+            wanted = self._demand.update(slots=len(slots), busy=len(self._running))
+        if wanted is not None:
+            self._send(Demand(slots=wanted))
+        return slots
+
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:  # noqa: ARG002
+        """Have Ray grant the slot, or keep it where it did; False while another has it."""
+        with self._lock:
+            seat, is_new = self._ask_for(slot)
+        if seat is None:
+            return False
+        if is_new:
+            with suppress(ExecutorError, TimeoutError):
+                seat.held.result(_FIRST_ASK_SECONDS)
+        return seat.is_held
+
+    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
+        """Have the node's keeper fork the attempt, and return when its process exists.
+
+        Raises:
+            ExecutorError: it could not be started, it runs already, or its device is not here.
+        """
+        deadline = time.monotonic() + self._start_seconds
+        attempt_id = ticket.attempt_id
+        started = Future[None]()
+        with self._lock:
+            if self._closing.is_set():
+                raise ExecutorError("the executor is closed and starts nothing any more")
+            check_device(ticket, slot, self._slots)
+            if attempt_id in self._running:
+                raise ExecutorError(f"attempt {attempt_id} runs already")
+            seat, _ = self._ask_for(slot)
+            if seat is None:
+                raise ExecutorError(f"slot {slot.name!r} is not there any more")
+            self._running[attempt_id] = slot
+            self._starting[attempt_id] = started
+        try:
+            seat.held.result(max(0.0, deadline - time.monotonic()))
+            self._send(Start(ticket=ticket, slot=slot))
+            started.result(max(0.0, deadline - time.monotonic()))
+        except TimeoutError as error:
+            # Should it have begun after all, it is ended before anybody hears of it.
+            self.cancel(attempt_id, 0.0)
+            self._forget(attempt_id)
+            raise ExecutorError(
+                f"attempt {attempt_id} was not started on {slot.name!r} "
+                f"in {self._start_seconds:g} s"
+            ) from error
+        except ExecutorError:
+            self._forget(attempt_id)
+            raise
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """Have its node send SIGTERM to the attempt's group, and SIGKILL after the grace time."""
+        with self._lock:
+            slot = self._running.get(attempt_id)
+        if slot is not None:
+            self._send(
+                Cancel(attempt_id=attempt_id, machine=slot.machine, grace_seconds=grace_seconds)
+            )
+
+    def poll(self, timeout_seconds: float) -> Sequence[Exit]:
+        """Return what ended since the last call; waits up to the timeout for a first one."""
+        return self._exits.poll(timeout_seconds)
+
+    def log_path(self, attempt_id: str) -> Path:
+        """Name the file with what the attempt wrote, as far as its node has told.
+
+        Raises:
+            ExecutorError: such an id could name a file elsewhere.
+        """
+        check_attempt_id(attempt_id)
+        return self._logs / f"{attempt_id}.log"
+
+    def close(self) -> None:
+        """Have everything that runs killed, and leave the cluster."""
+        with self._lock:
+            self._closing.set()
+            bridge = self._bridge
+        if bridge is not None:
+            bridge.close()
+        self._thread.join(_CLOSE_SECONDS)
+        if self._thread.is_alive() and bridge is not None:
+            bridge.kill()
+            self._thread.join()
+
+    def _connect(self) -> None:
+        """Hold a connection for as long as the executor is open, one bridge after another."""
+        pause = _FIRST_PAUSE
+        while not self._closing.is_set():
+            errors = self._logs / "ray-bridge.stderr.log"
+            try:
+                bridge = BridgeProcess(self._cluster, errors=errors, on_report=self._on_report)
+            except OSError as error:
+                reason = f"the bridge to Ray could not be started: {error}"
+            else:
+                with self._lock:
+                    self._bridge = bridge
+                    closing = self._closing.is_set()
+                if closing:
+                    bridge.close()
+                reason = bridge.serve()
+            with self._lock:
+                pause = _FIRST_PAUSE if self._slots else pause
+            self._lose_all(reason)
+            if not self._closing.is_set():
+                _log.error("no Ray cluster", extra={"reason": reason, "again_in_seconds": pause})
+            self._closing.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _lose_all(self, reason: str) -> None:
+        """Settle everything once a connection is over."""
+        lost = ExecutorError(reason)
+        with self._lock:
+            self._bridge = None
+            self._slots, self._refused = (), {}
+            seats, self._seats = self._seats, {}
+            starting, self._starting = self._starting, {}
+            ended = [name for name in self._running if name not in starting]
+            self._running = {name: self._running[name] for name in starting}
+        for future in [*(seat.held for seat in seats.values()), *starting.values()]:
+            if not future.done():
+                future.set_exception(lost)
+        why = "killed: the executor is closed" if self._closing.is_set() else f"lost: {reason}"
+        for attempt_id in ended:
+            self._exits.put(Exit(attempt_id, None, None, why))
+
+    def _ask_for(self, slot: Slot) -> tuple[_Seat | None, bool]:
+        """A slot's seat, and whether Ray is asked for it just now; none where its node is gone."""
+        machines = {offered.machine for offered in self._slots}
+        if self._bridge is None or slot.machine not in machines:
+            return None, False
+        seat = self._seats.get(slot.name)
+        if seat is not None:
+            seat.used_at = time.monotonic()
+            return seat, False
+        seat = self._seats[slot.name] = _Seat(slot)
+        self._send(Hold(slot=slot))
+        return seat, True
+
+    def _give_back_idle(self) -> None:
+        now = time.monotonic()
+        busy = {slot.name for slot in self._running.values()}
+        for name, seat in list(self._seats.items()):
+            keep = _IDLE_SECONDS if seat.slot.share else _FIRST_ASK_SECONDS
+            if name not in busy and now - seat.used_at > keep:
+                del self._seats[name]
+                self._send(Release(slot=name))
+
+    def _send(self, request: Request) -> None:
+        bridge = self._bridge
+        if bridge is not None:
+            bridge.send(request)
+
+    def _forget(self, attempt_id: str) -> None:
+        with self._lock:
+            self._starting.pop(attempt_id, None)
+            self._running.pop(attempt_id, None)
+
+    def _on_report(self, report: Report) -> None:
+        self._reactions[type(report)](report)
+
+    def _on_nodes(self, report: Nodes) -> None:
+        with self._lock:
+            before, self._slots = {slot.name for slot in self._slots}, report.slots
+            refused = dict(report.refused.items() - self._refused.items())
+            self._refused = report.refused
+        for machine, reason in refused.items():
+            _log.error("a Ray node is not used", extra={"machine": machine, "reason": reason})
+        for machine in sorted({slot.machine for slot in report.slots if slot.name not in before}):
+            slots = [slot for slot in report.slots if slot.machine == machine]
+            _log.info("a Ray node has slots", extra={"names": [slot.name for slot in slots]})
+            if not slots[0].measures:
+                _log.warning(
+                    "a Ray node measures nothing: it was started without the resource",
+                    extra={"machine": machine, "resource": "reflectory_lane"},
+                )
+        if report.slots:
+            self._connected_once.set()
+
+    def _on_held(self, report: Held) -> None:
+        with self._lock:
+            seat = self._seats.get(report.slot)
+            if seat is None and not report.asked:
+                slots = (slot for slot in self._slots if slot.name == report.slot)
+                seat = next((_Seat(slot) for slot in slots), None)
+                if seat is not None:
+                    self._seats[report.slot] = seat
+        if seat is not None and not seat.held.done():
+            seat.held.set_result(None)
+
+    def _on_not_held(self, report: NotHeld) -> None:
+        with self._lock:
+            seat = self._seats.pop(report.slot, None)
+        if seat is not None and not seat.held.done():
+            seat.held.set_exception(ExecutorError(f"Ray: {report.reason}"))
+
+    def _on_started(self, report: Started) -> None:
+        with self._lock:
+            started = self._starting.pop(report.attempt_id, None)
+        if started is not None:
+            started.set_result(None)
+
+    def _on_not_started(self, report: NotStarted) -> None:
+        error = ExecutorError(f"attempt {report.attempt_id} was not started: {report.reason}")
+        with self._lock:
+            started = self._starting.pop(report.attempt_id, None)
+        if started is not None:
+            started.set_exception(error)
+
+    def _on_wrote(self, report: Wrote) -> None:
+        try:
+            with self.log_path(report.attempt_id).open("ab") as log:
+                log.write(report.text.encode("latin-1"))
+        except OSError as error:
+            _log.warning(
+                "a log is incomplete", extra={"attempt_id": report.attempt_id, "reason": error}
+            )
+
+    def _on_ended(self, report: Ended) -> None:
+        with self._lock:
+            slot = self._running.pop(report.exit.attempt_id, None)
+            seat = None if slot is None else self._seats.get(slot.name)
+            if seat is not None:
+                seat.used_at = time.monotonic()
+        if slot is not None:
+            self._exits.put(report.exit)
+
+
+if TYPE_CHECKING:
+    _conforms: type[Executor] = RayExecutor
