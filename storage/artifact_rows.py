@@ -7,7 +7,13 @@ from sqlalchemy.orm import Session
 
 from storage.records import ArtifactRecord, TrialState
 from storage.statements import added, insert, lock_study, note_change, storable_integer
-from storage.tables import ArtifactRow, DatasetRow, TrialArtifactRow, TrialRow
+from storage.tables import (
+    ArtifactRow,
+    DatasetRow,
+    TrialArtifactRow,
+    TrialRow,
+    UploadedModelRow,
+)
 from storage.tenants import ACROSS_TENANTS
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
@@ -135,7 +141,7 @@ class ArtifactRows:
             self._session.execute(select(func.pg_advisory_xact_lock(_NAMING_LOCK)))
 
     def drop_unused(self, digests: Collection[str]) -> None:
-        """Take away the rows of those artifacts that no trial and no data set of anybody names."""
+        """Take away the rows of those artifacts that nothing of anybody names."""
         used_by_trial = exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
         used_by_dataset = exists().where(
             or_(
@@ -144,9 +150,10 @@ class ArtifactRows:
                 DatasetRow.container_sha256 == ArtifactRow.sha256,
             )
         )
+        used_by_model = exists().where(UploadedModelRow.sha256 == ArtifactRow.sha256)
         self._session.execute(
             delete(ArtifactRow).where(
-                ArtifactRow.sha256.in_(digests), ~used_by_trial, ~used_by_dataset
+                ArtifactRow.sha256.in_(digests), ~used_by_trial, ~used_by_dataset, ~used_by_model
             ),
             execution_options=ACROSS_TENANTS,
         )

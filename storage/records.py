@@ -319,6 +319,34 @@ class DatasetRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UploadedModelRecord:
+    """A trained network that a user uploaded, stored as a checkpoint of our own form."""
+
+    id: str
+    name: str
+    """As the user calls it; never part of a path."""
+    source: str
+    """What the file was: `reflectory` or `torch`."""
+    sha256: str
+    """Of the stored checkpoint."""
+    size: int
+    """Bytes of the stored checkpoint."""
+    file_sha256: str
+    """Of the file as it came; it is not kept."""
+    file_size: int
+    fingerprint: str
+    """SHA-256 of the file's digest and the options: equal ones are one model."""
+    options: dict[str, Json]
+    """What the user said that the file cannot."""
+    spec: dict[str, Json]
+    """The model in full: architecture, dense weights, signature."""
+    notes: list[Json]
+    """Sentences on what was changed on the way from the file to the checkpoint."""
+    parameters: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExchangeRecord:
     """One word with the sampler: the study's order of asks and tells, from 1."""
 

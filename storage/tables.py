@@ -456,6 +456,31 @@ class DatasetRow(Table):
     created_at: Mapped[datetime]
 
 
+class UploadedModelRow(Table):
+    """A trained network that a user uploaded, as a checkpoint of our own form."""
+
+    __tablename__ = "uploaded_model"
+    __table_args__ = (
+        UniqueConstraint("tenant", "fingerprint"),
+        Index(None, "tenant", "created_at", "id"),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
+    name: Mapped[str]
+    source: Mapped[str]
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))
+    size: Mapped[int] = mapped_column(BigInteger)
+    file_sha256: Mapped[str]
+    file_size: Mapped[int] = mapped_column(BigInteger)
+    fingerprint: Mapped[str]
+    options: Mapped[dict[str, Json]] = mapped_column(document())
+    spec: Mapped[dict[str, Json]] = mapped_column(document())
+    notes: Mapped[list[Json]] = mapped_column(document())
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime]
+
+
 class ApiKeyRow(Table):
     """An API key, of which only a digest is kept; a revoked one stays, and opens nothing."""
 

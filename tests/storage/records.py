@@ -21,9 +21,11 @@ from storage.records import (
     TrialOrigin,
     TrialRecord,
     TrialState,
+    UploadedModelRecord,
 )
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.uploaded_models import UploadedModels
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -163,3 +165,30 @@ def add_dataset(
     record = record or dataset(**given)
     artifacts = [ArtifactRecord(sha256=name, size=7, created_at=START) for name in record.digests]
     return Datasets(session).add(record, artifacts)
+
+
+def uploaded_model(**given: object) -> UploadedModelRecord:
+    number = next(_ids)
+    record = UploadedModelRecord(
+        id=f"model-{number}",
+        name="wörter ☃",
+        source="torch",
+        sha256=digest(f"checkpoint {number}"),
+        size=2**40,
+        file_sha256=digest(f"model file {number}"),
+        file_size=2**41,
+        fingerprint=digest(f"model {number}"),
+        options={"nonlinearity": "tanh"},
+        spec={"architecture": {"kind": "rnn", "leak": 1e-320}},
+        notes=["float16 numbers became float32"],
+        parameters=2**40,
+        created_at=START,
+    )
+    return replace(record, **given)
+
+
+def add_model(
+    session: Session, record: UploadedModelRecord | None = None, **given: object
+) -> UploadedModelRecord:
+    """A model with its artifact; the record given, or one made of the fields given."""
+    return UploadedModels(session).add(record or uploaded_model(**given))
