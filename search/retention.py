@@ -89,10 +89,11 @@ class Retention:
         return dropped
 
     def sweep(self, *, older_than_seconds: float = _LONGEST_UPLOAD_SECONDS) -> int:
-        """Remove bytes that no row names; returns how many.
+        """Remove bytes that no row names, and pieces of such; returns how many of the former.
 
         Such bytes are left by whoever was killed between storing them and naming them.
         """
+        self._store.sweep()
         swept = 0
         for digests in _batches(self._store.digests(older_than_seconds=older_than_seconds)):
             swept += remove_unnamed(self._database, self._store, digests)

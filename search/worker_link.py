@@ -36,6 +36,8 @@ _FAULTS = (httpx2.TimeoutException, httpx2.NetworkError, httpx2.RemoteProtocolEr
 """Nothing answered, or the connection broke: the server may be starting again."""
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 2.0
+_SLOWEST_BYTES_PER_SECOND = 4 << 20
+"""How fast bytes are stored at least, where that is far from the service."""
 
 
 @final
@@ -50,11 +52,12 @@ class WorkerLink:
         self._lease_seconds = lease_seconds
         self._renewed_at = time.monotonic()
         self._lock = threading.Lock()
+        # A request that hangs is repeated while the lease still holds.
+        self._seconds = min(30.0, max(1.0, lease_seconds / 3))
         self._client = httpx2.Client(
             base_url=f"{url.rstrip('/')}/v1/attempts/{attempt_id}",
             headers={"Authorization": f"Bearer {token}"},
-            # A request that hangs is repeated while the lease still holds.
-            timeout=min(30.0, max(1.0, lease_seconds / 3)),
+            timeout=self._seconds,
             # No proxy and no .netrc of the surroundings: the token goes to the service alone.
             trust_env=False,
             # Reading the trusted certificates takes longer than the fork; plain HTTP needs none.
@@ -119,7 +122,13 @@ class WorkerLink:
         """Store bytes under that role, in place of those before."""
         digest = hashlib.sha256(content).hexdigest()
         headers = {"Content-SHA256": digest, "Content-Type": "application/octet-stream"}
-        response = self._request("PUT", f"/artifacts/{role}", content=content, headers=headers)
+        response = self._until_answered(
+            f"PUT /artifacts/{role}",
+            lambda: self._client.put(
+                f"/artifacts/{role}", content=content, headers=headers, timeout=self._long(content)
+            ),
+            _Patience(self.seconds_left()),
+        )
         return Stored.model_validate_json(response.content)
 
     def get_dataset(self, dataset_id: str, out: BufferedRandom) -> bool:
@@ -166,6 +175,10 @@ class WorkerLink:
                 f"but the service names {digest or 'none'}"
             )
         return True
+
+    def _long(self, content: bytes) -> float:
+        """The service passes bytes on, perhaps far away, before it answers."""
+        return self._seconds + len(content) / _SLOWEST_BYTES_PER_SECOND
 
     def _post(self, path: str, body: Spec) -> Verdict:
         sent_at = time.monotonic()

@@ -15,6 +15,7 @@ from search.tasks import DataSources
 from search.uploads import UploadLimits
 from service import openapi
 from service.auth import is_loopback
+from service.artifacts import open_artifacts
 from service.cookies import LoginCookies
 from service.dataset_intake import DatasetIntake
 from service.dataset_shelf import StoredDatasets
@@ -43,7 +44,7 @@ from service.settings import Settings
 from service.telemetry import telemetry_config
 from service.uploads import UploadRefused, refuse_upload
 from service.web.pages import Pages
-from storage.artifacts import LocalArtifactStore
+from storage.artifacts import ArtifactStore
 from storage.engine import Database
 
 # Each may take all the memory that the settings allow for one.
@@ -66,7 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
         database = Database(settings.database_url)
-        store = LocalArtifactStore(settings.artifacts_dir, reserve_bytes=settings.disk_reserve)
+        store = open_artifacts(settings)
         poller = EventPoller(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
         exports = Exports(database, store)
@@ -151,6 +152,6 @@ def close_streams(app: FastAPI) -> None:
     app.state.resources.poller.close_streams()
 
 
-def _intake(settings: Settings, database: Database, store: LocalArtifactStore) -> DatasetIntake:
+def _intake(settings: Settings, database: Database, store: ArtifactStore) -> DatasetIntake:
     limits = UploadLimits(memory_bytes=settings.upload_memory, seconds=settings.upload_seconds)
     return DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits)

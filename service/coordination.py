@@ -15,10 +15,10 @@ from search.retention import Retention
 from search.room import RoomWatch
 from service.locks import hold
 from service.machines import coordinator_name
+from service.artifacts import open_artifacts
 from service.secrets import signing_secret
 from service.settings import Settings
 from service.webhooks.courier import Courier
-from storage.artifacts import LocalArtifactStore
 from storage.engine import Database
 
 _log = logging.getLogger(__name__)
@@ -52,8 +52,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         held.callback(database.dispose)
         executor = LocalExecutor(slots, logs=settings.logs_dir)
         held.callback(executor.close)
-        store = LocalArtifactStore(settings.artifacts_dir, reserve_bytes=settings.disk_reserve)
-        store.sweep()
+        store = open_artifacts(settings)
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
         held.enter_context(Retention(database, store))

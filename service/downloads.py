@@ -92,11 +92,23 @@ class Download:
             "If-Range": self._etag,
         }
 
-    def take(self, response: httpx2.Response) -> None:
-        """Write what an answer brings, after what is here or from the start."""
+    def headers_elsewhere(self, etag: str | None) -> dict[str, str]:
+        """What to ask of another host, which has the file that the server names by this `ETag`."""
+        headers = self.headers()
+        # Its own tags are others; the URL that it was named by holds for these bytes alone.
+        headers.pop("If-Range", None)
+        if etag != self._etag:
+            headers.pop("Range", None)
+        return headers
+
+    def take(self, response: httpx2.Response, *, etag: str | None = None) -> None:
+        """Write what an answer brings, after what is here or from the start.
+
+        `etag` is what the server says of it, where another host answers.
+        """
         length = response.headers.get("Content-Length")
         if response.status_code != HTTPStatus.PARTIAL_CONTENT:
-            self._etag = response.headers.get("ETag")
+            self._etag = etag or response.headers.get("ETag")
             self._received = 0
             self._file.truncate(0)
         self._total = None if length is None else self._received + int(length)

@@ -39,20 +39,20 @@ from storage.errors import (
     ArtifactDamaged,
     ArtifactNotFound,
     BadCursor,
-    ClaimLost,
     BadStoreUrl,
     Conflict,
     DatabaseUnavailable,
+    ClaimLost,
     IdempotencyConflict,
     LeaseLost,
     NotFound,
     SchemaMismatch,
     StorageError,
     StoreFull,
-    StoreUnavailable,
     StoreRefused,
     UnstorableValue,
 )
+    StoreUnavailable,
 
 _log = logging.getLogger(__name__)
 
@@ -117,12 +117,8 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     StoreUnavailable: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "store", "The artifact store does not answer"
     ),
-    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
-    SchemaMismatch: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
-    ),
     StoreRefused: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "store", "The artifact store lets nobody in"
+        HTTPStatus.SERVICE_UNAVAILABLE, "store-refused", "The artifact store lets nobody in"
     ),
     BadStoreUrl: Answer(
         HTTPStatus.UNPROCESSABLE_ENTITY, "store-url", "The URL names no artifact store"
@@ -133,6 +129,10 @@ ANSWERS: Mapping[type[Exception], Answer] = {
 }
 
 
+    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
+    SchemaMismatch: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
+    ),
 def answer_of(error: Exception) -> Answer:
     """The answer of the error's own class, or else of its nearest ancestor."""
     for ancestor in type(error).__mro__:

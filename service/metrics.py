@@ -16,6 +16,7 @@ from service.database_metrics import DatabaseMetrics
 from service.events import EventPoller
 from service.request_metrics import RequestMetrics
 from service.settings import Settings
+from storage.artifact_places import FolderPlace
 from storage.engine import Database
 
 
@@ -74,7 +75,10 @@ class _Host(Collector):
             "Room on the disk of a folder, while the folder can be looked at",
             labels=("folder",),
         )
-        folders = {"artifacts": self._settings.artifacts_dir, "data": self._settings.data_dir}
+        folders = {"data": self._settings.data_dir}
+        place = self._settings.artifacts_place
+        if isinstance(place, FolderPlace):
+            folders["artifacts"] = place.path
         for name, folder in folders.items():
             found = _free_bytes(folder)
             if found is not None:

@@ -1,7 +1,6 @@
 """What the server needs within reach, looked at part by part."""
 
 import socket
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -67,21 +66,14 @@ def _check_tables(held: Resources) -> None:
 
 def _check_store(held: Resources) -> None:
     held.store.check_room()
-    folder = held.settings.artifacts_dir
-    if folder.exists():
-        # What permissions say is not all: workers need that writing works. The file has no name.
-        try:
-            with tempfile.TemporaryFile(dir=folder) as probe:
-                probe.write(b"?")
-        except OSError as error:
-            raise _Wrong(f"{folder} cannot be written to: {error.strerror}") from error
+    if not held.store.is_new():
         return
-    # The first file makes the folder. One that had files is a disk that came off before the start.
+    # One that had files is a disk that came off before the start, or another bucket.
     count = 0
     with suppress(DatabaseUnavailable), held.database.read() as session:
         count, _ = Totals(session).artifacts()
     if count > 0:
-        raise _Wrong(f"{folder} is not there, and the database names {count} files in it")
+        raise _Wrong(f"{held.store} holds nothing, and the database names {count} files in it")
 
 
 def _check_coordinator(held: Resources) -> None:

@@ -5,10 +5,12 @@ below the service reads the environment.
 """
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from storage.artifact_places import FolderPlace, Place, place_of
 
 _MEBIBYTE = 1 << 20
 
@@ -30,7 +32,12 @@ class Settings(BaseSettings):
     """Where things are kept, who may speak to the server, and how much it takes."""
 
     model_config = SettingsConfigDict(
-        env_prefix="REFLECTORY_", frozen=True, extra="forbid", populate_by_name=True
+        env_prefix="REFLECTORY_",
+        frozen=True,
+        extra="forbid",
+        populate_by_name=True,
+        # A URL that is refused may hold a password.
+        hide_input_in_errors=True,
     )
 
     data_dir: Path = Field(
@@ -48,6 +55,18 @@ class Settings(BaseSettings):
     artifacts_dir: Path = Field(
         default_factory=lambda values: Path(values["data_dir"]) / "artifacts",
         description="folder of checkpoints and reports; one for all processes on one database",
+    )
+    artifacts_url: str | None = Field(
+        default=None,
+        description="in place of that folder: "
+        "`s3://bucket/prefix?endpoint=https://host&region=name` or `file:///folder`; "
+        "never with credentials, which stand in `AWS_ACCESS_KEY_ID` and "
+        "`AWS_SECRET_ACCESS_KEY`, a profile or a role",
+    )
+    downloads: Literal["proxied", "redirect"] = Field(
+        default="proxied",
+        description="how checkpoints and ONNX files leave a bucket: `proxied` through the server, "
+        "or by `redirect` to a URL of the bucket, which users then have to reach",
     )
     data_sets: Path | None = Field(
         default=None,
@@ -181,6 +200,29 @@ class Settings(BaseSettings):
 
     @property
     def uploads_dir(self) -> Path:
+    @model_validator(mode="after")
+    def _one_place_for_artifacts(self) -> Self:
+        if self.artifacts_url is not None:
+            place_of(self.artifacts_url)
+            if "artifacts_dir" in self.model_fields_set:
+                raise ValueError(
+                    "artifacts are kept in one place: name REFLECTORY_ARTIFACTS_DIR or "
+                    "REFLECTORY_ARTIFACTS_URL, not both"
+                )
+        if self.downloads == "redirect" and isinstance(self.artifacts_place, FolderPlace):
+            raise ValueError(
+                "downloads by 'redirect' need artifacts in a bucket (REFLECTORY_ARTIFACTS_URL); "
+                "those of a folder are 'proxied'"
+            )
+        return self
+
+    @property
+    def artifacts_place(self) -> Place:
+        """Where artifacts are kept."""
+        if self.artifacts_url is None:
+            return FolderPlace(self.artifacts_dir.absolute())
+        return place_of(self.artifacts_url)
+
         """Uploads that are not stored yet."""
         return self.data_dir / "uploads"
 

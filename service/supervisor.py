@@ -21,6 +21,7 @@ from types import FrameType
 import httpx2
 from pydantic import SecretStr
 
+from service.artifacts import check_artifacts
 from service.auth import check_address
 from service.children import Child
 from service.locks import hold
@@ -54,12 +55,14 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         AddressRefused: the address is not loopback, and there is no key.
         AlreadyServing: another server has the data directory.
         CannotListen: the address is taken or not ours.
+        StoreRefused: the artifact store does not let the server in.
         ChildGivenUp: a child process cannot be kept alive.
     """
     with ExitStack() as held:
         stopping = held.enter_context(_stop_signals())
         data_dir = settings.data_dir.absolute()
         held.enter_context(_lock(data_dir))
+        check_artifacts(settings)
         _migrate(settings)
         check_address(settings.host, settings.database_url)
         listener = held.enter_context(_listener(settings.host, settings.port))
@@ -234,6 +237,8 @@ def environment_of(settings: Settings) -> dict[str, str]:
     variables: dict[str, str] = {}
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)
+        if name == "artifacts_dir" and settings.artifacts_url is not None:
+            continue
         if value is not None:
             variable = field.validation_alias or f"REFLECTORY_{name.upper()}"
             shown = value.get_secret_value() if isinstance(value, SecretStr) else value

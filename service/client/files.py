@@ -1,6 +1,9 @@
 """Files from the client: whole or not at all, and further where a transfer broke."""
 
+from http import HTTPStatus
 from pathlib import Path
+
+import httpx2
 
 from service.answers import Downloaded
 from service.client.connection import Connection
@@ -16,12 +19,26 @@ class FileCalls(Connection):
         with Download(out, told or tell_nobody) as download:
 
             def transfer() -> None:
-                if not download.is_complete:
-                    with self._stream(path, headers=download.headers()) as response:
+                if download.is_complete:
+                    return
+                with self._stream(path, headers=download.headers()) as response:
+                    etag, elsewhere = response.headers.get("ETag"), _elsewhere(response)
+                    if elsewhere is None:
                         download.take(response)
+                        return
+                headers = download.headers_elsewhere(etag)
+                with self._stream_elsewhere(elsewhere, headers=headers) as response:
+                    download.take(response, etag=etag)
 
             self._again(transfer)
             return download.keep(proof)
+
+
+def _elsewhere(response: httpx2.Response) -> str | None:
+    """Where the bytes are, if the server does not send them itself."""
+    if response.status_code != HTTPStatus.TEMPORARY_REDIRECT:
+        return None
+    return str(response.request.url.join(response.headers["Location"]))
 
 
 def tell_nobody(_done: int, _total: int | None) -> None:

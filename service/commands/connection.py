@@ -54,7 +54,10 @@ def settings_from(**given: Any) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        faults = [f"setting {fault['loc'][0]}: {fault['msg']}" for fault in error.errors()]
+        faults = [
+            f"setting {': '.join(map(str, (*fault['loc'], fault['msg'])))}"
+            for fault in error.errors()
+        ]
         raise typer.BadParameter("; ".join(faults)) from error
 
 

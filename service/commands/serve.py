@@ -88,6 +88,7 @@ def api(
     """Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself."""
     settings = _begin("api", data_dir, lifeline)
     from service.auth import AddressRefused
+    _check_store(settings, lifeline, as_json=as_json)
     from service.server import run_api
 
     try:
@@ -104,6 +105,7 @@ def coordinator(
     """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
     settings = _begin("coordinator", data_dir, lifeline)
     stop = threading.Event()
+    _check_store(settings, lifeline, as_json=as_json)
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
     from service.coordination import AlreadyCoordinating, coordinate
@@ -144,6 +146,19 @@ def dashboard(lifeline: _LifelineOption = None) -> None:
 
 
 def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
+def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> None:
+    """Refuse to start over a store that refuses us; a child that starts again waits for it."""
+    from service.artifacts import check_artifacts
+    from storage.errors import StoreRefused
+
+    if lifeline is not None:
+        return
+    try:
+        check_artifacts(settings)
+    except StoreRefused as error:
+        fail(str(error), 1, as_json=as_json)
+
+
     settings = settings_from(data_dir=data_dir)
     from service.logs import configure_logging
 

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Literal, NamedTuple
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
 
 from models.report import ParameterReport
 from search.exports import exported
@@ -42,6 +42,13 @@ router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
 
 _RETRY_SECONDS = "1"
+_LINK_SECONDS = 300
+"""How long a transfer may wait before it begins."""
+
+_ELSEWHERE = {
+    "description": "Where the file is, for some minutes and for everybody who has the URL; "
+    "where the setting `downloads` says so. Its SHA-256 is the `ETag` of this answer"
+}
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -176,6 +183,7 @@ def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument
         200: {"description": "safetensors, with the spec in its metadata", "content": _BINARY},
         206: {"description": "The range that was asked for", "content": _BINARY},
         304: {"description": "The file is the one that the client has"},
+        307: _ELSEWHERE,
         **documented(403, 404, 416, 422),
     },
 )
@@ -204,6 +212,7 @@ def get_checkpoint(
         },
         206: {"description": "The range that was asked for", "content": _BINARY},
         304: {"description": "The file is the one that the client has"},
+        307: _ELSEWHERE,
         **documented(403, 404, 409, 416, 422),
     },
 )
@@ -310,10 +319,17 @@ class _Wanted(NamedTuple):
 
 
 def _file(held: Resources, artifact: ArtifactRecord, wanted: _Wanted, *, filename: str) -> Response:
-    """The part that is wanted of a stored file; its entity tag is its digest."""
+    """The part that is wanted of a stored file, or where it is; its entity tag is its digest."""
     part = requested_part(artifact.size, f'"{artifact.sha256}"', **wanted._asdict())
     if part.status == HTTPStatus.NOT_MODIFIED:
         return Response(status_code=part.status, headers=dict(part.headers))
+    if held.settings.downloads == "redirect":
+        # The bucket's own words for bytes that are gone are for nobody.
+        held.store.size(artifact.sha256)
+        elsewhere = held.store.link(artifact.sha256, filename=filename, seconds=_LINK_SECONDS)
+        if elsewhere is not None:
+            headers = {"ETag": part.headers["ETag"], "Cache-Control": "no-store"}
+            return RedirectResponse(elsewhere, headers=headers)
     return PartResponse(held.store.open_reader(artifact.sha256), part, filename=filename)
 
 
