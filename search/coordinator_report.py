@@ -59,7 +59,8 @@ class CoordinatorReport:
             exchanges_waiting=exchanges_waiting,
             lanes={
                 lane.name: "measuring"
-                if is_held_alone(lane_folder(self._lock_files, lane.device))
+                # The locks of other machines are theirs: there, a job counts for the measuring.
+                if lane.machine or is_held_alone(lane_folder(self._lock_files, lane.device))
                 else "waiting"
                 for lane in lanes
                 if lane.name in taken

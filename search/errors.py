@@ -6,6 +6,7 @@ SearchError
 ├── TaskUnresolved    a task was asked about data that nobody looked at: a bug of ours
 ├── TrainingDiverged  a loss or a gradient is NaN or Inf: the trial is infeasible
 ├── WorkerRefused     the server does not take this worker's word any more: stop
+├── MachineRefused    the server does not take this machine: join again, or as the message says
 ├── MirrorDiverged    Optuna's study is not what our rows say: reconcile the two
 └── ExecutorError     an attempt could not be started: try again, then give up
 """
@@ -52,6 +53,10 @@ class TrainingDiverged(SearchError):
 
 class WorkerRefused(SearchError):
     """The server refused this worker's lease token; another attempt has the trial, or it ended."""
+
+
+class MachineRefused(SearchError):
+    """A worker machine is not one of the site's, or not as it says; the message says what to do."""
 
 
 class MirrorDiverged(SearchError):

@@ -1,0 +1,132 @@
+"""What worker machines and the service say to each other, as JSON over `/v1/workers`.
+
+A machine shows an API key with the scope `work`. Nothing listens on it: it asks.
+
+| call | body | answer |
+|---|---|---|
+| POST   /v1/workers | `Join` | `Joined`; joining again is harmless, and is how a process begins |
+| POST   /v1/workers/{machine}/poll | `Poll` | `Orders`, at once or when there are some |
+| POST   /v1/workers/{machine}/exits | `Exits` | nothing; what was told before is passed over |
+| DELETE /v1/workers/{machine}?session= | | nothing; it takes no more, and goes with its last exit |
+
+Note [Lost answers]: any answer may be lost, and any request may arrive late or twice.
+
+- An offer is repeated, each time with another lease token that makes the one before void, until a
+  poll lists the attempt as `running`. So an attempt that two answers offered still runs once, and
+  one whose answer was lost is offered again. The database never holds a token.
+- Polls are numbered. One that comes after a newer one is refused with 409, so that it cannot void
+  the token that the newer one brought; so is one of a process that another has replaced.
+- An attempt is listed as running until its exit was acknowledged. What is booked as running and is
+  not listed has been lost with the process that ran it.
+- An order to end an attempt is given in each answer until a poll says that it was heard.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+
+from models.spec import Spec
+from search.log_lines import LogFormat
+
+MOST_SLOTS = 4096
+"""Slots of one machine, and so attempts on it."""
+
+MachineId = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
+SessionId = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
+AttemptId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
+MachineName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$", description="tells machines apart")
+]
+_Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class MachineSlot(Spec):
+    """A place on the machine where one attempt at a time runs."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda:[A-Za-z0-9._-]{1,100})$")]
+    model: _Word
+    share: float = Field(gt=0, le=1)
+
+
+class Join(Spec):
+    """A machine offers its slots."""
+
+    machine: MachineId = Field(description="the same whenever this machine comes back")
+    session: SessionId = Field(description="of this process alone")
+    name: MachineName
+    version: _Word = Field(description="of the program; that of the service is needed")
+    slots: Annotated[tuple[MachineSlot, ...], Field(min_length=1, max_length=MOST_SLOTS)]
+
+
+class Joined(Spec):
+    """The machine is one of the site's."""
+
+    name: str = Field(
+        description="as it was asked for, or with a part of the id where that was taken"
+    )
+    lease_seconds: float = Field(description="a machine that is silent for as long gets no more")
+
+
+class Poll(Spec):
+    """What runs on a machine, so that it is told what should."""
+
+    session: SessionId
+    number: int = Field(ge=1, lt=2**31, description="grows by each poll of the process")
+    running: Annotated[tuple[AttemptId, ...], Field(max_length=2 * MOST_SLOTS)] = ()
+    ending: Mapping[AttemptId, float] = Field(
+        default_factory=dict[str, float],
+        max_length=2 * MOST_SLOTS,
+        description="the orders to end that were heard, with the grace seconds of each",
+    )
+    wait_seconds: float = Field(
+        default=10.0, ge=0, le=30, description="how long the answer may wait for orders"
+    )
+
+
+class Offer(Spec):
+    """An attempt to start."""
+
+    attempt: AttemptId
+    token: str = Field(repr=False, description="its lease token; one that came before is void")
+    lease_seconds: float = Field(gt=0)
+    device: str
+    threads: int = Field(ge=1)
+    log_format: LogFormat = "text"
+    log_fields: Mapping[str, str | int] = Field(default_factory=dict[str, "str | int"])
+
+
+class End(Spec):
+    """An attempt to end: SIGTERM now, and SIGKILL after the grace time."""
+
+    attempt: AttemptId
+    grace_seconds: float = Field(ge=0)
+
+
+class Orders(Spec):
+    """What a machine is to do."""
+
+    start: tuple[Offer, ...] = ()
+    end: tuple[End, ...] = ()
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.start or self.end)
+
+
+class AttemptExit(Spec):
+    """How an attempt's process ended, or why it never began."""
+
+    attempt: AttemptId
+    returncode: int | None = Field(default=None, ge=-(2**31), lt=2**31)
+    signal: int | None = Field(default=None, ge=0, le=255)
+    detail: Annotated[str, Field(max_length=2000)]
+
+
+class Exits(Spec):
+    """Attempts that ended."""
+
+    session: SessionId
+    exits: Annotated[tuple[AttemptExit, ...], Field(min_length=1, max_length=2 * MOST_SLOTS)]
