@@ -11,6 +11,7 @@ from starlette.staticfiles import StaticFiles
 
 from search.attempts import AttemptDesk
 from search.figures import Figures
+from search.machine_desk import MachineDesk
 from search.tasks import DataSources
 from search.uploads import UploadLimits
 from service import openapi
@@ -24,6 +25,7 @@ from service.events import EventPoller
 from service.exports import Exports
 from service.gate import Doors, Gate, Guard
 from service.keyring import KeyRing
+from service.machine_bell import MachineBell
 from service.metrics import ServiceMetrics
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
 from service.rate_limits import RateLimits
@@ -39,6 +41,7 @@ from service.routes.keys import PREFIX as KEYS
 from service.routes.login import LOGIN, LOGOUT
 from service.routes.pages import DATASETS as DATASET_PAGES
 from service.routes.webhooks import SECRET as WEBHOOK_SECRET
+from service.routes.workers import PREFIX as WORKERS
 from service.secrets import signing_secret
 from service.settings import Settings
 from service.telemetry import telemetry_config
@@ -57,6 +60,7 @@ _DOORS = Doors(
     open=("/healthz", "/readyz", LOGIN, LOGOUT, "/assets/"),
     loopback=("/metrics",),
     admin=(KEYS, AUDIT, WEBHOOK_SECRET),
+    work=(WORKERS,),
 )
 
 
@@ -69,6 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
         database = Database(settings.database_url)
         store = open_artifacts(settings)
         poller = EventPoller(database, interval=settings.event_poll_seconds)
+        bell = MachineBell(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
         exports = Exports(database, store)
         intake = _intake(settings, database, store)
@@ -83,6 +88,10 @@ def create_app(settings: Settings) -> FastAPI:
                 datasets=StoredDatasets(database, store),
             ),
             desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
+            machines=MachineDesk(
+                database, version=version("reflectory"), lease_seconds=settings.lease_seconds
+            ),
+            bell=bell,
             figures=Figures(),
             poller=poller,
             pages=Pages(),
@@ -102,10 +111,12 @@ def create_app(settings: Settings) -> FastAPI:
         )
         metrics.open(database, poller)
         await poller.start()
+        await bell.start()
         try:
             yield
         finally:
             await poller.stop()
+            await bell.stop()
             if dashboard is not None:
                 await dashboard.aclose()
             await to_thread.run_sync(exports.close)
@@ -150,6 +161,7 @@ def create_app(settings: Settings) -> FastAPI:
 def close_streams(app: FastAPI) -> None:
     """End all event streams of a running application, so that its server can stop."""
     app.state.resources.poller.close_streams()
+    app.state.resources.bell.close()
 
 
 def _intake(settings: Settings, database: Database, store: ArtifactStore) -> DatasetIntake:

@@ -5,7 +5,19 @@ from typing import NamedTuple
 
 import typer
 
-from service.commands import datasets, demo, keys, results, serve, server, steering, studies, trials
+from service.commands import (
+    backup,
+    datasets,
+    demo,
+    keys,
+    results,
+    serve,
+    server,
+    steering,
+    studies,
+    trials,
+    worker,
+)
 
 _STUDIES = "Studies"
 _RESULTS = "Results"
@@ -50,6 +62,7 @@ _COMMANDS = {
     "api": _Command(serve.api, _SERVER, "api --data-dir data"),
     "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
 }
+    "worker": _Command(worker.worker, _SERVER, "worker --server http://search.example:8080"),
 
 application = typer.Typer(
     name="reflectory",

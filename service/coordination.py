@@ -7,7 +7,9 @@ from contextlib import ExitStack
 import optuna
 
 from search.coordinator import Coordinator, Folders
-from search.executors import LocalExecutor
+from search.executors import Executor, LocalExecutor, Slot
+from search.executors.remote import RemoteExecutor
+from search.executors.several import SeveralExecutors
 from search.executors.slots import cpu_slots, gpu_slots
 from search.front_exports import FrontExports
 from search.lane import lane_folder
@@ -29,7 +31,7 @@ class AlreadyCoordinating(Exception):
 
 
 def coordinate(settings: Settings, stop: threading.Event) -> None:
-    """Run every study with attempts on this machine until `stop` is set.
+    """Run every study, on this machine and on those that joined, until `stop` is set.
 
     Raises:
         AlreadyCoordinating: the data directory has a coordinator.
@@ -38,7 +40,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()
     data_dir = settings.data_dir.absolute()
-    slots = (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
+    slots = own_slots(settings)
     _log.info("slots", extra={"names": [slot.name for slot in slots]})
     with ExitStack() as held:
         try:
@@ -50,7 +52,10 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
             ) from error
         database = Database(settings.database_url)
         held.callback(database.dispose)
-        executor = LocalExecutor(slots, logs=settings.logs_dir)
+        # The lock makes this name ours alone, and the same after a restart: the claims of a
+        # coordinator that was killed go on at once.
+        owner = coordinator_name(data_dir)
+        executor = _executor(settings, slots, database, owner=owner)
         held.callback(executor.close)
         store = open_artifacts(settings)
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
@@ -59,9 +64,6 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         secret = signing_secret(settings)
         courier = Courier(database, secret=secret, allow_private=settings.webhook_private)
         held.enter_context(courier)
-        # The lock makes this name ours alone, and the same after a restart: the claims of a
-        # coordinator that was killed go on at once.
-        owner = coordinator_name(data_dir)
         held.enter_context(RoomWatch(database, store, owner=owner))
         Coordinator(
             database,
@@ -79,3 +81,22 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
             log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)
+
+
+def own_slots(settings: Settings) -> tuple[Slot, ...]:
+    """The slots of this machine, of which there may be none."""
+    if settings.workers == 0:
+        return ()
+    return (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
+
+
+def _executor(
+    settings: Settings, slots: tuple[Slot, ...], database: Database, *, owner: str
+) -> Executor:
+    """This machine's slots, where it has any, and those of all machines that join."""
+    remote = RemoteExecutor(
+        database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
+    )
+    if not slots:
+        return SeveralExecutors(remote)
+    return SeveralExecutors(LocalExecutor(slots, logs=settings.logs_dir), remote)

@@ -25,6 +25,7 @@ from search.errors import (
     DataError,
     ExecutorError,
     MirrorDiverged,
+    MachineRefused,
     SearchError,
     SpecRefused,
     TaskUnresolved,
@@ -95,6 +96,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         HTTPStatus.INTERNAL_SERVER_ERROR, "mirror-diverged", "Optuna's study is another"
     ),
     ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
+    MachineRefused: Answer(HTTPStatus.CONFLICT, "machine-refused", "The machine is not taken"),
     StorageError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", "The storage failed"),
     NotFound: Answer(HTTPStatus.NOT_FOUND, "not-found", "No such thing"),
     Conflict: Answer(HTTPStatus.CONFLICT, "conflict", "The present state forbids this"),

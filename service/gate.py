@@ -27,7 +27,7 @@ from service.auth import (
 from service.cookies import LoginCookies
 from service.errors import problem_of
 from service.keyring import KeyRing
-from service.principal import LOCAL_USER, Principal, Scope, principal_of
+from service.principal import LOCAL_USER, WORK, Principal, Scope, principal_of
 from service.problems import problem_response
 from service.rate_limits import RateLimits
 from storage.errors import StorageError
@@ -50,6 +50,8 @@ class Doors:
     """Paths that are read without a key by whoever speaks from this machine to it."""
     admin: tuple[str, ...] = ()
     """Paths that need `admin`, with all below them."""
+    work: tuple[str, ...] = ()
+    """Paths of worker machines, with all below them: `admin` to read, `work` for all else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,16 +120,19 @@ class Gate:
             raise _Refused(
                 HTTPStatus.FORBIDDEN,
                 f"this needs the scope {needed!r}; {principal.label} has "
-                f"{', '.join(principal.scopes)}",
+                f"{', '.join(principal.scopes) or 'none'}",
                 "scope",
                 "The key does not allow this",
             )
-        if principal.key_id is not None:
+        # Machines ask as often as something starts and ends there, however many share a key.
+        if principal.key_id is not None and needed != WORK:
             _wait_if(guard.rates.request(principal.key_id), f"{principal.label} asks too much")
         return principal
 
     def _needed(self, method: str, path: str) -> Scope:
-        if any(path == door or path.startswith(f"{door}/") for door in self._doors.admin):
+        if _is_below(path, self._doors.work):
+            return "admin" if method in SAFE_METHODS else WORK
+        if _is_below(path, self._doors.admin):
             return "admin"
         return "read" if method in SAFE_METHODS else "write"
 
@@ -177,6 +182,10 @@ async def _by_cookie(guard: Guard, scope: Request, headers: Headers) -> Principa
 
 def _is_among(path: str, doors: tuple[str, ...]) -> bool:
     return any(path == door or (door.endswith("/") and path.startswith(door)) for door in doors)
+
+
+def _is_below(path: str, doors: tuple[str, ...]) -> bool:
+    return any(path == door or path.startswith(f"{door}/") for door in doors)
 
 
 def _wait_if(seconds: int | None, detail: str) -> None:

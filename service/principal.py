@@ -6,10 +6,17 @@ from typing import Literal, TypeAlias, get_args
 
 from storage.records import LOCAL, ApiKeyRecord
 
-Scope: TypeAlias = Literal["read", "write", "admin"]
-
-SCOPES: tuple[Scope, ...] = get_args(Scope)
+UserScope: TypeAlias = Literal["read", "write", "admin"]
 """From the least to the most; each includes those before it."""
+
+Scope: TypeAlias = Literal["read", "write", "admin", "work"]
+"""`work` is for worker machines: it includes nothing, and nothing includes it. A machine runs the
+attempts of every tenant, so that only who has the database gives such a key."""
+
+SCOPES: tuple[UserScope, ...] = get_args(UserScope)
+"""What people may do, from the least to the most."""
+
+WORK: Literal["work"] = "work"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +36,20 @@ class Principal:
         return "the local user" if self.key_name is None else f"key {self.key_name!r}"
 
 
-LOCAL_USER = Principal(tenant=LOCAL, key_id=None, key_name=None, scopes=SCOPES, via="local")
+LOCAL_USER = Principal(
+    tenant=LOCAL, key_id=None, key_name=None, scopes=(*SCOPES, WORK), via="local"
+)
 """The user of this machine, while no keys exist."""
 
 
 def principal_of(key: ApiKeyRecord, *, via: Literal["key", "cookie"]) -> Principal:
     """Whoever shows a key, or the cookie that was given for it."""
-    scopes = including_lower(scope for scope in SCOPES if scope in key.scopes)
+    scopes = including_lower(scope for scope in (*SCOPES, WORK) if scope in key.scopes)
     return Principal(tenant=key.tenant, key_id=key.id, key_name=key.name, scopes=scopes, via=via)
 
 
 def including_lower(scopes: Iterable[Scope]) -> tuple[Scope, ...]:
     """The scopes with those that they include, from the least to the most."""
-    highest = max((SCOPES.index(scope) for scope in scopes), default=-1)
-    return SCOPES[: highest + 1]
+    named = set(scopes)
+    highest = max((SCOPES.index(scope) for scope in SCOPES if scope in named), default=-1)
+    return (*SCOPES[: highest + 1], *((WORK,) if WORK in named else ()))

@@ -9,11 +9,13 @@ from fastapi import Depends, Query, Request
 
 from search.attempts import AttemptDesk
 from search.figures import Figures
+from search.machine_desk import MachineDesk
 from search.tasks import DataSources
 from service.dataset_intake import DatasetIntake
 from service.dataset_shelf import StoredDatasets
 from service.events import EventPoller
 from service.exports import Exports
+from service.machine_bell import MachineBell
 from service.metrics import ServiceMetrics
 from service.principal import LOCAL_USER, Principal
 from service.settings import Settings
@@ -32,6 +34,9 @@ class Resources:
     sources: DataSources
     """Where a study's data are looked at when it is submitted."""
     desk: AttemptDesk
+    machines: MachineDesk
+    bell: MachineBell
+    """Where polls of worker machines wait."""
     figures: Figures
     poller: EventPoller
     pages: Pages

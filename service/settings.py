@@ -98,8 +98,9 @@ class Settings(BaseSettings):
     )
     workers: int | None = Field(
         default=None,
-        ge=1,
-        description="attempts that run side by side on the CPU; by default one per core",
+        ge=0,
+        description="attempts that run side by side on the CPU; by default one per core; with 0, "
+        "nothing runs on this machine, not on its GPUs either",
     )
     slots_per_gpu: int = Field(
         default=1,
@@ -111,6 +112,12 @@ class Settings(BaseSettings):
         default=30.0,
         gt=0,
         description="how long an attempt may be silent before it counts as lost",
+    )
+    slot_wait_seconds: float = Field(
+        default=5.0,
+        ge=0,
+        description="how long a study waits for a slot that serves it, where none does, before it "
+        "fails; longer where machines come and go",
     )
     shutdown_grace_seconds: float = Field(
         default=10.0, gt=0, description="how long open requests may take to end after SIGTERM"

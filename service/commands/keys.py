@@ -39,7 +39,8 @@ def create(
     name: Annotated[str, typer.Argument(help="What the key is for, or who has it.")],
     tenant: _TenantOption = LOCAL,
     scope: Annotated[
-        Scope, typer.Option(help="What it may do; each includes those before it.")
+        Scope,
+        typer.Option(help="What it may do; each includes those before it, but `work` is apart."),
     ] = "write",
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,

@@ -37,7 +37,8 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Attempts side by side; by default one per core.")
+        int | None,
+        typer.Option(min=0, help="Attempts side by side; by default one per core; 0: none here."),
     ] = None,
     slots_per_gpu: Annotated[
         int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")

@@ -20,6 +20,7 @@ from service.routes import (
     study_pages,
     trials,
     webhooks,
+    workers,
 )
 
 ROUTERS = (
@@ -37,6 +38,7 @@ ROUTERS = (
     health.router,
     metrics.router,
     attempts.router,
+    workers.router,
     login.router,
     pages.router,
     form_pages.router,

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from models.spec import Spec
 from service.api_keys import LONGEST_NAME, create_key, revoke_key
-from service.principal import Scope
+from service.principal import Scope, UserScope
 from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit
 from storage.keys import Keys
@@ -29,7 +29,7 @@ class KeyRequest(Spec):
     name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(
         description="what it is for, or who has it; people are told it"
     )
-    scopes: tuple[Scope, ...] = Field(
+    scopes: tuple[UserScope, ...] = Field(
         default=("write",),
         min_length=1,
         description="`read`, `write` or `admin`, each of which includes those before it",
