@@ -6,6 +6,7 @@ ModelError
 │   └── SignatureError  an architecture cannot answer what a task asks
 ├── InputError          a tensor does not fit the model: change the input
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
+├── ConversionError     what a trained network holds cannot be converted: change it or the target
 └── ExportError         a model has no faithful ONNX file: nothing that its user does changes that
 """
 
@@ -32,6 +33,10 @@ class InputError(ModelError, ValueError):
 
 class CheckpointError(ModelError, ValueError):
     """A file is not one of our checkpoints, or its bytes are damaged; use another file."""
+
+
+class ConversionError(ModelError, ValueError):
+    """Trained weights cannot be brought to another form; change them or what they should become."""
 
 
 class ExportError(ModelError):

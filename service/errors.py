@@ -14,6 +14,7 @@ from starlette.routing import Match, Mount
 
 from models.errors import (
     CheckpointError,
+    ConversionError,
     ExportError,
     InputError,
     ModelError,
@@ -24,8 +25,8 @@ from models.errors import (
 from search.errors import (
     DataError,
     ExecutorError,
-    MirrorDiverged,
     MachineRefused,
+    MirrorDiverged,
     SearchError,
     SpecRefused,
     TaskUnresolved,
@@ -41,9 +42,9 @@ from storage.errors import (
     ArtifactNotFound,
     BadCursor,
     BadStoreUrl,
+    ClaimLost,
     Conflict,
     DatabaseUnavailable,
-    ClaimLost,
     IdempotencyConflict,
     LeaseLost,
     NotFound,
@@ -51,9 +52,9 @@ from storage.errors import (
     StorageError,
     StoreFull,
     StoreRefused,
+    StoreUnavailable,
     UnstorableValue,
 )
-    StoreUnavailable,
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     SlotError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "slot", "The parametrization does not fit"),
     InputError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "input", "The input does not fit"),
     CheckpointError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "checkpoint", "No valid checkpoint"),
+    ConversionError: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "conversion", "The weights cannot be converted"
+    ),
     ExportError: Answer(
         HTTPStatus.INTERNAL_SERVER_ERROR, "export", "The model has no faithful ONNX file"
     ),
@@ -92,11 +96,11 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     ),
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
+    MachineRefused: Answer(HTTPStatus.CONFLICT, "machine-refused", "The machine is not taken"),
     MirrorDiverged: Answer(
         HTTPStatus.INTERNAL_SERVER_ERROR, "mirror-diverged", "Optuna's study is another"
     ),
     ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
-    MachineRefused: Answer(HTTPStatus.CONFLICT, "machine-refused", "The machine is not taken"),
     StorageError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", "The storage failed"),
     NotFound: Answer(HTTPStatus.NOT_FOUND, "not-found", "No such thing"),
     Conflict: Answer(HTTPStatus.CONFLICT, "conflict", "The present state forbids this"),
@@ -125,16 +129,16 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     BadStoreUrl: Answer(
         HTTPStatus.UNPROCESSABLE_ENTITY, "store-url", "The URL names no artifact store"
     ),
+    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
+    SchemaMismatch: Answer(
+        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
+    ),
     DatabaseUnavailable: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "database", "The database does not answer"
     ),
 }
 
 
-    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
-    SchemaMismatch: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
-    ),
 def answer_of(error: Exception) -> Answer:
     """The answer of the error's own class, or else of its nearest ancestor."""
     for ancestor in type(error).__mro__:

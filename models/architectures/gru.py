@@ -1,11 +1,12 @@
 """The gated recurrent unit, in both of its published forms."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, Self
 
 import torch
-from pydantic import Field
-from torch import Tensor
+from pydantic import Field, model_validator
+from torch import Tensor, nn
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.kernels.calls import CellName, Kind
@@ -52,6 +53,27 @@ class Gru(Recurrent):
         ),
     )
 
+    candidate_bias: bool = Field(
+        default=False,
+        description=(
+            "whether a bias of its own is added to W_q h before r acts on it, as torch.nn.GRU "
+            "does; for reset = 'after'"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _candidate_bias_needs_its_reset(self) -> Self:
+        if self.candidate_bias and self.reset != "after":
+            raise ValueError(
+                f"candidate_bias is for reset = 'after'; with {self.reset!r} allowed is false"
+            )
+        return self
+
+    def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
+        """Matrices, biases, first states and the readout, and n for each candidate bias."""
+        biases = self.layers * self.hidden_size if self.candidate_bias else 0
+        return super().parameter_count(signature, parametrization) + biases
+
     def paper_count(self, signature: Signature, parametrization: Parametrization) -> int:
         """As the low-rank paper's tables count: one input matrix of the three, and no h_0.
 
@@ -65,8 +87,9 @@ class Gru(Recurrent):
         return super().paper_count(signature, parametrization) - repeated - start
 
     def cell(self, *, generator: torch.Generator) -> "GruCell":  # noqa: ARG002 -- draws nothing
-        """The recurrence that `reset` names."""
-        return GruCell(self.reset)
+        """The recurrence that `reset` names, with a candidate bias of 0 where there is one."""
+        bias = nn.Parameter(torch.zeros(self.hidden_size)) if self.candidate_bias else None
+        return GruCell(self.reset, candidate_bias=bias)
 
     def initialise(self, network: RecurrentNetwork, *, generator: torch.Generator) -> None:  # noqa: ARG002
         """b_u at carry_bias."""
@@ -79,11 +102,18 @@ class Gru(Recurrent):
 class GruCell(Cell):
     """Gates in the order update, reset, candidate."""
 
-    def __init__(self, reset: Reset) -> None:
+    candidate_bias: nn.Parameter | None
+
+    def __init__(self, reset: Reset, *, candidate_bias: nn.Parameter | None = None) -> None:
+        """A candidate bias `[n]` is for the reset after the matrix; no kernel of ours adds it."""
         super().__init__()
         name, self.sequence = _SEQUENCES[reset]
-        self.kind = Kind(name, "tanh", 0.0)
+        self.kind = Kind(name, "tanh", 0.0) if candidate_bias is None else None
+        self.register_parameter("candidate_bias", candidate_bias)
 
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """See `models.ops.recurrence`."""
-        return self.sequence(factors, projections, initial)
+        if self.candidate_bias is None:
+            return self.sequence(factors, projections, initial)
+        biased = partial(gru_sequence_reset_after, candidate_bias=self.candidate_bias)
+        return biased(factors, projections, initial)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from models.architectures.gru import Gru, Reset
+from models.architectures.gru import Gru, GruCell, Reset
 from models.onnx.graph import Graph
 from models.onnx.products import advance, cut, multiply
 from models.onnx.recurrent import CellGraph, StandardNode, State, Step
@@ -13,7 +13,8 @@ from models.ops.factors import Factors
 def gru(architecture: Gru) -> CellGraph:
     """`h_t = u * h_{t-1} + (1 - u) * q`: ONNX's z is the gate u that keeps."""
     attributes = {"linear_before_reset": int(architecture.reset == "after")}
-    return CellGraph(_STEPS[architecture.reset], StandardNode("GRU", (0, 1, 2), attributes))
+    standard = StandardNode("GRU", (0, 1, 2), attributes)
+    return CellGraph(_STEPS[architecture.reset], None if architecture.candidate_bias else standard)
 
 
 def _reset_before(body: Graph, factors: Factors, _cell: Any, before: State, addend: str) -> State:
@@ -26,11 +27,13 @@ def _reset_before(body: Graph, factors: Factors, _cell: Any, before: State, adde
     return [_mix(body, state, update, inner)]
 
 
-def _reset_after(body: Graph, factors: Factors, _cell: Any, before: State, addend: str) -> State:
+def _reset_after(body: Graph, factors: Factors, cell: GruCell, before: State, addend: str) -> State:
     (state,) = before
     update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
     update, reset, inner = cut(body, multiply(body, factors, state), 3)
     update = body.apply("Add", update, update_addend)
+    if cell.candidate_bias is not None:
+        inner = body.apply("Add", inner, body.constant(cell.candidate_bias))
     gate = body.apply("Sigmoid", body.apply("Add", reset, reset_addend))
     inner = body.apply("Add", body.apply("Mul", gate, inner), candidate_addend)
     return [_mix(body, state, update, inner)]

@@ -34,3 +34,18 @@ def solve_unit_triangle(matrix: Tensor, right: Tensor, *, upper: bool) -> Tensor
 def row_norms(rows: Tensor) -> Tensor:
     """Euclidean lengths `[..., m, 1]` of `[..., m, n]`."""
     return _linalg.vector_norm(rows, dim=-1, keepdim=True)
+
+
+determinant: Callable[[Tensor], Tensor] = _linalg.det
+"""`det A` `[...]` of `[..., n, n]`."""
+
+symmetric_eigen: Callable[[Tensor], tuple[Tensor, Tensor]] = _linalg.eigh
+"""Eigenvalues `[..., n]`, rising, and eigenvectors `[..., n, n]` as columns, of symmetric ones."""
+
+hermitian_eigen: Callable[[Tensor], tuple[Tensor, Tensor]] = _linalg.eigh
+"""The same of complex Hermitian matrices; the eigenvalues are real."""
+
+
+def svd(matrix: Tensor, *, full: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """U, s falling, and V^T of `[..., m, n]`; square U and V^T only if `full`."""
+    return _linalg.svd(matrix, full_matrices=full)

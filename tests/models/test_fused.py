@@ -35,6 +35,10 @@ MODELS: dict[str, tuple[AnyArchitecture, AnyParametrization]] = {
     "rnn householder, factored": (Rnn(hidden_size=96, layers=2), Householder(m=4)),
     "rnn abs": (Rnn(hidden_size=12, activation="abs"), HouseholderSvd(m1=2, m2=3)),
     "gru low rank, folded": (Gru(hidden_size=12, reset="before"), LowRankDiagonal(d=2)),
+    "gru with candidate bias": (
+        Gru(hidden_size=12, reset="after", candidate_bias=True),
+        LowRank(d=2),
+    ),
     "gru tied low rank": (Gru(hidden_size=96), LowRankDiagonal(d=3, tied=True)),
     "gru structured inputs": (
         Gru(hidden_size=12, structured_inputs="all", layers=2),

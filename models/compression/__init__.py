@@ -1,0 +1,22 @@
+"""Trained plain matrices to structured ones and back: weights, our networks, and any module."""
+
+from models.compression.families import CONVERTERS, convert_path, convert_weight
+from models.compression.from_torch import from_torch
+from models.compression.networks import convert, fold
+from models.compression.replace import compress, lay_out
+from models.compression.report import ConversionReport, LayerConversion
+from models.compression.to_torch import to_torch
+
+__all__ = [
+    "CONVERTERS",
+    "ConversionReport",
+    "LayerConversion",
+    "compress",
+    "convert",
+    "convert_path",
+    "convert_weight",
+    "fold",
+    "from_torch",
+    "lay_out",
+    "to_torch",
+]

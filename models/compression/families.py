@@ -1,0 +1,146 @@
+"""Which algorithm finds the members of each parametrization that are nearest to given matrices.
+
+A parametrization that can be converted to has one file here and one name in the mapping.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from models.compression.dense import fit_dense_
+from models.compression.factorized_svd import fit_factorized_svd_
+from models.compression.householder import fit_householder_
+from models.compression.householder_svd import fit_householder_svd_
+from models.compression.low_rank import fit_low_rank_
+from models.compression.low_rank_diagonal import fit_low_rank_diagonal_
+from models.compression.packed_rotations import fit_packed_rotations_
+from models.compression.rotation_svd import fit_rotation_svd_
+from models.compression.target import Target
+from models.errors import ConversionError, SlotError
+from models.linear import StructuredLinear
+from models.ops.initialisation import generator_of
+from models.parametrizations import (
+    Dense,
+    FactorizedSvd,
+    Householder,
+    HouseholderSvd,
+    LowRank,
+    LowRankDiagonal,
+    PackedRotations,
+    Parametrization,
+    RotationSvd,
+)
+from models.spec import Slot, kind_of
+
+Converter: TypeAlias = Callable[[Any, Target], None]
+"""Brings a freshly built module of its family, in double precision, near a target, in place."""
+
+CONVERTERS: Mapping[type[Parametrization], Converter] = {
+    Dense: fit_dense_,
+    FactorizedSvd: fit_factorized_svd_,
+    Householder: fit_householder_,
+    HouseholderSvd: fit_householder_svd_,
+    LowRank: fit_low_rank_,
+    LowRankDiagonal: fit_low_rank_diagonal_,
+    PackedRotations: fit_packed_rotations_,
+    RotationSvd: fit_rotation_svd_,
+}
+
+
+def refuse_unconvertible(parametrization: type[Parametrization]) -> None:
+    """Refuse a parametrization for which nearest members have no algorithm.
+
+    Raises:
+        ConversionError: names it and those that have one.
+    """
+    if parametrization not in CONVERTERS:
+        allowed = ", ".join(sorted(kind_of(variant) for variant in CONVERTERS))
+        raise ConversionError(
+            f"there is no conversion of plain matrices to {kind_of(parametrization)}, whose "
+            f"nearest members only training finds; allowed are {allowed}"
+        )
+
+
+def convert_weight(
+    weight: Tensor,
+    parametrization: Parametrization,
+    *,
+    slot: Slot | None = None,
+    moments: Tensor | None = None,
+    earlier: StructuredLinear | None = None,
+    name: str = "the weight",
+) -> StructuredLinear:
+    """The member of a family that is nearest to given matrices, as far as its algorithm finds it.
+
+    Args:
+        weight: `[out, in]`, or `[G, out, in]` for the G matrices of a slot; of any floating type.
+        parametrization: the family, with its counts.
+        slot: how the matrices belong together; without one each stands for itself.
+        moments: `E[x x^T]` `[G, in, in]` of what the matrices read. Families with a closed form for
+            it (low_rank, low_rank_diagonal) then keep outputs rather than weights.
+        earlier: what this function gave for smaller counts, which the result does not fall behind.
+        name: what messages call the matrices.
+
+    Returns:
+        A module in double precision on the CPU. Equal arguments give equal numbers.
+
+    Raises:
+        ConversionError: the matrices are not finite, or the family has no conversion.
+        SlotError: the family cannot hold matrices of this size.
+    """
+    refuse_unconvertible(type(parametrization))
+    matrices = weight.detach().to("cpu", torch.float64)
+    matrices = matrices if matrices.dim() == 3 else matrices.unsqueeze(0)
+    if slot is None:
+        copies, rows, columns = matrices.shape
+        slot = Slot(out_features=rows, in_features=columns, layers=copies)
+    parts = 2 if slot.field == "complex" else 1
+    real = (
+        slot
+        if parts == 1
+        else Slot(
+            out_features=parts * slot.out_features,
+            in_features=parts * slot.in_features,
+            gates=slot.gates,
+            layers=slot.layers,
+        )
+    )
+    try:
+        linear = parametrization.build(slot, generator=generator_of(0)).double()
+    except SlotError as error:
+        raise SlotError(f"{name}: {kind_of(type(parametrization))}: {error}") from error
+    if earlier is not None:
+        earlier = earlier.to("cpu", torch.float64)
+    target = Target(
+        slot=real,
+        weight=matrices,
+        moments=None if moments is None else moments.detach().to("cpu", torch.float64),
+        earlier=earlier,
+    )
+    target.check(name)
+    with torch.no_grad():
+        CONVERTERS[type(parametrization)](linear, target)
+    return linear
+
+
+def convert_path(
+    weight: Tensor,
+    parametrizations: Iterable[Parametrization],
+    *,
+    slot: Slot | None = None,
+    moments: Tensor | None = None,
+    name: str = "the weight",
+) -> Iterator[StructuredLinear]:
+    """Convert to one member after the other, each of which starts from the one before as well.
+
+    For members of one family whose counts rise errors never rise: of weights, or with moments of
+    outputs where the family keeps these. See `convert_weight` for the arguments and the errors.
+    """
+    earlier = None
+    for parametrization in parametrizations:
+        earlier = convert_weight(
+            weight, parametrization, slot=slot, moments=moments, earlier=earlier, name=name
+        )
+        yield earlier

@@ -1,0 +1,102 @@
+"""What the structured matrices of a network read of a calibration batch."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from models.compression.parts import structured_parts
+from models.ops.factors import Factors
+
+
+class Moments:
+    """Sums of `x x^T` `[G, in, in]` over the vectors x that each matrix of a stack reads."""
+
+    def __init__(self, copies: int, size: int) -> None:
+        self._sums = torch.zeros(copies, size, size, dtype=torch.float64)
+        self._counts = torch.zeros(copies, dtype=torch.float64)
+
+    def add(self, start: int, stop: int, vectors: Tensor) -> None:
+        """Vectors `[B, in]` that the matrices start..stop-1 read."""
+        seen = vectors.detach().to("cpu", torch.float64)
+        self._sums[start:stop] += seen.mT @ seen
+        self._counts[start:stop] += len(seen)
+
+    def mean(self) -> Tensor:
+        """`E[x x^T]` `[G, in, in]`; 0 for a matrix that read nothing."""
+        return self._sums / self._counts.clamp_min(1).view(-1, 1, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedFactors:
+    """Factors that note what they are applied to.
+
+    No kernel knows them, so that a network runs as a loop in torch's operations, which applies them
+    step by step.
+    """
+
+    inner: Factors
+    moments: Moments
+    start: int
+    stop: int
+
+    def select(self, start: int, stop: int) -> "WatchedFactors":
+        """The matrices start..stop-1 of the stack."""
+        first = self.start
+        part = self.inner.select(start, stop)
+        return WatchedFactors(part, self.moments, first + start, first + stop)
+
+    def split(self, size: int) -> "list[WatchedFactors]":
+        """The whole stack in parts of `size` matrices."""
+        return [
+            WatchedFactors(part, self.moments, first, first + size)
+            for part, first in zip(
+                self.inner.split(size), range(self.start, self.stop, size), strict=True
+            )
+        ]
+
+    def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
+        """As the factors that are watched."""
+        return self.inner.arrange(projections)
+
+    def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
+        """As the factors that are watched."""
+        self.moments.add(self.start, self.stop, state)
+        return self.inner.advance(state, addend)
+
+    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """As the factors that are watched."""
+        for place, vectors in enumerate(states):
+            self.moments.add(self.start + place, self.start + place + 1, vectors)
+        return self.inner.advance_each(states, addends)
+
+
+@torch.no_grad()
+def moments_of(network: nn.Module, batch: Any) -> tuple[dict[str, Tensor], Any]:
+    """`E[x x^T]` `[G, in, in]` by the path of each structured matrix, and the network's answer.
+
+    The network runs in evaluation mode and is left as it was; a batch that is a tuple is a list of
+    arguments.
+    """
+    training = network.training
+    linears = structured_parts(network)
+    watched: dict[str, Moments] = {}
+    try:
+        network.eval()
+        for name, linear in linears.items():
+            watched[name] = Moments(linear.copies, linear.in_features)
+            linear.held_factors = WatchedFactors(
+                linear.make_factors(), watched[name], 0, linear.copies
+            )
+        answer = network(*arguments(batch))
+    finally:
+        for linear in linears.values():
+            linear.release()
+        network.train(training)
+    return {name: moments.mean() for name, moments in watched.items()}, answer
+
+
+def arguments(batch: Any) -> tuple[Any, ...]:
+    """What a module is called with: a tuple is several arguments, all else is one."""
+    return cast(tuple[Any, ...], batch) if type(batch) is tuple else (batch,)

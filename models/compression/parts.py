@@ -1,0 +1,23 @@
+"""The modules of a network by their paths."""
+
+from collections.abc import Iterator
+from typing import cast
+
+from torch import nn
+
+from models.linear import StructuredLinear
+
+
+def modules_of(network: nn.Module) -> dict[str, nn.Module]:
+    """All modules, the network itself by an empty path."""
+    named = cast(Iterator[tuple[str, nn.Module]], network.named_modules())
+    return dict(named)
+
+
+def structured_parts(network: nn.Module) -> dict[str, StructuredLinear]:
+    """The structured matrices."""
+    return {
+        name: part
+        for name, part in modules_of(network).items()
+        if isinstance(part, StructuredLinear)
+    }

@@ -1,0 +1,241 @@
+"""Compression of any trained module, layer by layer; nothing else of this project is needed."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias, cast
+
+import torch
+from pydantic import TypeAdapter
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from models.architectures.inputs import StructuredInputs
+from models.compression.drop_ins import drop_in, is_replaceable
+from models.compression.families import convert_weight, refuse_unconvertible
+from models.compression.moments import arguments, moments_of
+from models.compression.parts import modules_of, structured_parts
+from models.compression.report import (
+    ConversionReport,
+    Cost,
+    LayerConversion,
+    layers_of,
+    numbers_of,
+    relative_distance,
+    stored_weight,
+)
+from models.errors import ConversionError, SlotError
+from models.linear import StructuredLinear
+from models.ops.initialisation import generator_of
+from models.parametrizations import AnyParametrization, Parametrization
+from models.spec import kind_of
+
+Chosen: TypeAlias = Parametrization | Mapping[str, Any]
+"""A parametrization, or the document of one: `{"kind": "low_rank", "d": 8}`."""
+
+Choice: TypeAlias = Chosen | Mapping[str, Chosen]
+"""One for all layers, or by patterns of their names, of which the first that fits counts."""
+
+
+def compress(
+    module: nn.Module,
+    parametrization: Choice,
+    *,
+    calibration: Any = None,
+    include: Sequence[str] = ("*",),
+    exclude: Sequence[str] = (),
+    inputs: StructuredInputs = "none",
+) -> tuple[nn.Module, ConversionReport]:
+    """A copy of a trained module whose matrices are stored by a parametrization.
+
+    Layers that are an `nn.RNN`, `nn.LSTM`, `nn.GRU` or `nn.Linear` become drop-ins of ours, with
+    the same arguments and results; all else stays. The matrices are the nearest that the
+    parametrization has, as far as its algorithm finds them. The result trains on like any module;
+    call `models.model.after_step` after each optimizer step.
+
+    Args:
+        module: what was trained; it is left as it is. It may be such a layer itself.
+        parametrization: one for all layers, or by patterns of their names.
+        calibration: what the module is called with, a tensor or a tuple of arguments. Output errors
+            are those on it, and low ranks then keep outputs rather than weights.
+        include: patterns (`*`, `?`, `[ab]`) of the layers' names, as `named_modules` has them.
+        exclude: patterns of layers that stay as they are.
+        inputs: whether input matrices of recurrent layers are structured, too: never, if they are
+            square, or always, with counts and ranks cut to what they hold.
+
+    Raises:
+        ConversionError: nothing is chosen, a layer cannot be replaced, or numbers are not finite.
+        SlotError: a parametrization cannot hold a layer's matrices; names the layer.
+    """
+    dense, chosen = _with_drop_ins(module, parametrization, include, exclude, inputs)
+    moments: dict[str, Tensor] = {}
+    answer = None
+    if calibration is not None:
+        moments, answer = moments_of(dense, calibration)
+    rows: list[LayerConversion] = []
+    compressed = copy.deepcopy(dense)
+    for name, linear in structured_parts(dense).items():
+        weight = stored_weight(linear)
+        fitted = convert_weight(
+            weight,
+            chosen[name].fitted(linear.slot),
+            slot=linear.slot,
+            moments=moments.get(name),
+            name=name,
+        )
+        _put(compressed, name, _like(fitted, linear))
+        before = Cost(parameters=weight.numel(), multiply_adds=weight.numel())
+        rows += layers_of(name, weight, fitted, before=before, moments=moments.get(name))
+    error = None
+    if answer is not None:
+        with torch.no_grad():
+            training = compressed.training
+            after = compressed.eval()(*arguments(calibration))
+            compressed.train(training)
+        error = relative_distance(_flat(answer), _flat(after))
+    return compressed, ConversionReport(
+        spec=None,
+        layers=tuple(rows),
+        parameters_before=numbers_of(module),
+        parameters_after=numbers_of(compressed),
+        multiply_adds_before=sum(row.multiply_adds_before for row in rows),
+        multiply_adds_after=sum(row.multiply_adds_after for row in rows),
+        output_error=error,
+    )
+
+
+def lay_out(
+    module: nn.Module,
+    parametrization: Choice,
+    *,
+    include: Sequence[str] = ("*",),
+    exclude: Sequence[str] = (),
+    inputs: StructuredInputs = "none",
+    seed: int | None = None,
+) -> nn.Module:
+    """A copy of a module with the drop-ins of `compress`, their matrices freshly initialised.
+
+    It takes the state dict of what `compress` gave with the same arguments, in a moment.
+
+    Raises:
+        ConversionError: see `compress`. SlotError: see `compress`.
+    """
+    laid_out, chosen = _with_drop_ins(module, parametrization, include, exclude, inputs)
+    generator = generator_of(seed)
+    for name, linear in structured_parts(laid_out).items():
+        fresh = _built(name, chosen[name], linear, generator=generator)
+        _put(laid_out, name, _like(fresh, linear))
+    return laid_out
+
+
+def _with_drop_ins(
+    module: nn.Module,
+    parametrization: Choice,
+    include: Sequence[str],
+    exclude: Sequence[str],
+    inputs: StructuredInputs,
+) -> tuple[nn.Module, dict[str, Parametrization]]:
+    """A copy with plain matrices in drop-ins, and the parametrization of each of these matrices."""
+    by_pattern = _parametrizations(parametrization)
+    names = {
+        name: layer
+        for name, layer in modules_of(module).items()
+        if is_replaceable(layer)
+        and any(fnmatchcase(name, pattern) for pattern in include)
+        and not any(fnmatchcase(name, pattern) for pattern in exclude)
+        and any(fnmatchcase(name, pattern) for pattern in by_pattern)
+    }
+    if not names:
+        there = ", ".join(
+            name or "(itself)" for name, m in modules_of(module).items() if is_replaceable(m)
+        )
+        raise ConversionError(
+            f"no layer to compress is chosen by include = {list(include)} and exclude = "
+            f"{list(exclude)}; there are {there or 'none: no nn.RNN, nn.LSTM, nn.GRU or nn.Linear'}"
+        )
+    _refuse_shared(module, names)
+    copied = copy.deepcopy(module)
+    new: dict[int, nn.Module] = {}
+    chosen: dict[str, Parametrization] = {}
+    for name in names:
+        layer = copied.get_submodule(name)
+        new[id(layer)] = drop_in(name, layer, inputs)
+        pattern = next(pattern for pattern in by_pattern if fnmatchcase(name, pattern))
+        for part, linear in structured_parts(new[id(layer)]).items():
+            path = f"{name}.{part}" if name else part
+            chosen[path] = by_pattern[pattern]
+            # What cannot be held is told before anything long is begun.
+            _built(path, chosen[path], linear, generator=generator_of(0), meta=True)
+    for part in list(copied.modules()):
+        for key, child in part.named_children():
+            if id(child) in new:
+                setattr(part, key, new[id(child)])
+    return new.get(id(copied), copied), chosen
+
+
+def _parametrizations(choice: Choice) -> dict[str, Parametrization]:
+    """By pattern; a single one for all names."""
+    if isinstance(choice, Parametrization) or "kind" in choice:
+        choice = {"*": cast(Chosen, choice)}
+    adapter: TypeAdapter[Parametrization] = TypeAdapter(AnyParametrization)
+    found = {
+        pattern: one if isinstance(one, Parametrization) else adapter.validate_python(one)
+        for pattern, one in choice.items()
+    }
+    for one in found.values():
+        refuse_unconvertible(type(one))
+    return found
+
+
+def _refuse_shared(module: nn.Module, names: Mapping[str, nn.Module]) -> None:
+    """Refuse layers whose numbers are another module's too: what becomes of these is not ours."""
+    owners: dict[int, str] = {}
+    for path, parameter in module.named_parameters(remove_duplicate=False):
+        owner = path.rpartition(".")[0]
+        other = owners.setdefault(id(parameter), owner)
+        shared = module.get_submodule(other) is not module.get_submodule(owner)
+        if shared and (other in names or owner in names):
+            raise ConversionError(
+                f"{path} is shared with {other}; allowed are layers with numbers of their own, "
+                f"so leave it out with exclude = [{owner!r}, {other!r}]"
+            )
+
+
+def _built(
+    name: str,
+    parametrization: Parametrization,
+    linear: StructuredLinear,
+    *,
+    generator: torch.Generator,
+    meta: bool = False,
+) -> StructuredLinear:
+    try:
+        with torch.device("meta" if meta else "cpu"):
+            return parametrization.fitted(linear.slot).build(linear.slot, generator=generator)
+    except SlotError as error:
+        raise SlotError(
+            f"{name}: {kind_of(type(parametrization))}: {error} (leave the layer out with exclude)"
+        ) from error
+
+
+def _put(module: nn.Module, path: str, part: nn.Module) -> None:
+    owner, _, key = path.rpartition(".")
+    setattr(module.get_submodule(owner), key, part)
+
+
+def _like(linear: StructuredLinear, other: StructuredLinear) -> StructuredLinear:
+    like = next(other.parameters())
+    return linear.to(like.device, like.dtype)
+
+
+def _flat(answer: Any) -> Tensor:
+    """All numbers of an answer in a row."""
+    if isinstance(answer, Tensor):
+        return answer.flatten().double()
+    if isinstance(answer, PackedSequence):
+        return answer.data.flatten().double()
+    if isinstance(answer, Mapping):
+        answer = list(cast(Mapping[str, Any], answer).values())
+    if isinstance(answer, list | tuple):
+        return torch.cat([_flat(part) for part in cast(list[Any], answer)])
+    return torch.zeros(0, dtype=torch.float64)

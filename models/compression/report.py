@@ -1,0 +1,133 @@
+"""What a conversion lost and what it saved."""
+
+import copy
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models.linear import StructuredLinear
+from models.model import ModelSpec
+from models.spec import Spec
+
+
+class LayerConversion(Spec):
+    """The matrices of one layer in one slot."""
+
+    slot: str = Field(description="path of the matrices in the network")
+    layer: int = Field(description="index of the layer in the slot, from 0")
+    shape: tuple[int, int, int] = Field(description="[gates, out, in]")
+    weight_error: float = Field(description="|W - A| / |W|, Frobenius, over all gates of the layer")
+    gate_errors: tuple[float, ...] = Field(description="the same for each gate alone")
+    output_error: float | None = Field(
+        description="root mean square of (W - A) x over that of W x, for the vectors x that the "
+        "matrices read of the calibration batch; null without one"
+    )
+    parameters_before: int = Field(description="numbers of the matrices as they were")
+    parameters_after: int
+    multiply_adds_before: int = Field(description="per vector")
+    multiply_adds_after: int
+
+
+class ConversionReport(Spec):
+    """A whole conversion: its layers, and totals over all that the network holds."""
+
+    spec: ModelSpec | None = Field(
+        description="of the converted network; null for one that is not of our architectures"
+    )
+    layers: tuple[LayerConversion, ...]
+    parameters_before: int = Field(description="trainable numbers of the whole network")
+    parameters_after: int
+    multiply_adds_before: int = Field(description="of the converted matrices")
+    multiply_adds_after: int
+    output_error: float | None = Field(
+        description="|y' - y| / |y| for the network's answers to the calibration batch, y before "
+        "and y' after; null without one"
+    )
+
+    @property
+    def weight_error(self) -> float:
+        """The largest relative weight error of a layer; 0 where nothing was converted."""
+        return max((layer.weight_error for layer in self.layers), default=0.0)
+
+
+class Cost(Spec):
+    """Numbers and multiply-adds of a slot as it was."""
+
+    parameters: int
+    multiply_adds: int
+
+
+def layers_of(
+    name: str,
+    weight: Tensor,
+    linear: StructuredLinear,
+    *,
+    before: Cost,
+    moments: Tensor | None,
+) -> list[LayerConversion]:
+    """One row per layer of a slot, of what the module holds in the type that it has.
+
+    `weight` is W `[G, out, in]`, `moments` `[G, in, in]`.
+    """
+    slot = linear.slot
+    stored = stored_weight(linear)
+    weight = weight.detach().to("cpu", torch.float64)
+    stack = (slot.layers, slot.gates)
+    difference = (weight - stored).view(*stack, *weight.shape[1:])
+    weight = weight.view_as(difference)
+    after = Cost(parameters=numbers_of(linear), multiply_adds=linear.multiply_adds())
+    rows: list[LayerConversion] = []
+    for layer in range(slot.layers):
+        seen = None
+        if moments is not None:
+            c = moments.view(*stack, *moments.shape[1:])[layer]
+            seen = _share(_energy(difference[layer], c).sum(), _energy(weight[layer], c).sum())
+        gates = [
+            _share(e.square().sum(), w.square().sum())
+            for e, w in zip(difference[layer], weight[layer], strict=True)
+        ]
+        rows.append(
+            LayerConversion(
+                slot=name,
+                layer=layer,
+                shape=(slot.gates, linear.out_features, linear.in_features),
+                weight_error=_share(difference[layer].square().sum(), weight[layer].square().sum()),
+                gate_errors=tuple(gates),
+                output_error=seen,
+                parameters_before=before.parameters // slot.layers,
+                parameters_after=after.parameters // slot.layers,
+                multiply_adds_before=before.multiply_adds // slot.layers,
+                multiply_adds_after=after.multiply_adds // slot.layers,
+            )
+        )
+    return rows
+
+
+def numbers_of(module: nn.Module) -> int:
+    """Trainable numbers."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+@torch.no_grad()
+def stored_weight(linear: StructuredLinear) -> Tensor:
+    """W `[G, out, in]` in double precision, of the numbers as they are stored."""
+    return copy.deepcopy(linear).to("cpu", torch.float64).dense_weight()
+
+
+def relative_distance(before: Tensor, after: Tensor) -> float:
+    """`|y' - y| / |y|`."""
+    before, after = before.double(), after.double()
+    return _share((after - before).square().sum(), before.square().sum())
+
+
+def _energy(matrices: Tensor, moments: Tensor) -> Tensor:
+    """`E |A x|^2` `[G]`."""
+    return ((matrices @ moments) * matrices).sum((-2, -1))
+
+
+def _share(lost: Tensor, whole: Tensor) -> float:
+    """`sqrt(lost / whole)`; 0 where nothing is lost of nothing, 1 where something is."""
+    if float(whole) == 0:
+        return float(float(lost) > 0)
+    return float((lost.clamp(min=0) / whole).sqrt())

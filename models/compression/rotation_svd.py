@@ -1,0 +1,60 @@
+"""Dense to `rotation_svd`: stages of rotations on both sides, and free singular values."""
+
+import torch
+from torch import Tensor
+
+from models.compression.polish import polish_
+from models.compression.rotations import Stages, starting_angles
+from models.compression.target import Target, sizes, weight_errors
+from models.parametrizations.rotation_svd import RotationSvdLinear
+
+LEAST_GAIN = 1e-4
+EXACT = 1e-12
+
+
+def fit_rotation_svd_(linear: RotationSvdLinear, target: Target) -> None:
+    """Sweep over the stages of both sides from several starts, in place; finish by L-BFGS.
+
+    Between the sides `s = diag(U^T W V)`, of any sign. No sweep makes the error larger, and the
+    earlier solution is a start.
+    """
+    generator = torch.Generator().manual_seed(0)
+    earlier = target.earlier if isinstance(target.earlier, RotationSvdLinear) else None
+    sides = (
+        starting_angles(linear.u, earlier.u if earlier else None, generator=generator),
+        starting_angles(linear.v, earlier.v if earlier else None, generator=generator),
+    )
+    stages = Stages(linear.u.size, linear.u.count), Stages(linear.v.size, linear.v.count)
+    tried, weight = len(sides[0]), target.weight
+    goal = weight.repeat(tried, 1, 1)
+    u, v = (side.flatten(0, 1) for side in sides)
+    scale = sizes(goal)
+    left, right = stages[0].product(u), stages[1].product(v)
+    errors, s = _fitted(goal, left, right)
+    for _ in range(max(stages, key=lambda side: side.count).sweeps()):
+        stages[0].sweep_(u, (right * s.unsqueeze(-2)).mT @ goal.mT)
+        left = stages[0].product(u)
+        s = _values(goal, left, right)
+        stages[1].sweep_(v, (left * s.unsqueeze(-2)).mT @ goal)
+        right = stages[1].product(v)
+        after, s = _fitted(goal, left, right)
+        settled = (after > (1 - LEAST_GAIN) * errors) | (after <= EXACT * scale)
+        errors = after
+        if bool(settled.all()):
+            break
+    best = errors.view(tried, -1).argmin(0)
+    place = torch.arange(len(weight))
+    with torch.no_grad():
+        for parameter, found in ((linear.u.theta, u), (linear.v.theta, v), (linear.s, s)):
+            parameter.copy_(found.view(tried, len(weight), *found.shape[1:])[best, place])
+    polish_(linear, weight)
+
+
+def _values(weight: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """The best s for given sides, `diag(U^T W V)`."""
+    return (left * (weight @ right)).sum(-2)
+
+
+def _fitted(weight: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    s = _values(weight, left, right)
+    return weight_errors(weight, (left * s.unsqueeze(-2)) @ right.mT), s
