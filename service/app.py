@@ -15,8 +15,8 @@ from search.machine_desk import MachineDesk
 from search.tasks import DataSources
 from search.uploads import UploadLimits
 from service import openapi
-from service.auth import is_loopback
 from service.artifacts import open_artifacts
+from service.auth import is_loopback
 from service.cookies import LoginCookies
 from service.dataset_intake import DatasetIntake
 from service.dataset_shelf import StoredDatasets
@@ -159,7 +159,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def close_streams(app: FastAPI) -> None:
-    """End all event streams of a running application, so that its server can stop."""
+    """End all that waits in a running application, so that its server can stop."""
     app.state.resources.poller.close_streams()
     app.state.resources.bell.close()
 

@@ -61,8 +61,8 @@ _COMMANDS = {
     "migrate": _Command(serve.migrate, _SERVER, "migrate --data-dir data"),
     "api": _Command(serve.api, _SERVER, "api --data-dir data"),
     "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
-}
     "worker": _Command(worker.worker, _SERVER, "worker --server http://search.example:8080"),
+}
 
 application = typer.Typer(
     name="reflectory",

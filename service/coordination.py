@@ -15,9 +15,9 @@ from search.front_exports import FrontExports
 from search.lane import lane_folder
 from search.retention import Retention
 from search.room import RoomWatch
+from service.artifacts import open_artifacts
 from service.locks import hold
 from service.machines import coordinator_name
-from service.artifacts import open_artifacts
 from service.secrets import signing_secret
 from service.settings import Settings
 from service.webhooks.courier import Courier

@@ -200,13 +200,6 @@ class Settings(BaseSettings):
         description="whether each request is a line of the log, with its path but not its query",
     )
 
-    @property
-    def cache_dir(self) -> Path:
-        """Data sets that were downloaded."""
-        return self.data_dir / "cache"
-
-    @property
-    def uploads_dir(self) -> Path:
     @model_validator(mode="after")
     def _one_place_for_artifacts(self) -> Self:
         if self.artifacts_url is not None:
@@ -230,6 +223,13 @@ class Settings(BaseSettings):
             return FolderPlace(self.artifacts_dir.absolute())
         return place_of(self.artifacts_url)
 
+    @property
+    def cache_dir(self) -> Path:
+        """Data sets that were downloaded."""
+        return self.data_dir / "cache"
+
+    @property
+    def uploads_dir(self) -> Path:
         """Uploads that are not stored yet."""
         return self.data_dir / "uploads"
 

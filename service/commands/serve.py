@@ -88,8 +88,8 @@ def api(
 ) -> None:
     """Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself."""
     settings = _begin("api", data_dir, lifeline)
-    from service.auth import AddressRefused
     _check_store(settings, lifeline, as_json=as_json)
+    from service.auth import AddressRefused
     from service.server import run_api
 
     try:
@@ -105,8 +105,8 @@ def coordinator(
 ) -> None:
     """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
     settings = _begin("coordinator", data_dir, lifeline)
-    stop = threading.Event()
     _check_store(settings, lifeline, as_json=as_json)
+    stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
     from service.coordination import AlreadyCoordinating, coordinate
@@ -146,7 +146,6 @@ def dashboard(lifeline: _LifelineOption = None) -> None:
     run_dashboard(settings)
 
 
-def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
 def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> None:
     """Refuse to start over a store that refuses us; a child that starts again waits for it."""
     from service.artifacts import check_artifacts
@@ -160,6 +159,7 @@ def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> 
         fail(str(error), 1, as_json=as_json)
 
 
+def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
     settings = settings_from(data_dir=data_dir)
     from service.logs import configure_logging
 
