@@ -100,11 +100,15 @@ class AttemptDesk:
 
     def heartbeat(self, attempt_id: str, token: str, body: Heartbeat) -> Verdict:
         """Renew the lease."""
-
-        def nothing_more(_session: Session, _attempt: AttemptRecord, _study: StudyRecord) -> None:
-            return None
-
-        return self._renewing(attempt_id, token, nothing_more, body)
+        with self._database.write() as session:
+            ending = Attempts(session).keep_alive(
+                attempt_id,
+                token_digest(token),
+                until=_now() + timedelta(seconds=self._lease_seconds),
+                stood_still_seconds=body.stood_still_seconds,
+                held_seconds=body.held_seconds,
+            )
+        return self._verdict(ending)
 
     def progress(self, attempt_id: str, token: str, body: Progress) -> Verdict:
         """Tell the user how far a download is."""
@@ -295,7 +299,7 @@ class AttemptDesk:
         attempt_id: str,
         token: str,
         work: Callable[[Session, AttemptRecord, StudyRecord], str | None],
-        body: Heartbeat | EpochReport | None = None,
+        body: EpochReport | None = None,
     ) -> Verdict:
         """Do the work and renew the lease in one transaction.
 

@@ -12,7 +12,7 @@ from storage.columns import FiniteFloat
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState
 from storage.statements import added, insert, lock_study, lock_study_to_decide
-from storage.tables import AttemptRow
+from storage.tables import AttemptRow, StudyRow
 
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
 
@@ -119,15 +119,7 @@ class Attempts:
         Raises:
             LeaseLost: if the attempt has ended.
         """
-        given = literal(stood_still_seconds or 0.0, FiniteFloat())
-        before = AttemptRow.stood_still_seconds
-        stood_still = case((before < given, given), else_=before)
-        values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
-        if held_seconds is not None:
-            known = func.coalesce(AttemptRow.device_seconds, 0.0)
-            held = literal(held_seconds, FiniteFloat()) - stood_still
-            counted = AttemptRow.slot_share * held
-            values["device_seconds"] = case((known < counted, counted), else_=known)
+        values = _renewal(until, stood_still_seconds, held_seconds)
         lock_study(self._session, _study_of(attempt_id))
         renewed = self._session.scalar(
             update(AttemptRow)
@@ -137,6 +129,41 @@ class Attempts:
         )
         if renewed is None:
             raise _lost(attempt_id)
+
+    def keep_alive(
+        self,
+        attempt_id: str,
+        token_digest: str,
+        *,
+        until: datetime,
+        stood_still_seconds: float,
+        held_seconds: float | None,
+    ) -> str | None:
+        """Prolong the lease of the attempt that this token belongs to, as `renew` does.
+
+        What most workers say most of the time, and so one statement that waits for no other writer
+        of the study: of all that is decided about a study, nothing rests on how long a lease holds.
+
+        Returns:
+            Why the study comes to its end, if it does.
+
+        Raises:
+            LeaseLost: if there is none, whatever the reason: the worker can only stop.
+        """
+        ending = (
+            select(StudyRow.ending)
+            .where(StudyRow.id == AttemptRow.study_id)
+            .correlate(AttemptRow)
+        )
+        kept = self._session.execute(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, AttemptRow.token_digest == token_digest, _RUNNING)
+            .values(**_renewal(until, stood_still_seconds, held_seconds))
+            .returning(ending.scalar_subquery())
+        ).one_or_none()
+        if kept is None:
+            raise _lost(attempt_id)
+        return kept[0]
 
     def end(
         self, attempt_id: str, *, state: AttemptState, at: datetime, reason: str | None = None
@@ -227,6 +254,22 @@ class Attempts:
 
 def _study_of(attempt_id: str) -> ScalarSelect[str]:
     return select(AttemptRow.study_id).where(AttemptRow.id == attempt_id).scalar_subquery()
+
+
+def _renewal(
+    until: datetime, stood_still_seconds: float | None, held_seconds: float | None
+) -> dict[str, Any]:
+    """What a renewal changes; sums never shrink."""
+    given = literal(stood_still_seconds or 0.0, FiniteFloat())
+    before = AttemptRow.stood_still_seconds
+    stood_still = case((before < given, given), else_=before)
+    values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
+    if held_seconds is not None:
+        known = func.coalesce(AttemptRow.device_seconds, 0.0)
+        held = literal(held_seconds, FiniteFloat()) - stood_still
+        counted = AttemptRow.slot_share * held
+        values["device_seconds"] = case((known < counted, counted), else_=known)
+    return values
 
 
 def _device_seconds(row: AttemptRow, until: datetime) -> float:

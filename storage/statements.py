@@ -22,7 +22,8 @@ def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
     """Make this transaction the only writer of the study until it ends.
 
     Note [One writer per study]: every method that changes a study's rows takes this lock first, and
-    so do the reads that a change is decided upon. On SQLite a writing transaction is alone anyway.
+    so do the reads that a change is decided upon. Only heartbeats do without, see
+    `Attempts.keep_alive`. On SQLite a writing transaction is alone anyway.
     On PostgreSQL this gives the same promise per study: what was read stays, events appear in the
     order of their numbers, and no two transactions wait for each other's rows.
     """
