@@ -6,7 +6,6 @@ from typing import NamedTuple
 import typer
 
 from service.commands import (
-    backup,
     datasets,
     demo,
     keys,
