@@ -1,10 +1,10 @@
 """Trials: what was tried, what came of it, and its files."""
 
 from http import HTTPStatus
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
 from models.report import ParameterReport
 from search.exports import exported
@@ -24,8 +24,8 @@ from service.documents import (
     trial_document,
 )
 from service.problems import documented
-from service.ranges import PartResponse, requested_part
 from service.resources import Held, PageCursor, PageLimit, Resources
+from service.stored_files import Wanted, file_responses, stored_file
 from service.trial_details import trial_detail_of
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.written_streams import WrittenStream
@@ -42,14 +42,6 @@ router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
 
 _RETRY_SECONDS = "1"
-_LINK_SECONDS = 300
-"""How long a transfer may wait before it begins."""
-
-_ELSEWHERE = {
-    "description": "Where the file is, for some minutes and for everybody who has the URL; "
-    "where the setting `downloads` says so. Its SHA-256 is the `ETag` of this answer"
-}
-_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
 @router.get(
@@ -180,10 +172,7 @@ def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument
     "/{number}/checkpoint",
     response_class=StreamingResponse,
     responses={
-        200: {"description": "safetensors, with the spec in its metadata", "content": _BINARY},
-        206: {"description": "The range that was asked for", "content": _BINARY},
-        304: {"description": "The file is the one that the client has"},
-        307: _ELSEWHERE,
+        **file_responses("safetensors, with the spec in its metadata"),
         **documented(403, 404, 416, 422),
     },
 )
@@ -191,28 +180,22 @@ def get_checkpoint(
     study_id: str,
     number: Number,
     held: Held,
-    range_header: Annotated[str | None, Header(alias="Range")] = None,
-    if_range: Annotated[str | None, Header()] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    wanted: Wanted,
 ) -> Response:
     """The trained model of the trial's best epoch; `ETag` is its SHA-256."""
     artifact = _artifact(held, study_id, number, "checkpoint")
-    wanted = _Wanted(range_header, if_range, if_none_match)
-    return _file(held, artifact, wanted, filename=f"{study_id}-{number}.safetensors")
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.safetensors")
 
 
 @router.get(
     "/{number}/onnx",
     response_class=StreamingResponse,
     responses={
-        200: {"description": "ONNX, with the spec in its metadata", "content": _BINARY},
+        **file_responses("ONNX, with the spec in its metadata"),
         202: {
             "description": "The file is being made; `Retry-After` says when to ask again",
             "model": ExportDocument,
         },
-        206: {"description": "The range that was asked for", "content": _BINARY},
-        304: {"description": "The file is the one that the client has"},
-        307: _ELSEWHERE,
         **documented(403, 404, 409, 416, 422),
     },
 )
@@ -220,9 +203,7 @@ def get_onnx(
     study_id: str,
     number: Number,
     held: Held,
-    range_header: Annotated[str | None, Header(alias="Range")] = None,
-    if_range: Annotated[str | None, Header()] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    wanted: Wanted,
 ) -> Response:
     """The trained model as an ONNX file; `ETag` is its SHA-256.
 
@@ -239,8 +220,7 @@ def get_onnx(
         return JSONResponse(
             waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
         )
-    wanted = _Wanted(range_header, if_range, if_none_match)
-    return _file(held, artifact, wanted, filename=f"{study_id}-{number}.onnx")
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.onnx")
 
 
 @router.get(
@@ -308,29 +288,6 @@ def get_log(
     if path is None or not path.is_file():
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
     return attempt_log(path, range_header=range_header)
-
-
-class _Wanted(NamedTuple):
-    """What a request says about the part that it wants."""
-
-    range_header: str | None
-    if_range: str | None
-    if_none_match: str | None
-
-
-def _file(held: Resources, artifact: ArtifactRecord, wanted: _Wanted, *, filename: str) -> Response:
-    """The part that is wanted of a stored file, or where it is; its entity tag is its digest."""
-    part = requested_part(artifact.size, f'"{artifact.sha256}"', **wanted._asdict())
-    if part.status == HTTPStatus.NOT_MODIFIED:
-        return Response(status_code=part.status, headers=dict(part.headers))
-    if held.settings.downloads == "redirect":
-        # The bucket's own words for bytes that are gone are for nobody.
-        held.store.size(artifact.sha256)
-        elsewhere = held.store.link(artifact.sha256, filename=filename, seconds=_LINK_SECONDS)
-        if elsewhere is not None:
-            headers = {"ETag": part.headers["ETag"], "Cache-Control": "no-store"}
-            return RedirectResponse(elsewhere, headers=headers)
-    return PartResponse(held.store.open_reader(artifact.sha256), part, filename=filename)
 
 
 def _onnx(held: Resources, study_id: str, number: int) -> ArtifactRecord | None:
