@@ -31,6 +31,7 @@ from search.wire import (
 )
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore, restore_if_missing, store_stream
+from storage.attempt_logs import AttemptLogs
 from storage.attempts import Attempts
 from storage.datasets import Datasets
 from storage.engine import Database
@@ -60,6 +61,9 @@ BUDGET = "budget"
 
 ROLES = ("checkpoint", "report", "resume")
 """What a worker may store for its trial."""
+
+_LAST_WORDS = timedelta(minutes=10)
+"""How long after its end an attempt's log may still arrive."""
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _ENDS: Mapping[str, TrialState] = {
@@ -238,6 +242,26 @@ class AttemptDesk:
         if before:
             remove_unnamed(self._database, self._store, before)
         return Stored(sha256=artifact.sha256, size=artifact.size)
+
+    def store_log(self, attempt_id: str, token: str, stream: BinaryIO, *, cut: int) -> None:
+        """Keep the end of what the attempt wrote; its last words come after its own last report.
+
+        Raises:
+            LeaseLost: the token is not the attempt's last, or the attempt ended long ago.
+        """
+        now = _now()
+        digest, since = token_digest(token), now - _LAST_WORDS
+        with self._database.read() as session:
+            Attempts(session).belonging(attempt_id, digest, ended_since=since)
+        artifact = store_stream(self._store, stream, now)
+        with self._database.write() as session:
+            attempt = Attempts(session).belonging(attempt_id, digest, ended_since=since)
+            before = AttemptLogs(session).put(
+                attempt_id, study_id=attempt.study_id, artifact=artifact, cut=cut, at=now
+            )
+            restore_if_missing(self._store, artifact.sha256, stream)
+        if before:
+            remove_unnamed(self._database, self._store, before)
 
     def complete(self, attempt_id: str, token: str, body: Completion) -> Verdict:
         """End the attempt, and its trial with it unless it failed.

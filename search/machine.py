@@ -136,10 +136,14 @@ class WorkerMachine:
                 number += 1
                 orders = self._link.poll(self._poll(number))
             except NoAnswer as trouble:
+                if self._over.is_set():
+                    return
                 _log.warning("the server does not answer", extra={"reason": trouble})
                 self._over.wait(pauses.next())
                 continue
             except MachineRefused as refusal:
+                if self._draining:
+                    return
                 if not is_joined:
                     raise
                 _log.warning("joining again", extra={"reason": refusal})

@@ -12,6 +12,7 @@ from optuna.storages import BaseStorage
 from search.mirror import study_name
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
+from storage.attempt_logs import AttemptLogs
 from storage.attempts import Attempts
 from storage.audit import Audit
 from storage.engine import Database
@@ -60,6 +61,7 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
                 for trial in Trials(session).list(study_id)
                 for digest in trial.artifacts.values()
             }
+            | AttemptLogs(session).digests(study_id)
         )
         Studies(session).delete(study_id)
         for kind in (ErrandKind.ENQUEUE, ErrandKind.MEASURE):

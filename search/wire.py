@@ -14,9 +14,11 @@ nothing else. The calls, all relative to `/v1/attempts/{id}`:
 | GET  /artifacts/start | | the checkpoint of the trial that this one continues |
 | PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
 | GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
+| PUT  /log | the end of the attempt's log, with `Log-Cut: <bytes before it>` | nothing |
 | POST /complete | `Completion` | `Verdict`; repeating it is harmless |
 
-A lease that ended, or that a newer attempt holds, is answered 409: the worker stops at once.
+The log is sent by whoever supervises the attempt's process, and taken for some minutes after its
+end too. For all else, a lease that ended, or that a newer attempt holds, is answered 409: the worker stops at once.
 """
 
 from typing import Annotated, Any, Literal

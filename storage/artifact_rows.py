@@ -9,6 +9,7 @@ from storage.records import ArtifactRecord, TrialState
 from storage.statements import added, insert, lock_study, note_change, storable_integer
 from storage.tables import (
     ArtifactRow,
+    AttemptLogRow,
     DatasetRow,
     TrialArtifactRow,
     TrialRow,
@@ -151,9 +152,14 @@ class ArtifactRows:
             )
         )
         used_by_model = exists().where(UploadedModelRow.sha256 == ArtifactRow.sha256)
+        used_as_log = exists().where(AttemptLogRow.sha256 == ArtifactRow.sha256)
         self._session.execute(
             delete(ArtifactRow).where(
-                ArtifactRow.sha256.in_(digests), ~used_by_trial, ~used_by_dataset, ~used_by_model
+                ArtifactRow.sha256.in_(digests),
+                ~used_by_trial,
+                ~used_by_dataset,
+                ~used_by_model,
+                ~used_as_log,
             ),
             execution_options=ACROSS_TENANTS,
         )

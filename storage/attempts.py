@@ -91,6 +91,21 @@ class Attempts:
             return False
         return hmac.compare_digest(row.token_digest.encode(), token_digest.encode())
 
+    def belonging(
+        self, attempt_id: str, token_digest: str, *, ended_since: datetime
+    ) -> AttemptRecord:
+        """The attempt that this token belongs to, if it runs or has not ended before that time.
+
+        Raises:
+            LeaseLost: if there is none.
+        """
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        expected = row.token_digest if row is not None else ""
+        belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
+        if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
+            raise _lost(attempt_id)
+        return _record(row)
+
     def get(self, attempt_id: str) -> AttemptRecord:
         """One attempt; in a writing session nobody else changes it until the transaction ends.
 
@@ -151,9 +166,7 @@ class Attempts:
             LeaseLost: if there is none, whatever the reason: the worker can only stop.
         """
         ending = (
-            select(StudyRow.ending)
-            .where(StudyRow.id == AttemptRow.study_id)
-            .correlate(AttemptRow)
+            select(StudyRow.ending).where(StudyRow.id == AttemptRow.study_id).correlate(AttemptRow)
         )
         kept = self._session.execute(
             update(AttemptRow)

@@ -5,14 +5,16 @@
 
 import tempfile
 from collections.abc import AsyncIterator
+from io import SEEK_END
 from typing import Annotated, BinaryIO, cast
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, HTTPException, Request
+from fastapi import APIRouter, Depends, Header, HTTPException, Request, Response
 from fastapi.responses import StreamingResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import ClientDisconnect
 
+from search.executors.log_sender import MOST_BYTES
 from search.wire import (
     Completion,
     EpochReport,
@@ -190,6 +192,31 @@ def put_artifact(
 ) -> Stored:
     """Store bytes for the trial, whole or not at all."""
     return held.desk.store_artifact(attempt_id, token, role, body, sha256=content_sha256)
+
+
+@router.put(
+    "/log",
+    status_code=204,
+    openapi_extra={
+        "requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}
+    },
+)
+def put_log(
+    attempt_id: str,
+    token: Token,
+    held: Whole,
+    body: Received,
+    log_cut: Annotated[
+        int, Header(ge=0, lt=2**63, description="bytes that were written before these")
+    ] = 0,
+) -> Response:
+    """Keep the end of what the attempt wrote, also shortly after the attempt has ended."""
+    size = body.seek(0, SEEK_END)
+    body.seek(0)
+    if size > MOST_BYTES:
+        raise HTTPException(413, f"a log's end is {MOST_BYTES} bytes at most, not {size}")
+    held.desk.store_log(attempt_id, token, body, cut=log_cut)
+    return Response(status_code=204)
 
 
 @router.post("/complete")

@@ -10,7 +10,7 @@ from models.report import ParameterReport
 from search.exports import exported
 from search.named_trials import NamedTrial, enqueue
 from search.remeasuring import measure_again
-from service.attempt_logs import attempt_log
+from service.attempt_logs import attempt_log, sent_log
 from service.csv_tables import CSV, trials_csv
 from service.documents import (
     EnqueuedDocument,
@@ -30,6 +30,7 @@ from service.trial_details import trial_detail_of
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.written_streams import WrittenStream
 from storage.artifact_rows import ArtifactRows
+from storage.attempt_logs import AttemptLogs
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
 from storage.metrics import Metrics
@@ -283,11 +284,14 @@ def get_log(
     with held.database.read() as session:
         Trials(session).get(study_id, number)
         attempts = Attempts(session).of_trial(study_id, number)
+        sent = AttemptLogs(session).get(attempts[-1].id) if attempts else None
     # The name is an attempt's own id, never a word of the request.
     path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
-    if path is None or not path.is_file():
-        raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log on this machine")
-    return attempt_log(path, range_header=range_header)
+    if path is not None and path.is_file():
+        return attempt_log(path, range_header=range_header)
+    if sent is None:
+        raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log here (yet)")
+    return sent_log(held.store, sent, range_header=range_header)
 
 
 def _onnx(held: Resources, study_id: str, number: int) -> ArtifactRecord | None:
