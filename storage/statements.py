@@ -15,6 +15,9 @@ from storage.tables import StudyRow, Table
 WRITING = "writing"
 """Key in `Session.info`: whether the session is a writing one (set by `Database.write`)."""
 
+_LOCKED = "locked"
+"""Key in `Session.info`: the studies that this session has locked."""
+
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 
@@ -27,9 +30,11 @@ def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
     On PostgreSQL this gives the same promise per study: what was read stays, events appear in the
     order of their numbers, and no two transactions wait for each other's rows.
     """
-    if session.get_bind().dialect.name == "postgresql":
+    # A session has one transaction, which keeps what it has locked.
+    locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
+    if study_id not in locked and session.get_bind().dialect.name == "postgresql":
         held = select(StudyRow.id).where(StudyRow.id == study_id).with_for_update(key_share=True)
-        session.execute(held)
+        locked.update(session.scalars(held))
 
 
 def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) -> None:
