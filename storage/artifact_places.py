@@ -71,7 +71,8 @@ def place_of(url: str) -> Place:
     except BadStoreUrl:
         raise
     except ValueError as error:
-        raise BadStoreUrl(f"{_shown(url)} is no URL: {error}; allowed: {FORMS}") from error
+        # Its own words may repeat what stands behind the question mark.
+        raise BadStoreUrl(f"{_shown(url)} is no URL; allowed: {FORMS}") from error
 
 
 def _folder(parts: SplitResult) -> FolderPlace:

@@ -27,7 +27,7 @@ from storage.s3_client import clients_of, read_whole
 from storage.s3_errors import is_absent, status_of, told
 
 if TYPE_CHECKING:
-    from types_boto3_s3.type_defs import CompletedPartTypeDef
+    from types_boto3_s3.type_defs import CompletedPartTypeDef, GetObjectOutputTypeDef
 
 logger = logging.getLogger(__name__)
 
@@ -254,29 +254,28 @@ class S3ArtifactStore:
         start = number * BLOCK_BYTES
         part = f"bytes={start}-{start + BLOCK_BYTES - 1}"
 
-        def get() -> tuple[bytes, int]:
-            got = self._bytes.get_object(Bucket=self._bucket, Key=key, Range=part)
-            return got["Body"].read(), int(got["ContentRange"].rpartition("/")[2])
+        def get() -> "GetObjectOutputTypeDef":
+            return self._bytes.get_object(Bucket=self._bucket, Key=key, Range=part)
 
         with told(str(self)), _absent_told(artifact_id):
             try:
-                return read_whole(get)
+                block, answer = read_whole(get)
             except ClientError as error:
                 # Of no bytes there is no first one; of fewer than there were, no later one.
                 if status_of(error) == _OUT_OF_RANGE:
                     return b"", 0
                 raise
+        return block, int(answer["ContentRange"].rpartition("/")[2])
 
     def _block_list(self, artifact_id: str, size: int) -> BlockList | None:
         """The list as it was written; none if there is none, or no good one."""
 
-        def get() -> bytes:
-            found = self._bytes.get_object(Bucket=self._bucket, Key=f"{self._lists}{artifact_id}")
-            return found["Body"].read()
+        def get() -> "GetObjectOutputTypeDef":
+            return self._bytes.get_object(Bucket=self._bucket, Key=f"{self._lists}{artifact_id}")
 
         with told(str(self)):
             try:
-                return BlockList.parse(artifact_id, size, read_whole(get))
+                return BlockList.parse(artifact_id, size, read_whole(get)[0])
             except ClientError as error:
                 if is_absent(error):
                     return None

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import boto3.session
 from botocore.config import Config
@@ -12,12 +12,11 @@ from storage.s3_errors import BROKEN_WAYS, told
 
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
+    from types_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 _CONNECTIONS = 32
 _TRIES = 3
 _FIRST_PAUSE_SECONDS = 0.2
-
-_T = TypeVar("_T")
 
 
 def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
@@ -37,19 +36,23 @@ def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
         )
 
 
-def read_whole(work: Callable[[], _T]) -> _T:
-    """What `work` returns, which reads an answer's body and is repeated when that breaks off.
+def read_whole(
+    ask: "Callable[[], GetObjectOutputTypeDef]",
+) -> "tuple[bytes, GetObjectOutputTypeDef]":
+    """The body of what `ask` is answered, and the answer; asked again when the body breaks off.
 
-    The clients repeat by themselves only what fails before the body begins.
+    The clients repeat by themselves what fails before the body begins.
     """
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(_TRIES - 1):
+        answer = ask()
         try:
-            return work()
+            return answer["Body"].read(), answer
         except BROKEN_WAYS:
             time.sleep(pause)
             pause *= 2
-    return work()
+    answer = ask()
+    return answer["Body"].read(), answer
 
 
 def _client(

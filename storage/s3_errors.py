@@ -7,6 +7,7 @@ from typing import cast
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,
     HTTPClientError,
     IncompleteReadError,
     NoCredentialsError,
@@ -21,7 +22,7 @@ from storage.errors import (
     StoreUnavailable,
 )
 
-BROKEN_WAYS = (HTTPClientError, IncompleteReadError)
+BROKEN_WAYS = (ConnectionError, HTTPClientError, IncompleteReadError)
 """Faults of the way to a server, not of what it says."""
 
 _FULL = frozenset(
