@@ -28,6 +28,7 @@ from service.keyring import KeyRing
 from service.machine_bell import MachineBell
 from service.metrics import ServiceMetrics
 from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
+from service.model_intake import ModelIntake
 from service.rate_limits import RateLimits
 from service.request_watch import RequestWatch
 from service.resources import Resources
@@ -39,6 +40,8 @@ from service.routes.datasets import PREFIX as DATASETS
 from service.routes.events import StreamIsOver, no_more_events
 from service.routes.keys import PREFIX as KEYS
 from service.routes.login import LOGIN, LOGOUT
+from service.routes.model_pages import PREFIX as MODEL_PAGES
+from service.routes.models import PREFIX as MODELS
 from service.routes.pages import DATASETS as DATASET_PAGES
 from service.routes.webhooks import SECRET as WEBHOOK_SECRET
 from service.routes.workers import PREFIX as WORKERS
@@ -97,6 +100,12 @@ def create_app(settings: Settings) -> FastAPI:
             pages=Pages(),
             exports=exports,
             intake=intake,
+            model_intake=ModelIntake(
+                database,
+                store,
+                folder=settings.uploads_dir,
+                memory_bytes=settings.upload_memory,
+            ),
             readers=CapacityLimiter(_READ_AT_A_TIME),
             dashboard=dashboard,
             metrics=metrics,
@@ -147,6 +156,8 @@ def create_app(settings: Settings) -> FastAPI:
             ATTEMPTS: settings.max_artifact_bytes,
             DATASETS: settings.largest_upload,
             DATASET_PAGES: settings.largest_upload,
+            MODELS: settings.largest_upload,
+            MODEL_PAGES: settings.largest_upload,
         },
     )
     app.add_middleware(Gate, doors=_DOORS)

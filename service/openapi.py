@@ -27,6 +27,7 @@ _LINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
         {"study_id": "$request.path.study_id", "number": "$response.body#/number"},
     ),
     "upload_dataset": ("201", {"dataset_id": "$response.body#/id"}),
+    "upload_model": ("201", {"model_id": "$response.body#/id"}),
 }
 
 

@@ -17,6 +17,7 @@ from service.events import EventPoller
 from service.exports import Exports
 from service.machine_bell import MachineBell
 from service.metrics import ServiceMetrics
+from service.model_intake import ModelIntake
 from service.principal import LOCAL_USER, Principal
 from service.settings import Settings
 from service.web.pages import Pages
@@ -42,6 +43,7 @@ class Resources:
     pages: Pages
     exports: Exports
     intake: DatasetIntake
+    model_intake: ModelIntake
     readers: CapacityLimiter
     """How many uploads are read at a time."""
     dashboard: httpx2.AsyncClient | None
@@ -60,6 +62,7 @@ class Resources:
             sources=replace(self.sources, datasets=StoredDatasets(database, self.store)),
             exports=self.exports.of(database),
             intake=self.intake.of(database),
+            model_intake=self.model_intake.of(database),
         )
 
 

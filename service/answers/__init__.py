@@ -17,6 +17,12 @@ from service.answers.fronts import (
     Importance,
     ObjectiveImportance,
 )
+from service.answers.models import (
+    ModelSignature,
+    TaskFit,
+    UploadedModel,
+    UploadedModelDetail,
+)
 from service.answers.server import (
     AuditEvent,
     Deliveries,
@@ -89,6 +95,7 @@ __all__ = [
     "Lane",
     "Measurement",
     "MeasuringAgain",
+    "ModelSignature",
     "NewKey",
     "ObjectiveImportance",
     "Page",
@@ -101,8 +108,11 @@ __all__ = [
     "SlotAttempt",
     "Study",
     "StudyState",
+    "TaskFit",
     "Trial",
     "TrialCounts",
     "TrialDetail",
+    "UploadedModel",
+    "UploadedModelDetail",
     "WebhookSecret",
 ]

@@ -14,6 +14,7 @@ once.
 """
 
 from service.client.datasets import DatasetCalls
+from service.client.models import ModelCalls
 from service.client.results import ResultCalls
 from service.client.server import ServerCalls
 from service.client.studies import StudyCalls
@@ -23,5 +24,5 @@ from service.client_errors import ClientError, Damaged, Refused, Unfinished, Unr
 __all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 
 
-class Client(StudyCalls, ResultCalls, TrialCalls, DatasetCalls, ServerCalls):
+class Client(StudyCalls, ResultCalls, TrialCalls, DatasetCalls, ModelCalls, ServerCalls):
     """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""

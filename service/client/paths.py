@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 STUDIES = "/v1/studies"
 DATASETS = "/v1/datasets"
+MODELS = "/v1/models"
 KEYS = "/v1/keys"
 
 
@@ -25,6 +26,11 @@ def trial_path(study_id: str, number: int) -> str:
 def dataset_path(dataset_id: str) -> str:
     """Where a data set is."""
     return f"{DATASETS}/{quote(dataset_id, safe='')}"
+
+
+def model_path(model_id: str) -> str:
+    """Where an uploaded model is."""
+    return f"{MODELS}/{quote(model_id, safe='')}"
 
 
 def key_path(key_id: str) -> str:

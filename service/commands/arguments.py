@@ -28,3 +28,6 @@ DatasetArgument = Annotated[
     str,
     typer.Argument(metavar="ID", help="The data set's id.", autocompletion=completion.datasets),
 ]
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The model's id.", autocompletion=completion.models)
+]

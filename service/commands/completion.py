@@ -52,6 +52,15 @@ def datasets(context: typer.Context, incomplete: str) -> list[Completion]:
     )
 
 
+def models(context: typer.Context, incomplete: str) -> list[Completion]:
+    """Ids of the newest uploaded models."""
+    return _asked(
+        context,
+        incomplete,
+        lambda client: ((one.id, one.name) for one in client.models()),
+    )
+
+
 def _asked(
     context: typer.Context, incomplete: str, ask: Callable[[Client], Iterator[Completion]]
 ) -> list[Completion]:

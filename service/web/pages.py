@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from models.ops.activations import Activation
 from models.report import ParameterReport
 from search.catalog import catalog
 from search.errors import Fault
@@ -17,6 +18,7 @@ from search.tasks import Metric
 from search.uploads import SUFFIXES
 from service.dataset_documents import DatasetDocument
 from service.documents import StudyDocument, TrialDetail
+from service.model_documents import ModelDetail, ModelDocument
 from service.web.colours import SERIES
 from service.web.curves import Panel
 from service.web.filters import FILTERS
@@ -152,6 +154,26 @@ class Pages:
         """One data set."""
         samples = [(sample, series_plot(sample.values)) for sample in dataset.preview]
         return self._render("dataset.html", dataset=dataset, samples=samples)
+
+    def models(
+        self,
+        models: Sequence[ModelDocument],
+        *,
+        refusal: str | None,
+        next_cursor: str | None,
+    ) -> str:
+        """The list of models, with the form for another; `refusal` is why the last was not."""
+        return self._render(
+            "models.html",
+            models=models,
+            refusal=refusal,
+            nonlinearities=get_args(Activation),
+            next_cursor=next_cursor,
+        )
+
+    def model(self, model: ModelDetail) -> str:
+        """One uploaded model."""
+        return self._render("model.html", model=model)
 
     def report(self, study_id: str, number: int, report: ParameterReport) -> str:
         """A parameter-count report as one self-contained file."""

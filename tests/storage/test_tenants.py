@@ -57,6 +57,7 @@ from storage.trials import Trials
 from tests.storage.records import (
     START,
     add_dataset,
+    add_model,
     add_study,
     add_trial,
     after,
@@ -87,6 +88,7 @@ def fill(database: Database) -> str:
         Errands(session).add(errand(study))
         Audit(session).note("study.submitted", study)
         add_dataset(session)
+        add_model(session)
         Keys(session).add(key(f"key of {study}"), digest=key_digest(study))
     return study
 
@@ -242,8 +244,9 @@ def test_names_that_are_unique_are_so_within_a_tenant(database: Database) -> Non
             with database.of(tenant).write() as session:
                 made = add_study(session, idempotency_key="same", body_digest=tenant)
                 data = add_dataset(session, dataset(fingerprint=digest("same files")))
-            found |= {made.id, data.id}
-    assert len(found) == 4
+                model = add_model(session, fingerprint=digest("same file"))
+            found |= {made.id, data.id, model.id}
+    assert len(found) == 6
     with pytest.raises(IdempotencyConflict), database.of("ours").write() as session:
         add_study(session, idempotency_key="same", body_digest="other")
 

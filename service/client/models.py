@@ -1,0 +1,83 @@
+"""Uploaded models from the client: upload, look at, download, delete."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import httpx2
+
+from service.answers import Downloaded, UploadedModel, UploadedModelDetail
+from service.client.files import FileCalls, tell_nobody
+from service.client.paths import MODELS, model_path
+from service.downloads import ToldProgress
+from service.upload_bodies import form_files
+
+# An upload is answered when it was read, which may wait for others that are read before it.
+_READING_SECONDS = 900.0
+
+
+class ModelCalls(FileCalls):
+    """The calls for one's own trained models."""
+
+    def models(self) -> Iterator[UploadedModel]:
+        """All uploaded models, newest first."""
+        return self._pages(UploadedModel, MODELS, {})
+
+    def model(self, model_id: str) -> UploadedModelDetail:
+        """One uploaded model: its architecture, every tensor, the tasks that it fits."""
+        return self._ask(UploadedModelDetail, "GET", model_path(model_id))
+
+    def upload_model(
+        self,
+        path: Path,
+        *,
+        name: str | None = None,
+        nonlinearity: str | None = None,
+        output_steps: Literal["last", "every"] | None = None,
+        sequence_length: int | None = None,
+        told: ToldProgress | None = None,
+    ) -> UploadedModelDetail:
+        """Upload a trained model; the same file with the same options is stored once.
+
+        Args:
+            path: safetensors: a checkpoint of a trial, or the state dict of plain torch layers.
+            name: by default the file's own.
+            nonlinearity: of an `nn.RNN` (by default `tanh`), or between linear layers (`relu`).
+            output_steps: whether the readout answers after the `last` step or after `every` one.
+            sequence_length: steps of a sample, where linear layers read all of them at once.
+            told: called with the bytes sent so far and in all.
+
+        Raises:
+            Refused: the file is no model that is known; the problem says why.
+            OSError: the file is not there.
+        """
+        options = {
+            "name": name,
+            "nonlinearity": nonlinearity,
+            "output_steps": output_steps,
+            "sequence_length": None if sequence_length is None else str(sequence_length),
+        }
+        fields = {option: value for option, value in options.items() if value is not None}
+        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
+
+        def send() -> httpx2.Response:
+            with form_files({"file": path}, told or tell_nobody) as files:
+                response = self._http.post(MODELS, data=fields, files=files, timeout=timeout)
+            self._check(response)
+            return response
+
+        return self._read(UploadedModelDetail, self._again(send))
+
+    def download_model(
+        self, model_id: str, out: Path, *, told: ToldProgress | None = None
+    ) -> Downloaded:
+        """Fetch a model's checkpoint into the file `out`, whole or not at all.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+        """
+        return self._download(f"{model_path(model_id)}/checkpoint", out, told)
+
+    def delete_model(self, model_id: str) -> None:
+        """Delete a model that no study needs any more."""
+        self._remove(model_path(model_id))
