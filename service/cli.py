@@ -9,6 +9,7 @@ from service.commands import (
     datasets,
     demo,
     keys,
+    models,
     results,
     serve,
     server,
@@ -77,6 +78,7 @@ for _name, _command in _COMMANDS.items():
         _name, epilog=f"Example: reflectory {_command.example}", rich_help_panel=_command.panel
     )(_command.run)
 application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
+application.add_typer(models.commands, name="models", rich_help_panel=_INPUTS)
 application.add_typer(keys.commands, name="keys", rich_help_panel=_SERVER)
 for _hidden in (serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)
