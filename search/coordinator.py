@@ -34,9 +34,11 @@ from search.mirror import open_storage
 from search.remeasuring import ended_studies_to_measure
 from search.removal import forget_deleted
 from search.renewal_watch import RenewalWatch
+from search.serving import Choosing, Floorspace, others, say_that_it_waits, serves
 from search.studies import in_progress
 from search.study_context import GRACE_SECONDS
 from search.study_run import StudyRun
+from search.turns import in_turn, next_turn
 from search.wire import Job, MeasureJob
 from storage.attempts import Attempts
 from storage.engine import Database
@@ -95,10 +97,14 @@ class Coordinator:
         owner: str,
         folders: Folders,
         lease_seconds: float,
+        slot_wait_seconds: float = 0.0,
         log_format: LogFormat = "text",
         ended: Callable[[str], None] | None = None,
     ) -> None:
-        """`ended` is told each study of ours that is over; attempts log in `log_format`."""
+        """`ended` is told each study of ours that is over; attempts log in `log_format`.
+
+        Studies that no slot serves wait for `slot_wait_seconds` before they fail.
+        """
         self.database = database
         self.asks = AskTimes()
         self._executor = executor
@@ -120,6 +126,7 @@ class Coordinator:
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
+        self._choosing = Choosing(slot_wait_seconds)
         self._away = False
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exchange")
         self._in_background: dict[str, Future[None]] = {}
@@ -159,13 +166,13 @@ class Coordinator:
         for exited in ended:
             self._notice(exited)
         self._keep_claims()
-        for study_id, run in list(self._runs.items()):
+        priorities = {study_id: run.priority for study_id, run in self._runs.items()}
+        for study_id in in_turn(priorities):
             with self._while_ours(study_id):
-                if not run.step():
+                if not self._runs[study_id].step():
                     self._end(study_id)
-        # The study that came first this round comes last in the next, so that none starves the
-        # others of slots.
-        self._runs = dict([*list(self._runs.items())[1:], *list(self._runs.items())[:1]])
+        order = (study_id for study_id in next_turn(priorities) if study_id in self._runs)
+        self._runs = {study_id: self._runs[study_id] for study_id in order}
         self._folders.alive.touch()
         if self._away:
             self._away = False
@@ -177,7 +184,7 @@ class Coordinator:
 
     def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
         """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
-        serving = (slot for slot in self._slots if _serves(slot, device))
+        serving = (slot for slot in self._slots if serves(slot, device))
         return tuple(slot for slot in serving if slot.share >= share)
 
     def free_slot(self, device: str, *, share: float = 0.0) -> Slot | None:
@@ -187,9 +194,14 @@ class Coordinator:
         return next(free, None)
 
     def lane(self, device: str, model: str | None) -> Slot | None:
-        """The measuring lane of a device model, or the first one that serves the wish."""
-        lanes = (lane for lane in self._lanes if _serves(lane, device))
-        return next((lane for lane in lanes if model is None or lane.model == model), None)
+        """A measuring lane of a device model, or of the first one's that serves the wish.
+
+        Where several machines have such a device, it is one that is free, if any is.
+        """
+        lanes = [lane for lane in self._lanes if serves(lane, device)]
+        fitting = [lane for lane in lanes if lane.model == (model or lanes[0].model)]
+        free = (lane for lane in fitting if self.lane_is_free(lane))
+        return next(free, fitting[0] if fitting else None)
 
     def lane_is_free(self, lane: Slot) -> bool:
         """Whether nobody measures on this lane."""
@@ -318,13 +330,19 @@ class Coordinator:
         with self.database.read() as session:
             studies = [*in_progress(session), *ended_studies_to_measure(session, self)]
             claims = Studies(session).claims(other_than=self._owner)
+            theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
         stale = self._claims_watch.stale(claims)
+        ours = Floorspace(self._slots, self._lanes)
         for study in studies:
+            is_at_work = study.id in self._runs
+            if self._choosing.leaves(study, ours, theirs, is_at_work=is_at_work):
+                self._leave(study, is_anothers=study.id in claims.keys() - stale)
+                continue
             with self.database.write() as session:
                 # A claim that was renewed since is younger than the one that was seen to be stale.
                 now = claims[study.id] if study.id in stale else _NEVER
-                ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
-            if not ours:
+                is_ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
+            if not is_ours:
                 if study.id in self._runs:
                     _log.warning("a study is another's", extra={"study_id": study.id})
                     self._forget(study.id)
@@ -342,6 +360,15 @@ class Coordinator:
             exchanges_waiting=sum(not future.done() for future in queued),
             taken=self._on_slot.keys(),
         )
+
+    def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:
+        """Let another take a study that our slots do not serve, or have it wait."""
+        if study.id in self._runs:
+            self._forget(study.id)
+            with self.database.write() as session:
+                Studies(session).release(study.id, self._owner)
+        elif not is_anothers:
+            say_that_it_waits(self.database, study)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
         ended = study.state.has_ended
@@ -424,10 +451,6 @@ def _first_line(error: Exception) -> str:
     """What the database said; Optuna only says that something was said."""
     said = error.__cause__ if isinstance(error, StorageInternalError) else error
     return str(said).strip().partition("\n")[0]
-
-
-def _serves(slot: Slot, device: str) -> bool:
-    return device == "any" or slot.device.partition(":")[0] == device
 
 
 def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:

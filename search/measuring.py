@@ -91,6 +91,11 @@ class Measuring:
         if not trials or lane is None or not self._study.floor.lane_is_free(lane):
             return
         first = trials[0]
+        with self._study.database.read() as session:
+            running = Attempts(session).running(self._study.id)
+        if any(attempt.kind == AttemptKind.MEASURE for attempt in running):
+            # Another lane of the same model may be free, but each shape is measured once.
+            return
         with self._study.database.write() as session:
             tried = _tried(session, first)
             if gave_up(tried) and first.state == TrialState.QUEUED:

@@ -14,6 +14,7 @@ from search.space import SearchSpace
 from search.spec import StudySpec
 from search.wire import Job
 from storage.engine import Database
+from storage.measurements import Measurements
 from storage.records import AttemptKind
 
 GRACE_SECONDS = 2.0
@@ -40,7 +41,7 @@ class Floor(Protocol):
         ...
 
     def lane(self, device: str, model: str | None) -> Slot | None:
-        """The measuring lane of a device model, or the first one that serves the wish."""
+        """A measuring lane of a device model, or of the first one's that serves the wish."""
         ...
 
     def lane_is_free(self, lane: Slot) -> bool:
@@ -72,9 +73,11 @@ class StudyContext:
 
     id: str
     spec: StudySpec
-    """Its budget may change while the study runs, nothing else."""
+    """Its budget may change while the study runs, nothing else that attempts go by."""
     space: SearchSpace
     floor: Floor
+    measured_on: str | None = None
+    """The model that its first measurement was made on, or is to be."""
 
     @cached_property
     def database(self) -> ClaimedDatabase:
@@ -98,5 +101,18 @@ class StudyContext:
         return self.floor.free_slot(wish.device, share=wish.fraction or 0.0)
 
     def lane(self) -> Slot | None:
-        """Where its throughput is measured."""
-        return self.floor.lane(self.spec.resources.device, self.spec.throughput.device)
+        """Where its throughput is measured: on one model of device, so that all records compare.
+
+        Null while no machine with that model is here.
+        """
+        device, named = self.spec.resources.device, self.spec.throughput.device
+        lane = self.floor.lane(device, named or self.measured_on)
+        if lane is None and named is None and self.measured_on is not None:
+            with self.database.read() as session:
+                self.measured_on = Measurements(session).first_device(self.id)
+            lane = self.floor.lane(device, self.measured_on)
+        if lane is not None and self.measured_on is None:
+            with self.database.read() as session:
+                self.measured_on = Measurements(session).first_device(self.id) or lane.model
+            lane = self.floor.lane(device, named or self.measured_on)
+        return lane

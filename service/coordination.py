@@ -78,6 +78,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,
+            slot_wait_seconds=settings.slot_wait_seconds,
             log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)
