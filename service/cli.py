@@ -6,6 +6,7 @@ from typing import NamedTuple
 import typer
 
 from service.commands import (
+    backup,
     datasets,
     demo,
     keys,
@@ -59,6 +60,7 @@ _COMMANDS = {
     "serve": _Command(serve.serve, _SERVER, "serve --data-dir data --port 8080"),
     "devices": _Command(server.devices, _SERVER, "devices"),
     "migrate": _Command(serve.migrate, _SERVER, "migrate --data-dir data"),
+    "backup": _Command(backup.backup, _SERVER, "backup /backups/reflectory --data-dir data"),
     "api": _Command(serve.api, _SERVER, "api --data-dir data"),
     "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
     "worker": _Command(worker.worker, _SERVER, "worker --server http://search.example:8080"),
