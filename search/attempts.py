@@ -168,7 +168,7 @@ class AttemptDesk:
                 device=body.device,
                 samples_per_second=body.samples_per_second,
                 ratio=body.ratio,
-                record=body.record,
+                record={**body.record, "machine": attempt.machine},
                 seconds=body.seconds,
                 created_at=now,
             )

@@ -84,4 +84,10 @@ class CoordinatorReport:
 
 
 def _record(slot: Slot) -> SlotRecord:
-    return SlotRecord(name=slot.name, device=slot.device, model=slot.model, share=slot.share)
+    return SlotRecord(
+        name=slot.name,
+        device=slot.device,
+        model=slot.model,
+        share=slot.share,
+        machine=slot.machine,
+    )

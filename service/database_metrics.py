@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from search.ask_times import BUCKETS
 from search.coordinator_report import CLAIM_LEASES, CoordinatorFigures
+from service.floors import floors
 from storage.coordinators import CoordinatorRecord, Coordinators
 from storage.engine import Database
 from storage.errors import StorageError
@@ -177,15 +178,13 @@ def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[
     """Slots and lanes of the coordinators that live."""
     total, busy = Counter[str](), Counter[str]()
     lanes = Counter[tuple[str, str]]()
-    for coordinator in living:
-        for slot in coordinator.slots:
+    for floor in floors(living):
+        for slot in floor.slots.values():
             total[slot.model] += 1
-            busy[slot.model] += (coordinator.owner, slot.name) in taken
-        states = CoordinatorFigures.model_validate(coordinator.figures).lanes
-        for lane in coordinator.lanes:
-            here = states.get(lane.name, "free")
-            for state in ("free", "waiting", "measuring"):
-                lanes[lane.model, state] += state == here
+            busy[slot.model] += floor.is_taken(slot.name, taken)
+        here = next((state for state in ("measuring", "waiting") if state in floor.told), "free")
+        for state in ("free", "waiting", "measuring"):
+            lanes[floor.model, state] += state == here
     slots = GaugeMetricFamily(
         "reflectory_slots", "Places where attempts can run, by device model", labels=("model",)
     )

@@ -8,9 +8,9 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
-from search.coordinator_report import CLAIM_LEASES, CoordinatorFigures
-from service.machines import machine_of
-from storage.coordinators import CoordinatorRecord, Coordinators, SlotRecord
+from search.coordinator_report import CLAIM_LEASES
+from service.floors import Floor, floors
+from storage.coordinators import Coordinators
 from storage.records import AttemptKind
 from storage.slot_use import AttemptOnSlot, Place, SlotUse
 
@@ -47,7 +47,7 @@ class LaneDocument(Spec):
 
 
 class DeviceDocument(Spec):
-    """A device of a machine whose coordinator lives."""
+    """A device of a machine whose coordinator lives, or that joined and is heard of."""
 
     machine: str
     device: str = Field(description="`cpu`, or `cuda:` and the GPU's own id")
@@ -95,41 +95,29 @@ def device_list(session: Session, *, now: datetime, lease_seconds: float) -> Dev
     use = SlotUse(session)
     taken, attempts = use.taken(), use.attempts()
     return DeviceList(
-        items=tuple(
-            _device(coordinator, lane, taken=taken, attempts=attempts)
-            for coordinator in living
-            for lane in coordinator.lanes
-        )
+        items=tuple(_device(floor, taken=taken, attempts=attempts) for floor in floors(living))
     )
 
 
 def _device(
-    coordinator: CoordinatorRecord,
-    lane: SlotRecord,
-    *,
-    taken: set[Place],
-    attempts: Mapping[Place, AttemptOnSlot],
+    floor: Floor, *, taken: set[Place], attempts: Mapping[Place, AttemptOnSlot]
 ) -> DeviceDocument:
-    owner = coordinator.owner
-    measured = attempts.get((owner, lane.name))
-    states = CoordinatorFigures.model_validate(coordinator.figures).lanes
+    measured = floor.on(floor.lane, attempts)
     return DeviceDocument(
-        machine=machine_of(owner),
-        device=lane.device,
-        model=lane.model,
+        machine=floor.machine,
+        device=floor.device,
+        model=floor.model,
         slots=tuple(
             SlotDocument(
                 name=slot.name,
                 share=slot.share,
-                busy=(owner, slot.name) in taken,
-                attempt=_attempt(attempts.get((owner, slot.name))),
+                busy=floor.is_taken(slot.name, taken),
+                attempt=_attempt(floor.on(slot.name, attempts)),
             )
-            for slot in coordinator.slots
-            if slot.device == lane.device
+            for slot in floor.slots.values()
         ),
         lane=LaneDocument(
-            # What the coordinator told of its lanes is a moment older than the attempts are.
-            state=states.get(lane.name, "waiting") if (owner, lane.name) in taken else "free",
+            state=floor.lane_state(taken),
             study=None if measured is None else measured.study_id,
             trial=None if measured is None else measured.trial,
         ),

@@ -99,6 +99,7 @@ class AttemptDocument(Spec):
     state: AttemptState
     reason: str | None
     slot: str
+    machine: str | None = Field(default=None, description="the name of the machine where it runs")
     device: str
     started_at: datetime
     ended_at: datetime | None
@@ -469,6 +470,7 @@ def _attempt_document(attempt: AttemptRecord) -> AttemptDocument:
         state=attempt.state,
         reason=attempt.reason,
         slot=attempt.slot,
+        machine=attempt.machine,
         device=attempt.device,
         started_at=attempt.started_at,
         ended_at=attempt.ended_at,

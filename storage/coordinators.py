@@ -20,6 +20,8 @@ class SlotRecord:
     device: str
     model: str
     share: float
+    machine: str = ""
+    """Where it is, when it is not the coordinator's own machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,4 +102,5 @@ def _slot(entry: Mapping[str, Json]) -> SlotRecord:
         device=str(entry["device"]),
         model=str(entry["model"]),
         share=float(share) if isinstance(share, int | float) else 0.0,
+        machine=str(entry.get("machine", "")),
     )

@@ -18,6 +18,7 @@ class Attempt(Answer):
     state: str
     reason: str | None = None
     slot: str
+    machine: str | None = None
     device: str
     started_at: datetime
     ended_at: datetime | None = None
