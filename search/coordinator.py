@@ -118,6 +118,7 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
+        self._served: set[str] = set()
         self._refused: set[str] = set()
         self._slots: tuple[Slot, ...] = ()
         self._lanes: tuple[Slot, ...] = ()
@@ -171,8 +172,9 @@ class Coordinator:
             with self._while_ours(study_id):
                 if not self._runs[study_id].step():
                     self._end(study_id)
-        order = (study_id for study_id in next_turn(priorities) if study_id in self._runs)
-        self._runs = {study_id: self._runs[study_id] for study_id in order}
+        order = next_turn(priorities, served=self._served)
+        self._runs = {one: self._runs[one] for one in order if one in self._runs}
+        self._served.clear()
         self._folders.alive.touch()
         if self._away:
             self._away = False
@@ -269,6 +271,8 @@ class Coordinator:
             },
         )
         self._on_slot[slot.name] = attempt_id
+        if slot.share > 0:  # a measuring lane takes no slot
+            self._served.add(study_id)
         try:
             self._executor.start(ticket, slot)
         except ExecutorError as error:

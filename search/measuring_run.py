@@ -6,6 +6,7 @@ from search.lost_attempts import abandon, lose
 from search.remeasuring import Remeasuring
 from search.space import SearchSpace
 from search.spec import StudySpec
+from search.studies import priority_of
 from search.study_context import Floor, StudyContext
 from storage.attempts import Attempts
 from storage.errors import NotFound
@@ -21,14 +22,20 @@ class MeasuringRun:
         spec = StudySpec.model_validate(study.spec)
         self._study = StudyContext(study.id, spec, SearchSpace(spec), floor)
         self._remeasuring = Remeasuring(self._study)
+        self._seen = study
         self.abandon()
+
+    @property
+    def priority(self) -> int:
+        """As the study had it when it was last looked at."""
+        return priority_of(self._seen)
 
     def step(self) -> bool:
         """Do what is due; whether there is more. A study that runs on is left to its own run."""
         try:
             with self._study.database.read() as session:
-                has_ended = Studies(session).get(self._study.id).state.has_ended
-            return has_ended and self._remeasuring.go_on()
+                self._seen = Studies(session).get(self._study.id)
+            return self._seen.state.has_ended and self._remeasuring.go_on()
         except NotFound:  # it was deleted meanwhile
             return False
 

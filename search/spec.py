@@ -141,6 +141,18 @@ class Retention(Spec):
     )
 
 
+Priority = Annotated[
+    int,
+    Field(
+        ge=-100,
+        le=100,
+        description="studies of a higher priority take free slots and the measuring lane first, "
+        "equal ones in turn. What runs is not ended for it: a study of a lower priority has what "
+        "the others leave",
+    ),
+]
+
+
 class StudySpec(Spec):
     """A study: the task, the candidates, the space, the objectives and when to end.
 
@@ -234,8 +246,8 @@ class StudySpec(Spec):
         default=(),
         max_length=20,
         description="ids of other studies of the same task: their complete and stopped trials that "
-        "lie in this space, as they stand now, are known to the samplers `tpe`, `known_cost` and "
-        "`nsga2` (complete ones alone) before the first suggestion; `random` and `grid` learn from "
+        "lie in this space, as they stand now, are known to the samplers before the first "
+        "suggestion; `nsga2` and `nsga3` learn from complete ones alone, `random` and `grid` from "
         "nothing. They are on no front and count in no budget, and stay known when their study is "
         "deleted",
     )
@@ -249,6 +261,7 @@ class StudySpec(Spec):
         description='a server of yours that is told, signed, when the study ends: `{"url": '
         '"https://..."}`; null: none is',
     )
+    priority: Priority = 0
     seed: int = Field(
         default=0,
         ge=0,

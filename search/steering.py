@@ -10,7 +10,7 @@ from search.attempts import BUDGET
 from search.errors import Fault, SpecRefused
 from search.space import SearchSpace
 from search.spec import Budget, StudySpec
-from search.studies import enter
+from search.studies import enter, priority_of
 from storage.attempts import Attempts
 from storage.audit import Audit
 from storage.datasets import Datasets
@@ -69,33 +69,57 @@ def resume(database: Database, study_id: str) -> StudyRecord:
         return enter(session, study_id, before, at=datetime.now(UTC))
 
 
-def change_budget(database: Database, study_id: str, change: Budget) -> StudyRecord:
-    """Give a study another budget; what the change does not set stays, and null is no limit.
+def change(
+    database: Database,
+    study_id: str,
+    *,
+    budget: Budget | None = None,
+    priority: int | None = None,
+) -> StudyRecord:
+    """Give a study another budget, another priority or both: all of it, or nothing.
 
-    A finished study runs on. Its document tells the new budget from then on.
+    Its document tells them from then on. Of a budget, what the change does not set stays, and null
+    is no limit; a finished study runs on. A priority changes in any state, and ends nothing.
 
     Raises:
         NotFound: there is no such study.
         SpecRefused: the budget is less than what is used up, or has another number of epochs.
-        Conflict: the study was cancelled or failed, or its data set is gone.
+        Conflict: the budget is of a study that was cancelled or failed, or whose data set is gone.
     """
-    now = datetime.now(UTC)
     with database.write() as session:
-        studies = Studies(session)
-        study = studies.get(study_id)
-        refuse_if_over(study)
-        before = StudySpec.model_validate(study.spec)
-        changed = change.model_dump(exclude_unset=True)
-        if faults := _faults(session, study, before.budget, changed):
-            raise SpecRefused(faults)
-        budget = Budget.model_validate({**before.budget.model_dump(), **changed})
-        spec = before.model_copy(update={"budget": budget})
-        SearchSpace(spec)
-        studies.set_spec(study_id, spec.model_dump(mode="json"))
-        Events(session).append(study_id, "budget", budget.model_dump(mode="json"), now)
-        Audit(session).note("study.budget", study_id, **changed)
-        reopen(session, study, at=now)
-        return studies.get(study_id)
+        if budget is not None:
+            _change_budget(session, study_id, budget)
+        if priority is not None:
+            _change_priority(session, study_id, priority)
+        return Studies(session).get(study_id)
+
+
+def _change_budget(session: Session, study_id: str, change: Budget) -> None:
+    now = datetime.now(UTC)
+    studies = Studies(session)
+    study = studies.get(study_id)
+    refuse_if_over(study)
+    before = StudySpec.model_validate(study.spec)
+    changed = change.model_dump(exclude_unset=True)
+    if faults := _faults(session, study, before.budget, changed):
+        raise SpecRefused(faults)
+    budget = Budget.model_validate({**before.budget.model_dump(), **changed})
+    spec = before.model_copy(update={"budget": budget})
+    SearchSpace(spec)
+    studies.set_spec(study_id, spec.model_dump(mode="json"))
+    Events(session).append(study_id, "budget", budget.model_dump(mode="json"), now)
+    Audit(session).note("study.budget", study_id, **changed)
+    reopen(session, study, at=now)
+
+
+def _change_priority(session: Session, study_id: str, priority: int) -> None:
+    """Asking for what it has is harmless, and tells nobody anything."""
+    study = Studies(session).get(study_id)
+    if priority_of(study) == priority:
+        return
+    Studies(session).set_spec(study_id, {**study.spec, "priority": priority})
+    Events(session).append(study_id, "priority", {"priority": priority}, datetime.now(UTC))
+    Audit(session).note("study.priority", study_id, priority=priority)
 
 
 def reopen(session: Session, study: StudyRecord, *, at: datetime) -> None:

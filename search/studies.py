@@ -198,6 +198,12 @@ def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | No
     return min(estimates) if estimates else None
 
 
+def priority_of(study: StudyRecord) -> int:
+    """Its place among others, the highest first; documents of an earlier version have none."""
+    priority = study.spec.get("priority", 0)
+    return priority if isinstance(priority, int) else 0
+
+
 def in_progress(session: Session) -> Sequence[StudyRecord]:
     """The studies that a coordinator has to work on, oldest first."""
     # A paused one too: what trains in it has to be put aside, and it goes on at once when asked to.

@@ -20,7 +20,7 @@ from search.reconcile import reconcile
 from search.remeasuring import Remeasuring
 from search.space import SearchSpace
 from search.spec import Budget, StudySpec
-from search.studies import ENDED, enter
+from search.studies import ENDED, enter, priority_of
 from search.study_context import Floor, StudyContext
 from search.surroundings import past_of, surroundings_of
 from search.trial import TrialSpec
@@ -87,6 +87,11 @@ class StudyRun:
         self.abandon()
         reconcile(self._study, mirror, adopt=self._exchange.adopt)
 
+    @property
+    def priority(self) -> int:
+        """As the study had it when it was last looked at."""
+        return priority_of(self._seen)
+
     def step(self) -> bool:
         """Do what is due.
 
@@ -137,7 +142,7 @@ class StudyRun:
                 lose(session, attempt, PAUSED if paused else reason)
 
     def _current(self) -> StudyRecord:
-        """The study as this step sees it; its budget is the one part that a user may change."""
+        """The study as this step sees it: its budget and its priority may change."""
         with self._study.database.read() as session:
             self._seen = Studies(session).get(self._study.id)
         budget = _budget_of(self._seen)

@@ -42,6 +42,7 @@ _COMMANDS = {
     "pause": _Command(steering.pause, _STUDIES, "pause 3f1c9a2b7d4e"),
     "resume": _Command(steering.resume, _STUDIES, "resume 3f1c9a2b7d4e"),
     "budget": _Command(steering.budget, _STUDIES, "budget 3f1c9a2b7d4e --trials 60"),
+    "priority": _Command(steering.priority, _STUDIES, "priority 3f1c9a2b7d4e 5"),
     "enqueue": _Command(
         steering.enqueue,
         _STUDIES,

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.figures import Figures
 from search.pareto import Front, ObjectiveInfo
 from search.remeasuring import Again
-from search.spec import Budget, Objective
+from search.spec import Budget, Objective, Priority
 from search.studies import StudyProgress, progress
 from storage.records import (
     AttemptRecord,
@@ -61,9 +61,20 @@ class StudyDocument(Spec):
 class StudyChange(Spec):
     """What may change in a study that was submitted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"budget": {"trials": 60}}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"budget": {"trials": 60}}, {"priority": 5}]}
+    )
 
-    budget: Budget
+    budget: Budget | None = Field(
+        default=None, description="what is named changes, null takes a limit away"
+    )
+    priority: Priority | None = None
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> "StudyChange":
+        if self.budget is None and self.priority is None:
+            raise ValueError("nothing is to change; allowed are budget and priority")
+        return self
 
 
 class StudyPage(Spec):

@@ -76,6 +76,12 @@ class BudgetEvent(Budget, Happened):
     """`budget`: the budget as it is from now on."""
 
 
+class PriorityEvent(Happened):
+    """`priority`: the priority as it is from now on."""
+
+    priority: int
+
+
 class AttemptLostEvent(Happened):
     """`attempt_lost`: a worker died or fell silent; the same job is tried again."""
 
@@ -93,6 +99,7 @@ EVENTS: Mapping[str, type[Happened]] = {
     "download": DownloadEvent,
     FRONT: FrontEvent,
     "budget": BudgetEvent,
+    "priority": PriorityEvent,
     "attempt_lost": AttemptLostEvent,
 }
 """Every kind of event, by the name that stands in the stream's `event`."""

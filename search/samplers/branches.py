@@ -36,7 +36,7 @@ class Branches(Sampler):
 
     kind: Literal["branches"] = "branches"
     sampler: InnerSampler = Field(
-        default=Tpe(startup_trials=4),
+        default=Tpe(startup_trials=2),
         description="what searches each branch; its start-up trials and its population are those "
         "of one branch",
     )

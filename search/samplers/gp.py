@@ -63,8 +63,8 @@ class Gp(Sampler):
         if others:
             return (
                 "gp searches one architecture with one parametrization; here are "
-                f'{1 + len(others)} candidates, for which there is {{"kind": "branches", "sampler": '
-                '{"kind": "gp"}}'
+                f"{1 + len(others)} candidates, each of which is searched by "
+                '{"kind": "branches", "sampler": {"kind": "gp"}}'
             )
         if not first.conditional:
             return None

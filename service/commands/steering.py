@@ -1,4 +1,4 @@
-"""`pause`, `resume`, `budget`, `enqueue` and `delete`."""
+"""`pause`, `resume`, `budget`, `priority`, `enqueue` and `delete`."""
 
 from typing import Annotated
 
@@ -62,6 +62,26 @@ def budget(
         raise typer.BadParameter("name at least one budget, such as --trials 50")
     with connected(server, data_dir, as_json=as_json) as client:
         _show(client.change_budget(study_id, **given), as_json=as_json)
+
+
+def priority(
+    study_id: StudyArgument,
+    number: Annotated[
+        int,
+        typer.Argument(
+            metavar="NUMBER",
+            min=-100,
+            max=100,
+            help="The highest comes first; after -- if below 0.",
+        ),
+    ],
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a study come before others, or after them, where slots become free."""
+    with connected(server, data_dir, as_json=as_json) as client:
+        _show(client.change_priority(study_id, number), as_json=as_json)
 
 
 def enqueue(

@@ -106,11 +106,13 @@ def studies_table(studies: Iterable[Study]) -> Table:
     table.add_column("state")
     for column in ("ended", "trials", "complete"):
         table.add_column(column, justify="right")
+    table.add_column("priority", justify="right")
     table.add_column("created", no_wrap=True)
     for study in studies:
         trials = study.progress.trials
         created = "" if study.created_at is None else f"{study.created_at:%Y-%m-%d %H:%M}"
         counts = [str(trials.ended), str(trials.total), str(trials.complete)]
+        counts.append(str(study.spec.get("priority", 0)))
         table.add_row(study.id, escape(study.name), study.state, *counts, created)
     return table
 
@@ -126,6 +128,7 @@ def study_table(study: Study) -> Table:
     lines = {
         "state": study.state + (f" ({study.state_reason})" if study.state_reason else ""),
         "task": str(study.spec.get("task", {}).get("kind")),
+        "priority": str(study.spec.get("priority", 0)),
         "trials": f"{progress.trials.total:,} in all" + (f": {trials}" if trials else ""),
         "epochs trained": f"{progress.epochs_trained:,}",
         "running for": f"{progress.wall_seconds:,.0f} s",

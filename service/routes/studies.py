@@ -124,12 +124,14 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
 
 @router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
 def change_study(study_id: str, change: StudyChange, held: Held) -> StudyDocument:
-    """Give a study another budget: what is named changes, null takes a limit away.
+    """Give a study another budget, another priority or both.
 
-    A finished study runs on. `epochs` is fixed, or trials would not compare; nothing can be less
-    than what is used up, suggestions that wait included.
+    Of a budget what is named changes, null takes a limit away, and a finished study runs on.
+    `epochs` is fixed, or trials would not compare; nothing can be less than what is used up,
+    suggestions that wait included. A priority counts from the next slot on that is free: what runs
+    goes on.
     """
-    steering.change_budget(held.database, study_id, change.budget)
+    steering.change(held.database, study_id, budget=change.budget, priority=change.priority)
     return get_study(study_id, held)
 
 

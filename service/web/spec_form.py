@@ -55,8 +55,9 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
     }
     if _only(values, "name"):
         found["name"] = _only(values, "name")
-    if _only(values, "seed"):
-        found["seed"] = _number(_only(values, "seed"))
+    for name in ("seed", "priority"):
+        if _only(values, name):
+            found[name] = _number(_only(values, name))
     return _merged(found, _extra(_only(values, EXTRA)))
 
 
@@ -66,7 +67,7 @@ def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[s
     values: dict[str, list[str]] = {}
     for name in _LISTS:
         values[name] = [str(one) for one in left.pop(name, ())]
-    for name in ("name", "seed"):
+    for name in ("name", "seed", "priority"):
         values[name] = [_text(left.pop(name, None))]
     for name, fields in (("limits", form.limits), ("budget", form.budget)):
         _take(left, name, fields, values)
@@ -109,7 +110,7 @@ def fields_of_faults(
     form: FormFields, values: Values, faults: Iterable[Fault]
 ) -> tuple[dict[str, list[str]], list[Fault]]:
     """Faults by the name of the field that they stand beside, and those that belong to no field."""
-    places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", EXTRA)}
+    places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", "priority", EXTRA)}
     places |= {name: name for name in ("task", "sampler", "early_stopping")}
     fields = [*form.limits, *form.budget]
     for name, variants in (

@@ -4,17 +4,19 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import optuna
 import pytest
 from pydantic import ValidationError
 
+from models.spec import kind_of
+from search.dimension import ChoiceDimension, IntegerDimension, RealDimension
 from search.draws import TrialSource
 from search.errors import SpecRefused
 from search.mirror import Mirror
-from search.samplers import Knowledge, KnownCost, Past, Tpe
+from search.samplers import AnySampler, Knowledge, KnownCost, Past, Tpe
 from search.space import DrawnTrial, SearchSpace
 from search.spec import StudySpec
 from search.surroundings import surroundings_of
@@ -41,7 +43,14 @@ SAMPLERS: dict[str, dict[str, Any]] = {
     "nsga2": {"population": 4},
     "grid": {},
     "known_cost": {"startup_trials": 4, "random_share": 0.2},
+    "nsga3": {"population": 4},
+    "branches": {"startup_trials": 1, "sampler": {"kind": "tpe", "startup_trials": 2}},
+    "gp": {"startup_trials": 8},
 }
+FIELDS: dict[str, dict[str, Any]] = {
+    "gp": {"architectures": ["rnn"], "parametrizations": ["low_rank"], "objectives": ["quality"]}
+}
+"""What of the document has to be otherwise for a sampler."""
 
 
 class Played:
@@ -132,7 +141,7 @@ class Played:
             created_at=NOW,
             started_at=NOW,
             finished_at=NOW + timedelta(seconds=number),
-            told_at=None,
+            told_at=NOW + timedelta(seconds=number),
         )
         self.trials.append(trial)
         self.mirror.tell(trial)
@@ -146,8 +155,9 @@ def quiet() -> None:
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_two_studies_are_equal_suggestion_for_suggestion(kind: str) -> None:
     sampler = {"kind": kind, **SAMPLERS[kind]}
-    first, second = (Played(sampler).play(14) for _ in range(2))
-    other_seed = Played(sampler, seed=6).play(14)
+    fields = FIELDS.get(kind, {})
+    first, second = (Played(sampler, **fields).play(14) for _ in range(2))
+    other_seed = Played(sampler, seed=6, **fields).play(14)
     assert [one.drawn for one in first] == [one.drawn for one in second]
     assert [one.drawn for one in first] != [one.drawn for one in other_seed]
 
@@ -156,12 +166,32 @@ def test_two_studies_are_equal_suggestion_for_suggestion(kind: str) -> None:
 def test_a_rebuilt_study_goes_on_with_the_same_suggestions(kind: str) -> None:
     """Optuna's tables are lost after 11 trials: generations and parents must not be in them."""
     sampler = {"kind": kind, **SAMPLERS[kind]}
-    whole, broken = Played(sampler), Played(sampler)
+    whole, broken = (Played(sampler, **FIELDS.get(kind, {})) for _ in range(2))
     whole.play(11)
     broken.play(11)
     broken.mirror = broken.new_mirror()
     broken.mirror.rebuild(broken.trials, broken.space.dimensions)
     assert [one.drawn for one in broken.play(4)] == [one.drawn for one in whole.play(4)]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_dimension_is_searched_to_both_of_its_ends(kind: str) -> None:
+    """With enough suggestions for the start, which is random or spread, and for what follows."""
+    played = Played({"kind": kind, **SAMPLERS[kind]}, **FIELDS.get(kind, {}))
+    found: dict[str, set[object]] = {name: set() for name in played.space.dimensions}
+    for drawn in played.play(40 if kind == "gp" else 60):
+        for name, value in drawn.drawn.items():
+            found[name].add(value)
+    for name, dimension in played.space.dimensions.items():
+        match dimension:
+            case ChoiceDimension(options=options):
+                assert found[name] == set(options), name
+            case IntegerDimension(low=low, high=high) | RealDimension(low=low, high=high):
+                assert {low, high} <= found[name], name
+
+
+def test_each_sampler_is_in_these_tests() -> None:
+    assert {*SAMPLERS} == {kind_of(sampler) for sampler in get_args(get_args(AnySampler)[0])}
 
 
 def test_the_past_changes_what_known_cost_suggests() -> None:
@@ -303,11 +333,19 @@ def server(tmp_path_factory: pytest.TempPathFactory):
     running.close()
 
 
-@pytest.mark.parametrize("kind", ["nsga2", "known_cost"])
-def test_a_study_runs_from_end_to_end(server: Server, kind: str) -> None:
-    settings = {"kind": kind} | {"nsga2": {"population": 2}, "known_cost": {"startup_trials": 2}}[
-        kind
-    ]
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("nsga2", {"population": 2}),
+        ("nsga3", {"population": 2}),
+        ("known_cost", {"startup_trials": 2}),
+        ("branches", {"sampler": {"kind": "gp", "startup_trials": 1}, "startup_trials": 1}),
+    ],
+)
+def test_a_study_runs_from_end_to_end(
+    server: Server, kind: str, settings: dict[str, Any]
+) -> None:
+    settings = {"kind": kind, **settings}
     spec = {**SPEC, "budget": {"trials": 5, "epochs": 1}, "sampler": settings}
     ended = server.wait(server.submit(spec))
     assert (ended["state"], ended["state_reason"]) == ("finished", None)

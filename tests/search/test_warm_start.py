@@ -18,8 +18,10 @@ LEARNING = {
     "tpe": {"startup_trials": 4},
     "nsga2": {"population": 4},
     "known_cost": {"startup_trials": 4, "random_share": 0.0},
+    "nsga3": {"population": 4},
+    "gp": {"startup_trials": 4},
+    "branches": {"startup_trials": 1, "sampler": {"kind": "tpe", "startup_trials": 2}},
 }
-
 WIDE: dict[str, Any] = {
     "objectives": ("quality",),
     "space": {
@@ -29,6 +31,26 @@ WIDE: dict[str, Any] = {
         "training.batch_size": 32,
     },
 }
+
+OTHERWISE: dict[str, dict[str, Any]] = {
+    # Equal counts, so that quality alone tells trials apart.
+    "nsga3": {
+        "objectives": ("quality", "parameters"),
+        "architectures": ["rnn"],
+        "parametrizations": ["dense"],
+        "space": {
+            "hidden_size": 16,
+            "training.learning_rate": WIDE["space"]["training.learning_rate"],
+            "training.batch_size": 32,
+        },
+    },
+    "gp": {"architectures": ["rnn"], "parametrizations": ["low_rank"]},
+}
+"""What of that has to be otherwise for a sampler."""
+
+
+def wide(kind: str) -> dict[str, Any]:
+    return {**WIDE, **OTHERWISE.get(kind, {})}
 
 
 def rate_of(drawn: DrawnTrial) -> float:
@@ -67,9 +89,9 @@ def first(played: Played, count: int) -> list[DrawnTrial]:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_the_first_suggestions_go_where_others_were_good(kind: str) -> None:
-    knowledge = known()
-    warm = [rate_of(one) for one in first(Played(sampler(kind), knowledge, **WIDE), 12)]
-    cold = [rate_of(one) for one in first(Played(sampler(kind), **WIDE), 12)]
+    knowledge = known(**wide(kind))
+    warm = [rate_of(one) for one in first(Played(sampler(kind), knowledge, **wide(kind)), 12)]
+    cold = [rate_of(one) for one in first(Played(sampler(kind), **wide(kind)), 12)]
     # A quarter of random rates are this low.
     assert sum(rate < 5e-4 for rate in cold) <= 4
     assert sum(rate < 5e-4 for rate in warm) >= 6, warm
@@ -77,8 +99,8 @@ def test_the_first_suggestions_go_where_others_were_good(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_warm_suggestions_follow_from_seed_number_and_knowledge(kind: str) -> None:
-    knowledge = known()
-    one, two = (Played(sampler(kind), knowledge, **WIDE) for _ in range(2))
+    knowledge = known(**wide(kind))
+    one, two = (Played(sampler(kind), knowledge, **wide(kind)) for _ in range(2))
     assert [trial.drawn for trial in one.play(8)] == [trial.drawn for trial in two.play(8)]
     # Of a study whose side in Optuna was lost and made again, too.
     two.mirror = two.new_mirror()
@@ -88,7 +110,7 @@ def test_warm_suggestions_follow_from_seed_number_and_knowledge(kind: str) -> No
 
 @pytest.mark.parametrize("kind", LEARNING)
 def test_optunas_study_has_the_studys_own_trials_alone(kind: str) -> None:
-    played = Played(sampler(kind), known(), **WIDE)
+    played = Played(sampler(kind), known(**wide(kind)), **wide(kind))
     played.play(6)
     assert [trial.number for trial in played.mirror.trials] == list(range(6))
 

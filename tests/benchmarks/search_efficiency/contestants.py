@@ -83,7 +83,7 @@ _SAMPLERS: Mapping[str, AnySampler] = {
     "nsga3": Nsga3(),
     "known_cost": KnownCost(),
     "branches": Branches(),
-    "branches (gp)": Branches(sampler=Gp(startup_trials=4)),
+    "branches (gp)": Branches(sampler=Gp(startup_trials=3)),
 }
 _RULES: Mapping[str, AnyStopping | None] = {
     "": None,
@@ -104,9 +104,17 @@ if is_installed():
 BASELINE = "random"
 """Whose epochs all others' are a share of."""
 
-PAIRS: tuple[tuple[str, str], ...] = tuple(
-    (f"{name}{suffix}", f"{name} + mo_asha")
-    for name in _SAMPLERS
-    for suffix in (" + pareto_gain", " + pareto_gain (fixed)")
+PAIRS: tuple[tuple[str, str], ...] = (
+    *(
+        (f"{name}{suffix}", f"{name} + mo_asha")
+        for name in _SAMPLERS
+        for suffix in (" + pareto_gain", " + pareto_gain (fixed)")
+    ),
+    ("nsga3", "nsga2"),
+    ("branches", "tpe"),
+    ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),
+    ("branches (gp)", "tpe"),
+    ("branches (gp)", "known_cost"),
 )
-"""Each of our rules, and the peer's with the same sampler and the same seeds."""
+"""Each of our rules, and the peer's with the same sampler and the same seeds; and samplers beside
+what they are made of."""
