@@ -19,19 +19,31 @@ _RENEWED_BEFORE = 2 / 3
 """The share of the lease that is left when a heartbeat is due: a third of it has passed."""
 
 
+def kill_own_group() -> None:
+    """Kill this process, which is to lead a group of its own, and all that it started."""
+    _log.error("killing this process and its group")
+    os.killpg(0, signal.SIGKILL)
+
+
 @final
 class LeaseKeeper:
     """Sends a heartbeat whenever nothing else has renewed the lease for a third of its time.
 
     When the lease is lost, `check` raises and the worker has as long as the lease held to notice
-    that; then, or when the service was unreachable for that long, SIGKILL goes to this process's
-    whole group, since another attempt may already do its work. The process is to lead a group of
-    its own.
+    that; then, or when the service was unreachable for that long, `end` is called, since another
+    attempt may already do its work.
     """
 
-    def __init__(self, link: WorkerLink, *, stood_still_seconds: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        link: WorkerLink,
+        *,
+        stood_still_seconds: Callable[[], float],
+        end: Callable[[], None] = kill_own_group,
+    ) -> None:
         self._link = link
         self._stood_still_seconds = stood_still_seconds
+        self._end = end
         self._begun = time.monotonic()
         self._done = threading.Event()
         self._lost: SearchError | None = None
@@ -76,8 +88,8 @@ class LeaseKeeper:
         except SearchError as error:
             self._lost = error
             if not self._done.wait(max(0.0, self._link.seconds_left())):
-                _log.error("the lease is lost, killing this process and its group: %s", error)
-                os.killpg(0, signal.SIGKILL)
+                _log.error("the lease is lost: %s", error)
+                self._end()
 
     def _beat(self) -> None:
         verdict = self._link.heartbeat(

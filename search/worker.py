@@ -21,7 +21,7 @@ from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.executors.base import AttemptTicket
 from search.fetched_datasets import FetchedDatasets
 from search.lane import Lane
-from search.lease_keeper import LeaseKeeper
+from search.lease_keeper import LeaseKeeper, kill_own_group
 from search.log_fields import bind_for_good
 from search.log_lines import JsonLines
 from search.resume import from_bytes
@@ -76,12 +76,20 @@ def run(ticket: AttemptTicket) -> int:
     Configures this process's logging and expects it to lead a process group of its own.
     """
     _configure_logging(ticket)
+    return work(ticket, end=kill_own_group)
+
+
+def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
+    """Do the job of this ticket's lease in this thread; `end` is called when the lease is lost.
+
+    Returns the exit code that a process of its own would have.
+    """
     # Trained, measured and compared in full single precision, see Note [TF32].
     allow_tf32(allowed=False)
     lease = ticket.lease_seconds
     with WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link:
         try:
-            completion = _work(ticket, link)
+            completion = _work(ticket, link, end)
             link.complete(completion)
         except WorkerRefused as refusal:
             _log.warning("stopped without a word: %s", refusal)
@@ -92,10 +100,10 @@ def run(ticket: AttemptTicket) -> int:
     return FAILED if completion.outcome == "failed" else DONE
 
 
-def _work(ticket: AttemptTicket, link: WorkerLink) -> Completion:
+def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> Completion:
     with (
         Lane(ticket.lane) as lane,
-        LeaseKeeper(link, stood_still_seconds=lambda: lane.stood_still_seconds) as keeper,
+        LeaseKeeper(link, stood_still_seconds=lambda: lane.stood_still_seconds, end=end) as keeper,
     ):
         sources = DataSources(
             cache=ticket.cache, folder=ticket.data, datasets=FetchedDatasets(link, ticket.cache)
