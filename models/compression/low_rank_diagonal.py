@@ -13,6 +13,8 @@ from models.compression.target import Target
 from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 
 MOST_STEPS = 500
+RANDOM_STARTS = 2
+"""Symmetric starts may all be saddles: [[1, 2], [3, -1]] is left only from others."""
 LEAST_GAIN = 1e-5
 """The share of the squared error by which a step has to lower it for another to follow."""
 EXACT = 1e-14
@@ -20,7 +22,7 @@ EXACT = 1e-14
 
 
 def fit_low_rank_diagonal_(linear: LowRankDiagonalLinear, target: Target) -> None:
-    """Alternate from D = 0, D = diag(W) and D = mean of diag(W), in place, and keep the best.
+    """Alternate from D = 0, diag(W), the mean of diag(W) and around it; keep the best, in place.
 
     No step makes the error larger. The earlier solution's D is a start too: with a larger d the
     first step is at least as near as that solution was.
@@ -29,6 +31,11 @@ def fit_low_rank_diagonal_(linear: LowRankDiagonalLinear, target: Target) -> Non
     weighting = reader_weighting(linear, target)
     own = weight.diagonal(dim1=-2, dim2=-1)
     starts = [torch.zeros_like(own), own, own.mean(-1, keepdim=True).expand_as(own)]
+    spread = weight.square().mean((-2, -1)).sqrt().unsqueeze(-1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(RANDOM_STARTS):
+        noise = torch.randn(own.shape, generator=generator, dtype=own.dtype)
+        starts.append(own + spread * noise)
     if isinstance(target.earlier, LowRankDiagonalLinear):
         starts.append(target.earlier.diagonal.detach().double())
     diagonal = alternate(

@@ -1,5 +1,7 @@
 """Whole networks from one parametrization to another, and back to plain matrices."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -112,13 +114,13 @@ def _dense_form(network: Network, spec: ModelSpec) -> Network:
     folded = fold_middles(network)
     for name, linear in structured_parts(dense).items():
         weight = folded if name == "hidden" and folded is not None else _plain(network, name)
-        target = Target(slot=linear.slot, weight=weight)
-        if weight.numel() != linear.copies * linear.out_features * linear.in_features:
+        shape = [linear.copies, linear.out_features, linear.in_features]
+        # A plain input matrix has its gates one below the other.
+        if weight.shape[-1] != shape[-1] or weight.numel() != math.prod(shape):
             raise ConversionError(
-                f"{name} has shape {list(weight.shape)}; the target's architecture makes it "
-                f"{[linear.copies, linear.out_features, linear.in_features]}"
+                f"{name} has shape {list(weight.shape)}; the target's architecture makes it {shape}"
             )
-        fit_dense_(linear, target)
+        fit_dense_(linear, Target(slot=linear.slot, weight=weight.reshape(shape)))
         known |= {f"{name}.{key}" for key in linear.state_dict()}
     _copy_others_(network, dense, known=known)
     shift_norms_(network, dense)

@@ -41,6 +41,8 @@ def reflector_of(x: Tensor) -> Tensor:
     Which side of 0 the first entry is on decides the form that does not cancel. Where the rest of
     x is negligible a reflector of it would flip a direction that rounding chose: u is 0 or e_1.
     """
+    largest = x.abs().amax(-1, keepdim=True)
+    x = x / largest.masked_fill(largest == 0, 1)
     first, rest = x[:, :1], x[:, 1:]
     square = rest.square().sum(-1, keepdim=True)
     length = (first.square() + square).sqrt()
@@ -153,8 +155,8 @@ def write_rows_(staircase: Staircase, rows: Tensor) -> None:
 def sweep_(rows: Tensor, matrix: Tensor) -> None:
     """Turn every row once to the best there is with the others as they are, in place.
 
-    Best is what makes `tr(X Q)` largest for the product Q and X = `matrix` `[G, n, n]`, and with it
-    Q nearest to X^T. With `X Q = X A H(u) B` that is the eigenvector of the smallest eigenvalue of
+    Rows have length 1 or are 0. Best is what makes `tr(X Q)` largest for the product Q and
+    X = `matrix` `[G, n, n]`, and with it Q nearest to X^T. With `X Q = X A H(u) B` that is the eigenvector of the smallest eigenvalue of
     `C = B X A`, made symmetric, among the vectors that the staircase allows; u = 0 if none is
     negative.
     """

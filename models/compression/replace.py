@@ -1,7 +1,7 @@
 """Compression of any trained module, layer by layer; nothing else of this project is needed."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias, cast
 
@@ -166,10 +166,10 @@ def _with_drop_ins(
             chosen[path] = by_pattern[pattern]
             # What cannot be held is told before anything long is begun.
             _built(path, chosen[path], linear, generator=generator_of(0), meta=True)
-    for part in list(copied.modules()):
-        for key, child in part.named_children():
-            if id(child) in new:
-                setattr(part, key, new[id(child)])
+    everywhere = cast(Iterator[tuple[str, nn.Module]], copied.named_modules(remove_duplicate=False))
+    for path, part in list(everywhere):
+        if path and id(part) in new:
+            _put(copied, path, new[id(part)])
     return new.get(id(copied), copied), chosen
 
 
