@@ -7,15 +7,15 @@ from contextlib import ExitStack
 import optuna
 
 from search.coordinator import Coordinator, Folders
-from search.executors import Executor, LocalExecutor, Slot
+from search.executors import Executor
 from search.executors.remote import RemoteExecutor
 from search.executors.several import SeveralExecutors
-from search.executors.slots import cpu_slots, gpu_slots
 from search.front_exports import FrontExports
 from search.lane import lane_folder
 from search.retention import Retention
 from search.room import RoomWatch
 from service.artifacts import open_artifacts
+from service.executors import api_url, make_executor, slot_wait_seconds
 from service.locks import hold
 from service.machines import coordinator_name
 from service.secrets import signing_secret
@@ -40,8 +40,6 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()
     data_dir = settings.data_dir.absolute()
-    slots = own_slots(settings)
-    _log.info("slots", extra={"names": [slot.name for slot in slots]})
     with ExitStack() as held:
         try:
             held.enter_context(hold(data_dir / "coordinator.lock"))
@@ -55,8 +53,9 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         # The lock makes this name ours alone, and the same after a restart: the claims of a
         # coordinator that was killed go on at once.
         owner = coordinator_name(data_dir)
-        executor = _executor(settings, slots, database, owner=owner)
+        executor = _executor(settings, database, owner=owner)
         held.callback(executor.close)
+        _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
         store = open_artifacts(settings)
         exports = FrontExports(database, store, lane=lane_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
@@ -69,7 +68,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
             database,
             executor,
             optuna_url=settings.optuna_url,
-            api_url=settings.url or f"http://{settings.host}:{settings.port}",
+            api_url=api_url(settings),
             owner=owner,
             folders=Folders(
                 data=settings.data_sets,
@@ -78,26 +77,16 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,
-            slot_wait_seconds=settings.slot_wait_seconds,
+            slot_wait_seconds=slot_wait_seconds(settings),
             log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)
 
 
-def own_slots(settings: Settings) -> tuple[Slot, ...]:
-    """The slots of this machine, of which there may be none."""
-    if settings.workers == 0:
-        return ()
-    return (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
-
-
-def _executor(
-    settings: Settings, slots: tuple[Slot, ...], database: Database, *, owner: str
-) -> Executor:
-    """This machine's slots, where it has any, and those of all machines that join."""
+def _executor(settings: Settings, database: Database, *, owner: str) -> Executor:
+    """What runs attempts by our own settings, if anything, and the machines that join."""
     remote = RemoteExecutor(
         database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
     )
-    if not slots:
-        return SeveralExecutors(remote)
-    return SeveralExecutors(LocalExecutor(slots, logs=settings.logs_dir), remote)
+    own = make_executor(settings)
+    return SeveralExecutors(remote) if own is None else SeveralExecutors(own, remote)

@@ -28,6 +28,9 @@ def _sqlite_in_data_dir(filename: str) -> Any:
     return url
 
 
+ExecutorName = Literal["local", "ray", "inline"]
+
+
 class Settings(BaseSettings):
     """Where things are kept, who may speak to the server, and how much it takes."""
 
@@ -99,8 +102,33 @@ class Settings(BaseSettings):
     workers: int | None = Field(
         default=None,
         ge=0,
-        description="attempts that run side by side on the CPU; by default one per core; with 0, "
-        "nothing runs on this machine, not on its GPUs either",
+        description="attempts that run side by side on the CPU, with Ray on each node's; by "
+        "default one per core; with 0, nothing runs on this machine, not on its GPUs either",
+    )
+    executor: ExecutorName = Field(
+        default="local",
+        description="what runs attempts, beside machines that join: `local`, on this machine; "
+        "`ray`, on a Ray cluster; `inline`, within the coordinator's own process, for a debugger",
+    )
+    ray_address: str = Field(
+        default="auto",
+        description="the Ray cluster, as `host:port` of its head; `auto`: the one that this "
+        "machine is a node of, see deploy/RAY.md",
+    )
+    ray_scratch: Path = Field(
+        default=Path("/tmp/reflectory"),
+        description="folder on each Ray node for downloaded data and lock files",
+    )
+    ray_open: bool = Field(
+        default=False,
+        description="whether a Ray cluster is used that wants no token, so that whoever reaches it "
+        "commands it",
+    )
+    ray_most_slots: int = Field(
+        default=0,
+        ge=0,
+        description="up to how many slots Ray's autoscaler is asked for while all are taken; with "
+        "0 it is left alone",
     )
     slots_per_gpu: int = Field(
         default=1,
@@ -117,7 +145,7 @@ class Settings(BaseSettings):
         default=5.0,
         ge=0,
         description="how long a study waits for a slot that serves it, where none does, before it "
-        "fails; longer where machines come and go",
+        "fails; longer where machines come and go, and with Ray for as long as it takes",
     )
     shutdown_grace_seconds: float = Field(
         default=10.0, gt=0, description="how long open requests may take to end after SIGTERM"
@@ -166,7 +194,7 @@ class Settings(BaseSettings):
     largest_upload: int = Field(
         default=1024 * _MEBIBYTE,
         ge=1024,
-        description="largest upload of a data set, in bytes; its files together",
+        description="largest upload, in bytes: a data set with all its files, or a model",
     )
     upload_memory: int = Field(
         default=2048 * _MEBIBYTE,

@@ -18,7 +18,7 @@ from search.executors import LocalExecutor
 from search.machine import MachineFolders, WorkerMachine
 from search.machine_link import MachineLink
 from search.machine_wire import Join, MachineSlot
-from service.coordination import own_slots
+from service.executors import own_slots
 from service.locks import hold
 from service.settings import Settings
 

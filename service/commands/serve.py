@@ -18,7 +18,7 @@ from service.commands.connection import (
 )
 from service.lifeline import hold_on
 from service.server_file import ServerFile
-from service.settings import Settings
+from service.settings import ExecutorName, Settings
 
 _LifelineOption = Annotated[
     str | None,
@@ -27,6 +27,11 @@ _LifelineOption = Annotated[
         hidden=True,
         help="End with the supervisor: a pipe's reading end, and its process id.",
     ),
+]
+
+_ExecutorOption = Annotated[
+    ExecutorName | None,
+    typer.Option(help="What runs attempts: local, by default; ray; or inline, for a debugger."),
 ]
 
 
@@ -43,6 +48,7 @@ def serve(
     slots_per_gpu: Annotated[
         int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")
     ] = None,
+    executor: _ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the whole service on this machine until Ctrl-C; a later start goes on from there."""
@@ -54,7 +60,12 @@ def serve(
     from storage.errors import StorageError
 
     settings = settings_from(
-        data_dir=data_dir, host=host, port=port, workers=workers, slots_per_gpu=slots_per_gpu
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        workers=workers,
+        slots_per_gpu=slots_per_gpu,
+        executor=executor,
     )
     from service.logs import configure_logging
 
@@ -100,21 +111,25 @@ def api(
 
 def coordinator(
     data_dir: DataDirOption = None,
+    executor: _ExecutorOption = None,
     lifeline: _LifelineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
-    settings = _begin("coordinator", data_dir, lifeline)
+    settings = _begin("coordinator", data_dir, lifeline, executor=executor)
     _check_store(settings, lifeline, as_json=as_json)
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
+    from search.errors import ExecutorError
     from service.coordination import AlreadyCoordinating, coordinate
 
     try:
         coordinate(settings, stop)
     except AlreadyCoordinating as error:
         fail(str(error), REFUSED, as_json=as_json)
+    except ExecutorError as error:
+        fail(str(error), 1, as_json=as_json)
 
 
 def migrate(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
@@ -159,8 +174,14 @@ def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> 
         fail(str(error), 1, as_json=as_json)
 
 
-def _begin(process: str, data_dir: Path | None, lifeline: str | None) -> Settings:
-    settings = settings_from(data_dir=data_dir)
+def _begin(
+    process: str,
+    data_dir: Path | None,
+    lifeline: str | None,
+    *,
+    executor: ExecutorName | None = None,
+) -> Settings:
+    settings = settings_from(data_dir=data_dir, executor=executor)
     from service.logs import configure_logging
 
     configure_logging(process, settings.log_level, settings.log_format)

@@ -19,7 +19,7 @@ class Cluster(Spec):
     """What `ray.init` takes: `auto` or `host:port`; this machine is a node of it."""
     scratch: Path = Path("/tmp/reflectory")
     """Folder on every node for data, lane locks and logs underway."""
-    cpu_slots: int | None = Field(default=None, ge=1)
+    cpu_slots: int | None = Field(default=None, ge=0)
     """At most so many attempts on the CPUs of a node."""
     slots_per_gpu: int = Field(default=1, ge=1)
     open: bool = False

@@ -22,7 +22,7 @@ from search.executors.ray.pipe import (
 )
 
 _MODULE = "search.executors.ray.bridge"
-_CONNECT_SECONDS = 120.0
+_CONNECT_SECONDS = 60.0
 """How long a bridge may take until it has seen the cluster for the first time."""
 _SILENT_SECONDS = 20.0
 """How long it may be silent after that; it speaks every second, unless the head is gone."""
