@@ -15,6 +15,7 @@ import torch
 from sqlalchemy import make_url
 
 from storage.engine import Database
+from tests.ray_clusters import RayCluster
 from tests.s3_server import CREDENTIALS, S3Server
 
 DATABASES = ("sqlite", "postgresql")
@@ -100,6 +101,15 @@ def aws_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the S3 server of the tests takes, where every AWS program looks for it."""
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A Ray head with two CPUs, which wants a token; whoever is started from here has that."""
+    with RayCluster() as cluster, pytest.MonkeyPatch.context() as surroundings:
+        for name, value in cluster.environment.items():
+            surroundings.setenv(name, value)
+        yield cluster
 
 
 @pytest.fixture(params=DATABASES)

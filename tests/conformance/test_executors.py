@@ -2,32 +2,68 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from search.errors import ExecutorError
 from search.executors import AttemptTicket, Executor, LocalExecutor, Slot
+from search.executors.inline import InlineExecutor
+from search.executors.ray import Cluster, RayExecutor
 from search.executors.slots import cpu_slots
 from search.tasks import Digits
 from search.wire import PrepareJob
+from tests.ray_clusters import RayCluster
 from tests.search.attempt_api import TOKEN, AttemptApi
 from tests.search.executors.attempts import exits
 
+Made = Callable[[Path, pytest.FixtureRequest], Executor]
 
-def local(folder: Path) -> Executor:
+
+def inline(folder: Path, _request: pytest.FixtureRequest) -> Executor:
+    return InlineExecutor(logs=folder / "logs")
+
+
+def local(folder: Path, _request: pytest.FixtureRequest) -> Executor:
     return LocalExecutor(cpu_slots(2), logs=folder / "logs")
 
 
-EXECUTORS: tuple[Callable[[Path], Executor], ...] = (local,)
+def ray(folder: Path, request: pytest.FixtureRequest) -> Executor:
+    cluster: RayCluster = request.getfixturevalue("ray_cluster")
+    wanted = Cluster(address=cluster.address, scratch=cluster.scratch)
+    executor = RayExecutor(wanted, logs=folder / "logs")
+    assert executor.wait_for_slots(240.0)
+    return executor
 
 
-@pytest.fixture(scope="module", params=EXECUTORS, ids=lambda make: make.__name__)
+@dataclass(frozen=True)
+class Kind:
+    """An executor, and what it promises beside what all do."""
+
+    make: Made
+    processes: bool = True
+    """Attempts have processes of their own: they begin at once, run beside each other and end by
+    force. In the coordinator's own process an attempt runs while `poll` is called, to its end."""
+
+    def __str__(self) -> str:
+        return self.make.__name__
+
+
+EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(ray))
+WITH_PROCESSES = tuple(kind for kind in EXECUTORS if kind.processes)
+WITHOUT = tuple(kind for kind in EXECUTORS if not kind.processes)
+
+with_processes = pytest.mark.parametrize("executor", WITH_PROCESSES, indirect=True, ids=str)
+without_processes = pytest.mark.parametrize("executor", WITHOUT, indirect=True, ids=str)
+
+
+@pytest.fixture(scope="module", params=EXECUTORS, ids=str)
 def executor(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Executor]:
-    executor: Executor = request.param(tmp_path_factory.mktemp("executor"))
+    kind: Kind = request.param
+    executor = kind.make(tmp_path_factory.mktemp("executor"), request)
     yield executor
     executor.close()
 
@@ -40,7 +76,10 @@ def api() -> Iterator[AttemptApi]:
 
 @pytest.fixture
 def ticket(api: AttemptApi, executor: Executor, tmp_path: Path) -> AttemptTicket:
-    slot = executor.capacity()[0]
+    return ticket_for(executor.capacity()[0], api, tmp_path)
+
+
+def ticket_for(slot: Slot, api: AttemptApi, folder: Path) -> AttemptTicket:
     return AttemptTicket(
         url=api.url,
         attempt_id="a1",
@@ -48,8 +87,8 @@ def ticket(api: AttemptApi, executor: Executor, tmp_path: Path) -> AttemptTicket
         lease_seconds=60.0,
         device=slot.device,
         data=None,
-        cache=tmp_path / "cache",
-        lane=tmp_path / "lane",
+        cache=folder / "cache",
+        lane=folder / "lane",
         threads=1,
     )
 
@@ -57,6 +96,48 @@ def ticket(api: AttemptApi, executor: Executor, tmp_path: Path) -> AttemptTicket
 def hang(api: AttemptApi) -> None:
     """Have the worker wait for its job without end."""
     api.fault = lambda _method, _what: time.sleep(600)
+
+
+# First, since these have executors of their own, which the machine's slots are free for.
+
+
+@pytest.mark.parametrize("kind", WITH_PROCESSES, ids=str)
+def test_close_ends_what_runs_and_starts_nothing_more(
+    kind: Kind,
+    api: AttemptApi,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    hang(api)
+    executor = kind.make(tmp_path, request)
+    slot = executor.capacity()[0]
+    ticket = ticket_for(slot, api, tmp_path)
+    executor.start(ticket, slot)
+    api.wait_until(lambda: api.asked == ["GET job"])
+    executor.close()
+    assert [ended.attempt_id for ended in executor.poll(0.0)] == ["a1"]
+    with pytest.raises(ExecutorError, match="closed"):
+        executor.start(ticket, slot)
+    executor.close()
+
+
+@pytest.mark.parametrize("kind", WITHOUT, ids=str)
+def test_close_takes_back_what_waits_and_starts_nothing_more(
+    kind: Kind,
+    api: AttemptApi,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    executor = kind.make(tmp_path, request)
+    slot = executor.capacity()[0]
+    ticket = ticket_for(slot, api, tmp_path)
+    executor.start(ticket, slot)
+    executor.close()
+    assert [ended.attempt_id for ended in executor.poll(0.0)] == ["a1"]
+    assert api.asked == []
+    with pytest.raises(ExecutorError, match="closed"):
+        executor.start(ticket, slot)
+    executor.close()
 
 
 def test_capacity_names_each_slot_once_and_what_it_stands_for(executor: Executor) -> None:
@@ -86,6 +167,7 @@ def test_what_the_worker_wrote_is_in_its_log(executor: Executor, ticket: Attempt
     assert "the attempt ends as complete" in executor.log_path("a1").read_text()
 
 
+@with_processes
 def test_attempts_run_beside_each_other(
     executor: Executor, api: AttemptApi, ticket: AttemptTicket
 ) -> None:
@@ -100,6 +182,7 @@ def test_attempts_run_beside_each_other(
     assert [ended.attempt_id for ended in exits(executor, 1)] == ["a1"]
 
 
+@with_processes
 def test_cancel_ends_an_attempt_that_waits(
     executor: Executor, api: AttemptApi, ticket: AttemptTicket
 ) -> None:
@@ -112,6 +195,17 @@ def test_cancel_ends_an_attempt_that_waits(
     (ended,) = exits(executor, 1)
     assert ended.returncode != 0
     assert returned < 5.0
+
+
+@without_processes
+def test_cancel_takes_back_an_attempt_that_has_not_begun(
+    executor: Executor, api: AttemptApi, ticket: AttemptTicket
+) -> None:
+    executor.start(ticket, executor.capacity()[0])
+    executor.cancel("a1", 0.0)
+    (ended,) = exits(executor, 1)
+    assert (ended.attempt_id, ended.returncode) == ("a1", None)
+    assert api.asked == []
 
 
 def test_cancel_of_an_attempt_that_ended_or_never_was_is_harmless(
@@ -136,7 +230,7 @@ def test_poll_waits_for_a_first_end_and_no_longer(
     assert time.monotonic() - begun < 250.0
 
 
-def test_an_attempt_that_runs_is_not_started_again(
+def test_an_attempt_is_not_started_again_before_it_ended(
     executor: Executor, api: AttemptApi, ticket: AttemptTicket
 ) -> None:
     hang(api)
@@ -166,19 +260,3 @@ def test_an_id_that_could_name_another_file_is_refused(
         executor.log_path(attempt_id)
     with pytest.raises(ExecutorError, match="is not 1 to 128 letters"):
         replace(ticket, attempt_id=attempt_id)
-
-
-@pytest.mark.parametrize("make", EXECUTORS, ids=lambda make: make.__name__)
-def test_close_ends_what_runs_and_starts_nothing_more(
-    make: Callable[[Path], Executor], api: AttemptApi, ticket: AttemptTicket, tmp_path: Path
-) -> None:
-    hang(api)
-    executor = make(tmp_path)
-    slot = executor.capacity()[0]
-    executor.start(ticket, slot)
-    api.wait_until(lambda: api.asked == ["GET job"])
-    executor.close()
-    assert [ended.attempt_id for ended in executor.poll(0.0)] == ["a1"]
-    with pytest.raises(ExecutorError, match="closed"):
-        executor.start(ticket, slot)
-    executor.close()
