@@ -21,10 +21,12 @@ Note [Lost answers]: any answer may be lost, and any request may arrive late or 
 - An order to end an attempt is given in each answer until a poll says that it was heard.
 """
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.config import JsonDict
 
 from models.spec import Spec
 from search.log_lines import LogFormat
@@ -41,6 +43,10 @@ MachineName = Annotated[
 _Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+def _example(**example: object) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [cast(JsonDict, example)]})
+
+
 class MachineSlot(Spec):
     """A place on the machine where one attempt at a time runs."""
 
@@ -53,11 +59,27 @@ class MachineSlot(Spec):
 class Join(Spec):
     """A machine offers its slots."""
 
+    model_config = _example(
+        machine="4f1d2c3b5a697887",
+        session="0a1b2c3d4e5f6071",
+        name="ada",
+        version="0.1.0",
+        slots=[{"name": "gpu-0-0", "device": "cuda:GPU-7", "model": "NVIDIA H100", "share": 1.0}],
+    )
+
     machine: MachineId = Field(description="the same whenever this machine comes back")
     session: SessionId = Field(description="of this process alone")
     name: MachineName
     version: _Word = Field(description="of the program; that of the service is needed")
     slots: Annotated[tuple[MachineSlot, ...], Field(min_length=1, max_length=MOST_SLOTS)]
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Self:
+        names = Counter(slot.name for slot in self.slots)
+        name, count = names.most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"slot {name!r} is there {count} times; each has a name of its own")
+        return self
 
 
 class Joined(Spec):
@@ -71,6 +93,14 @@ class Joined(Spec):
 
 class Poll(Spec):
     """What runs on a machine, so that it is told what should."""
+
+    model_config = _example(
+        session="0a1b2c3d4e5f6071",
+        number=7,
+        running=["9e107d9d372bb682"],
+        ending={"9e107d9d372bb682": 2.0},
+        wait_seconds=10.0,
+    )
 
     session: SessionId
     number: int = Field(ge=1, lt=2**31, description="grows by each poll of the process")
@@ -127,6 +157,18 @@ class AttemptExit(Spec):
 
 class Exits(Spec):
     """Attempts that ended."""
+
+    model_config = _example(
+        session="0a1b2c3d4e5f6071",
+        exits=[
+            {
+                "attempt": "9e107d9d372bb682",
+                "returncode": 0,
+                "signal": None,
+                "detail": "exited with code 0",
+            }
+        ],
+    )
 
     session: SessionId
     exits: Annotated[tuple[AttemptExit, ...], Field(min_length=1, max_length=2 * MOST_SLOTS)]

@@ -82,7 +82,7 @@ class Attempts:
         rows = self._session.execute(
             select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids))
         )
-        return dict(rows.tuples().all())
+        return {row.id: row.state for row in rows}
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""

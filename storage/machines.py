@@ -159,7 +159,7 @@ class Machines:
         rows = self._session.execute(
             select(MachineRow.id, MachineRow.changes).where(MachineRow.id.in_(machine_ids))
         )
-        return dict(rows.tuples().all())
+        return {row.id: row.changes for row in rows}
 
     def note_change(self, machine_id: str) -> None:
         """Have a poll of the machine that waits look again."""

@@ -56,6 +56,33 @@ class Devices(Answer):
     items: list[Device]
 
 
+class MachineSlot(Answer):
+    """A place on a machine where one attempt at a time runs."""
+
+    name: str
+    device: str
+    model: str
+    share: float
+
+
+class Machine(Answer):
+    """A machine that joined."""
+
+    id: str
+    name: str
+    version: str
+    leaving: bool
+    joined_at: datetime
+    seen_at: datetime
+    slots: list[MachineSlot]
+
+
+class Machines(Answer):
+    """All machines that joined."""
+
+    items: list[Machine]
+
+
 class Key(Answer):
     """An API key, without its text."""
 

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterator
 
-from service.answers import AuditEvent, Catalog, Device, Devices, Health, Key, NewKey, WebhookSecret
+from service.answers import (
+    AuditEvent,
+    Catalog,
+    Device,
+    Devices,
+    Health,
+    Key,
+    Machine,
+    Machines,
+    NewKey,
+    WebhookSecret,
+)
 from service.client.connection import Connection
 from service.client.paths import KEYS, key_path
 
@@ -17,6 +28,10 @@ class ServerCalls(Connection):
     def devices(self) -> list[Device]:
         """Every device with its slots, what runs on them, and its measuring lane."""
         return self._ask(Devices, "GET", "/v1/devices").items
+
+    def machines(self) -> list[Machine]:
+        """The machines that joined with their slots, also those that went away lately."""
+        return self._ask(Machines, "GET", "/v1/workers").items
 
     def webhook_secret(self) -> str:
         """The secret that verifies what webhooks are told; keep it as a password is kept."""

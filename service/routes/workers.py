@@ -1,7 +1,7 @@
 """Worker machines: they join with a key, and ask what to run; `search/machine_wire.py` has how."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Path, Query, Response
@@ -17,9 +17,35 @@ PREFIX = "/v1/workers"
 
 _LONGEST_WAIT_SECONDS = 10.0
 
-router = APIRouter(prefix=PREFIX, tags=["workers"])
+router = APIRouter(prefix=PREFIX, tags=["machines"])
 
 _MachineId = Annotated[MachineId, Path(description="as the machine named itself")]
+
+
+_SLOT = {"name": "gpu-0-0", "device": "cuda:GPU-7", "model": "NVIDIA H100", "share": 1.0}
+_MACHINE = {
+    "id": "4f1d2c3b5a697887",
+    "name": "ada",
+    "version": "0.1.0",
+    "leaving": False,
+    "joined_at": "2026-03-01T12:00:00Z",
+    "seen_at": "2026-03-01T12:30:00Z",
+    "slots": [_SLOT],
+}
+_OFFER = {
+    "attempt": "9e107d9d372bb682",
+    "token": "the-lease-token-of-this-attempt",
+    "lease_seconds": 30.0,
+    "device": "cuda:GPU-7",
+    "threads": 1,
+    "log_format": "text",
+    "log_fields": {"study_id": "3f1c9a2b7d4e", "trial": 7},
+}
+
+
+def _answers(example: dict[str, Any], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    shown = {200: {"content": {"application/json": {"example": example}}}}
+    return {**shown, **documented(403, *statuses)}
 
 
 class MachineSlotDocument(Spec):
@@ -49,20 +75,22 @@ class MachineList(Spec):
     items: tuple[MachineDocument, ...]
 
 
-@router.get("", responses=documented(403))
+@router.get("", responses=_answers({"items": [_MACHINE]}))
 def list_workers(held: Whole) -> MachineList:
     """The machines that joined, also those of which nothing is heard any more for a day."""
     with held.database.read() as session:
         return MachineList(items=tuple(_document(machine) for machine in Machines(session).list()))
 
 
-@router.post("", responses=documented(403, 409, 422))
+@router.post("", responses=_answers({"name": "ada", "lease_seconds": 30.0}, 409, 422))
 def join_workers(held: Whole, body: Join) -> Joined:
     """Offer a machine's slots; joining again is harmless."""
     return held.machines.join(body)
 
 
-@router.post("/{machine_id}/poll", responses=documented(403, 404, 409, 422))
+@router.post(
+    "/{machine_id}/poll", responses=_answers({"start": [_OFFER], "end": []}, 404, 409, 422)
+)
 async def poll_worker(machine_id: _MachineId, held: Whole, body: Poll) -> Orders:
     """Say what runs on a machine, and hear what should; the answer may wait for news."""
     orders, changes = await to_thread.run_sync(held.machines.poll, machine_id, body)

@@ -77,6 +77,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", "/v1/webhooks/secret"): lambda given: given.client.webhook_secret(),
     ("get", f"{_STUDY}/report"): lambda given: given.client.study_report(given.study),
     ("get", "/v1/devices"): lambda given: given.client.devices(),
+    ("get", "/v1/workers"): lambda given: given.client.machines(),
     ("post", "/v1/keys"): lambda given: given.client.create_key("laptop", "read"),
     ("get", "/v1/keys"): lambda given: list(given.client.keys()),
     ("delete", "/v1/keys/{key_id}"): lambda given: given.client.revoke_key("no such key"),
@@ -95,7 +96,8 @@ def documented(site: Site) -> set[tuple[str, str]]:
     return {
         (method, path)
         for method, path, _ in operations(document)
-        if not path.startswith("/v1/attempts/")
+        if not path.startswith(("/v1/attempts/", "/v1/workers/"))
+        and (method, path) != ("post", "/v1/workers")
     }
 
 

@@ -69,7 +69,7 @@ from tests.storage.records import (
     trial,
 )
 
-SHARED = {"artifact", "coordinator"}
+SHARED = {"artifact", "booking", "coordinator", "machine"}
 """What belongs to nobody."""
 
 
