@@ -252,6 +252,11 @@ class SearchSpace:
         fault = self._spec.sampler.fault(self, self._spec.objectives)
         if fault is not None:
             raise SpecRefused([Fault("sampler", fault)])
+        most, trials = self._spec.sampler.most_trials(), self._spec.budget.trials
+        if most is not None and trials > most:
+            kind = self._spec.sampler.kind
+            message = f"{trials} is more than {kind} keeps up with; allowed are at most {most}"
+            raise SpecRefused([Fault("budget.trials", message)])
 
     def _parameter_range(self) -> ParameterRange:
         ends = {

@@ -39,6 +39,8 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
     # Optuna prints by itself unless told otherwise; its words go where all others go.
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()
+    # Samplers make studies in memory, one per suggestion, of which it would tell.
+    logging.getLogger("optuna.storages._in_memory").setLevel(logging.WARNING)
     data_dir = settings.data_dir.absolute()
     with ExitStack() as held:
         try:

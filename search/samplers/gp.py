@@ -24,7 +24,8 @@ from search.samplers.sampler import Past, Sampler, Space, Surroundings, WholeSam
 from storage.records import TrialRecord, TrialState
 
 MOST_TRIALS = 200
-"""Trials that the processes are fitted to."""
+"""Trials that the processes are fitted to, and the most that a study may have: the time of a
+suggestion grows with them, see `tests.benchmarks.asks`."""
 
 _NEVER_TRIED = (TrialState.FAILED, TrialState.CANCELLED)
 
@@ -74,7 +75,7 @@ class Gp(Sampler):
         )
 
     def most_trials(self) -> int:
-        """What its processes are fitted to: their time grows with the cube."""
+        """As many as its processes are fitted to."""
         return MOST_TRIALS
 
 

@@ -155,6 +155,10 @@ class Sampler(Spec):
         """Why the sampler cannot search this space for these objectives, or None where it can."""
         return None
 
+    def most_trials(self) -> int | None:
+        """With the budget of how many trials the sampler keeps up; None: with any."""
+        return None
+
     def size(self, _space: Space, /) -> int | None:
         """How many suggestions the sampler has at all; None where there is no end to them."""
         return None
