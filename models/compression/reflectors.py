@@ -156,9 +156,9 @@ def sweep_(rows: Tensor, matrix: Tensor) -> None:
     """Turn every row once to the best there is with the others as they are, in place.
 
     Rows have length 1 or are 0. Best is what makes `tr(X Q)` largest for the product Q and
-    X = `matrix` `[G, n, n]`, and with it Q nearest to X^T. With `X Q = X A H(u) B` that is the eigenvector of the smallest eigenvalue of
-    `C = B X A`, made symmetric, among the vectors that the staircase allows; u = 0 if none is
-    negative.
+    X = `matrix` `[G, n, n]`, and with it Q nearest to X^T. With `X Q = X A H(u) B` that is the
+    eigenvector of the smallest eigenvalue of `C = B X A`, made symmetric, among the vectors that
+    the staircase allows; u = 0 if none is negative.
     """
     count = rows.shape[-2]
     c = reflect(rows[:, 1:], matrix) if count > 1 else matrix.clone()
