@@ -6,6 +6,7 @@ from typing import NamedTuple
 import typer
 
 from service.commands import (
+    artifacts,
     backup,
     datasets,
     demo,
@@ -83,6 +84,7 @@ for _name, _command in _COMMANDS.items():
 application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
 application.add_typer(models.commands, name="models", rich_help_panel=_INPUTS)
 application.add_typer(keys.commands, name="keys", rich_help_panel=_SERVER)
+application.add_typer(artifacts.commands, name="artifacts", rich_help_panel=_SERVER)
 for _hidden in (serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)
 

@@ -21,6 +21,8 @@ class Relay:
         """The place of a byte, within each connection, that is another one on arrival."""
         self.passed: list[int] = []
         """Bytes of the server's that each connection has let through."""
+        self.asked: list[bytes] = []
+        """What the client has sent on each connection."""
         self._upstream = upstream
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, daemon=True).start()
@@ -46,12 +48,13 @@ class Relay:
                 near, _ = self._listener.accept()
                 number = len(self.passed)
                 self.passed.append(0)
+                self.asked.append(b"")
                 cut = self.cuts.popleft() if self.cuts else None
                 threading.Thread(target=self._pass, args=(near, number, cut), daemon=True).start()
 
     def _pass(self, near: socket.socket, number: int, cut: int | None) -> None:
         with near, socket.create_connection(self._upstream) as far:
-            threading.Thread(target=_pump, args=(near, far), daemon=True).start()
+            threading.Thread(target=self._ask, args=(near, far, number), daemon=True).start()
             with suppress(OSError):
                 while piece := far.recv(65536):
                     place = (self.damage_at or 0) - self.passed[number]
@@ -67,8 +70,8 @@ class Relay:
             with suppress(OSError):
                 far.shutdown(socket.SHUT_RDWR)
 
-
-def _pump(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while piece := source.recv(65536):
-            sink.sendall(piece)
+    def _ask(self, near: socket.socket, far: socket.socket, number: int) -> None:
+        with suppress(OSError):
+            while piece := near.recv(65536):
+                self.asked[number] += piece
+                far.sendall(piece)

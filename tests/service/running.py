@@ -43,6 +43,12 @@ class Server:
 
     def start(self) -> "Server":
         """Start the server and wait until it is ready."""
+        self.launch()
+        wait_until(self._is_ready, what=f"a ready server; its log is {self.log}")
+        return self
+
+    def launch(self) -> None:
+        """Start the server, which may not become ready before something else happens."""
         (self.data_dir / "server.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
         command += ["--data-dir", str(self.data_dir), "--workers", str(self._workers)]
@@ -50,20 +56,22 @@ class Server:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env={**os.environ, **self._environment}
             )
-        wait_until(self._is_ready, what=f"a ready server; its log is {self.log}")
-        return self
 
     def _is_ready(self) -> bool:
+        return self.answers("/readyz") == 200
+
+    def answers(self, path: str) -> int | None:
+        """The status that a server gives which has just been launched; none while it is silent."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError(f"the server ended:\n{self.log.read_text()[-4000:]}")
         described = self.data_dir / "server.json"
         if not described.exists():
-            return False
+            return None
         with suppress(httpx2.TransportError):
             self.http.base_url = httpx2.URL(_url_in(described))
-            return self.http.get("/readyz").status_code == 200
-        return False
+            return self.http.get(path).status_code
+        return None
 
     @property
     def pid(self) -> int:

@@ -19,7 +19,7 @@ from search.tasks import DataSources
 from search.wire import TrainJob
 from service.settings import Settings
 from storage.artifact_rows import ArtifactRows
-from storage.artifacts import LocalArtifactStore, store_stream
+from storage.artifacts import store_stream
 from storage.attempts import Attempts
 from storage.engine import Database
 from storage.events import Events
@@ -39,6 +39,7 @@ from storage.records import (
     TrialRecord,
     TrialState,
 )
+from storage.stores import open_store
 from storage.trials import Trials
 
 SMALL_SPEC: dict[str, Any] = {
@@ -75,7 +76,7 @@ class Site:
         folder.mkdir(parents=True, exist_ok=True)
         self.database = Database(self.settings.database_url)
         self.database.migrate()
-        self.store = LocalArtifactStore(self.settings.artifacts_dir)
+        self.store = open_store(self.settings.artifacts_place)
         self.sources = DataSources(cache=self.settings.cache_dir, folder=self.settings.data_sets)
 
     def close(self) -> None:

@@ -1,10 +1,16 @@
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from service.settings import Settings
+from service.supervisor import environment_of
+from storage.artifact_places import FolderPlace, place_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,3 +65,56 @@ def test_templates_and_assets_are_in_the_wheel() -> None:
     assert "service" in wheel["targets"]["wheel"]["packages"]
     ignored = (ROOT / ".gitignore").read_text().split()
     assert all(line.startswith("/") or line in ("__pycache__/", "*.egg-info/") for line in ignored)
+
+
+BUCKET = "s3://bucket/prefix?endpoint=https://minio:9000&region=eu-central-1"
+
+
+def test_artifacts_are_kept_in_one_place(tmp_path: Path) -> None:
+    folder, bucket = tmp_path / "a", place_of(BUCKET)
+    assert Settings(data_dir=tmp_path).artifacts_place == FolderPlace(tmp_path / "artifacts")
+    assert Settings(data_dir=tmp_path, artifacts_dir=folder).artifacts_place == FolderPlace(folder)
+    by_url = Settings(data_dir=tmp_path, artifacts_url=folder.as_uri())
+    assert by_url.artifacts_place == FolderPlace(folder)
+    assert Settings(data_dir=tmp_path, artifacts_url=BUCKET).artifacts_place == bucket
+    with pytest.raises(ValidationError, match="ARTIFACTS_DIR or REFLECTORY_ARTIFACTS_URL, not"):
+        Settings(data_dir=tmp_path, artifacts_dir=folder, artifacts_url=BUCKET)
+
+
+def test_only_a_bucket_can_be_redirected_to(tmp_path: Path) -> None:
+    assert Settings(data_dir=tmp_path, artifacts_url=BUCKET, downloads="redirect")
+    for folder in (None, "file:///somewhere"):
+        with pytest.raises(ValidationError, match="'redirect' need artifacts in a bucket"):
+            Settings(data_dir=tmp_path, downloads="redirect", artifacts_url=folder)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(data_dir=Path("/data"), artifacts_url=BUCKET),
+        Settings(data_dir=Path("/data"), artifacts_dir=Path("/files")),
+    ],
+)
+def test_a_child_process_keeps_artifacts_where_its_parent_does(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment_of(settings).items():
+        monkeypatch.setenv(name, value)
+    assert Settings().artifacts_place == settings.artifacts_place
+
+
+def test_a_url_with_credentials_is_refused_and_not_shown(tmp_path: Path) -> None:
+    secret = "s3://AKIAEXAMPLE:hunter2@bucket"
+    with pytest.raises(ValidationError) as refused:
+        Settings(data_dir=tmp_path, artifacts_url=secret)
+    assert "hunter2" not in str(refused.value)
+    run = subprocess.run(
+        [sys.executable, "-m", "service.cli", "serve", "--data-dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "REFLECTORY_ARTIFACTS_URL": secret, "COLUMNS": "200"},
+    )
+    assert run.returncode == 2
+    assert "hunter2" not in run.stdout + run.stderr
+    assert "AWS_SECRET_ACCESS_KEY" in run.stderr
