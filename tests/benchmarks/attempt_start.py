@@ -1,9 +1,11 @@
 """`python -m tests.benchmarks.attempt_start`: what one attempt's process costs before it works.
 
-Times attempts on a warm local executor, with the real worker and a local HTTP server, in turn with
-a cold `python -c "import torch"` on the same machine.
+Times attempts on a warm executor of each kind, with the real worker and a local HTTP server: in the
+coordinator's own process, forked on this machine, and forked by a keeper on a Ray cluster of this
+machine. The local ones are timed in turn with a cold `python -c "import torch"`.
 """
 
+import os
 import statistics
 import subprocess
 import sys
@@ -13,17 +15,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from search.executors import AttemptTicket, LocalExecutor
+from search.executors import AttemptTicket, Executor, LocalExecutor
+from search.executors.inline import InlineExecutor
+from search.executors.ray import Cluster, RayExecutor
 from search.executors.slots import cpu_slots
 from search.tasks import Digits
 from search.wire import PrepareJob
+from tests.ray_clusters import RayCluster
 from tests.search.attempt_api import TOKEN, AttemptApi
 
 REPETITIONS = 50
 COLD_EVERY = 5
 
 
-def attempt(executor: LocalExecutor, api: AttemptApi, folder: Path, name: str) -> dict[str, float]:
+def attempt(executor: Executor, api: AttemptApi, folder: Path, name: str) -> dict[str, float]:
     """Run one attempt; seconds from the call of `start` on, by what they lead to."""
     slot = executor.capacity()[0]
     ticket = AttemptTicket(
@@ -44,16 +49,20 @@ def attempt(executor: LocalExecutor, api: AttemptApi, folder: Path, name: str) -
 
     api.fault = note
     begun, begun_at = time.monotonic(), time.time()
+    assert executor.reserve("a1", slot)
     executor.start(ticket, slot)
     returned = time.monotonic()
     while not executor.poll(60.0):
         pass
     ended = time.monotonic()
-    # The lane's folder is the first thing that the worker makes.
-    worker_at = (folder / name).stat().st_mtime
+    # The lane's folder is the first thing that the worker makes; on a Ray node it is another.
+    lane = folder / name
+    lines = (
+        {"the worker's first lines ran": lane.stat().st_mtime - begun_at} if lane.exists() else {}
+    )
     return {
-        "start() returns": returned - begun,
-        "the worker's first lines ran": worker_at - begun_at,
+        "reserve() and start() return": returned - begun,
+        **lines,
         "its first HTTP request arrived": asked_at[0] - begun,
         "a job without training is over (data loaded, reported, exited)": ended - begun,
     }
@@ -73,32 +82,49 @@ def line(what: str, seconds: Sequence[float]) -> str:
     return f"{what:64}{middle:9.1f}{low:9.1f}{high:9.1f}{least:9.1f}{most:9.1f}"
 
 
-def main() -> None:
-    """Print the table."""
+def attempts(executor: Executor, api: AttemptApi, folder: Path, *, cold_too: bool) -> None:
+    """Print one executor's table."""
     write = sys.stdout.write
     rows: dict[str, list[float]] = {}
+    begun = time.monotonic()
+    attempt(executor, api, folder, "warm-up")
+    first = time.monotonic() - begun
+    for number in range(REPETITIONS):
+        for what, seconds in attempt(executor, api, folder, f"lane-{number}").items():
+            rows.setdefault(what, []).append(seconds)
+        if cold_too and number % COLD_EVERY == 0:
+            rows.setdefault('cold: python -c "import torch"', []).append(cold())
+    write(f"\n{type(executor).__name__}; its first attempt took {first:.2f} s in all\n")
+    write(f"{'milliseconds until':64}{'median':>9}{'25%':>9}{'75%':>9}{'least':>9}{'most':>9}\n")
+    for what, seconds in rows.items():
+        write(line(what, seconds) + "\n")
+
+
+def main() -> None:
+    """Print a table for each executor."""
+    model = cpu_slots(1)[0].model
+    sys.stdout.write(f"{datetime.now():%Y-%m-%d} · {model} · {REPETITIONS} attempts, warm\n")
     with (
         tempfile.TemporaryDirectory() as name,
         AttemptApi(PrepareJob(task=Digits())) as api,
     ):
-        folder = Path(name)
-        executor = LocalExecutor(cpu_slots(1), logs=folder)
-        begun = time.monotonic()
-        attempt(executor, api, folder, "warm-up")
-        first = time.monotonic() - begun
-        for number in range(REPETITIONS):
-            for what, seconds in attempt(executor, api, folder, f"lane-{number}").items():
-                rows.setdefault(what, []).append(seconds)
-            if number % COLD_EVERY == 0:
-                rows.setdefault('cold: python -c "import torch"', []).append(cold())
-        model = executor.capacity()[0].model
-        executor.close()
-    write(f"{datetime.now():%Y-%m-%d} · {model} · {REPETITIONS} attempts in a row, warm\n")
-    write(f"first attempt, with the fork server's own start: {first:.2f} s\n\n")
-    write(f"{'milliseconds from start() until':64}{'median':>9}{'25%':>9}{'75%':>9}")
-    write(f"{'least':>9}{'most':>9}\n")
-    for what, seconds in rows.items():
-        write(line(what, seconds) + "\n")
+        inline = InlineExecutor(logs=Path(name, "inline"))
+        attempts(inline, api, Path(name, "inline"), cold_too=False)
+        inline.close()
+        local = LocalExecutor(cpu_slots(1), logs=Path(name, "local"))
+        attempts(local, api, Path(name, "local"), cold_too=True)
+        local.close()
+        with RayCluster() as cluster:
+            os.environ.update(cluster.environment)
+            begun = time.monotonic()
+            ray = RayExecutor(
+                Cluster(address=cluster.address, scratch=cluster.scratch), logs=Path(name, "ray")
+            )
+            assert ray.wait_for_slots(240.0)
+            connected = time.monotonic() - begun
+            attempts(ray, api, Path(name, "ray"), cold_too=False)
+            sys.stdout.write(f"connected to the cluster, with slots, after {connected:.1f} s\n")
+            ray.close()
 
 
 if __name__ == "__main__":
