@@ -38,7 +38,7 @@ class RequestMetrics(Collector):
         )
         self._uploads = Gauge(
             "reflectory_uploads_in_progress",
-            "Requests in progress that bring a file: data sets, and what workers store",
+            "Requests in progress that bring a file: data sets, models, and what workers store",
             registry=None,
         )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from service.openapi import EXAMPLES
+from tests.service.model_files import plain, saved
 from tests.service.running import Server
 from tests.service.uploading import CSV
 
@@ -40,7 +41,7 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
     try:
         server.start()
         document = server.get("/openapi.json")
-        known = {"study_id": "", "number": "0", "dataset_id": "", "key_id": ""}
+        known = {"study_id": "", "number": "0", "dataset_id": "", "model_id": "", "key_id": ""}
 
         def ask(method: str, path: str, **given: Any) -> Any:
             url = re.sub(r"{(\w+)}", lambda match: known[match[1]], path)
@@ -59,6 +60,9 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         server.wait(known["study_id"])
         known["dataset_id"] = ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})["id"]
         ask("POST", "/v1/datasets", files={"file": ("a.csv", CSV)})
+        model = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
+        known["model_id"] = ask("POST", "/v1/models", files=model)["id"]
+        ask("POST", "/v1/models", files=model)
         one = "/v1/studies/{study_id}/trials/{number}"
         for path, methods in document["paths"].items():
             asked = "get" in methods and not path.startswith("/v1/attempts/")

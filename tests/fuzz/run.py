@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.service.model_files import plain, saved
 from tests.service.running import Server
 from tests.service.test_faults import SMALL
 from tests.service.uploading import CSV
@@ -55,8 +56,10 @@ def fuzz(folder: Path, *, examples: int, seed: int, phases: Sequence[str] = PHAS
         server.wait(finished)
         upload = server.http.post("/v1/datasets", files={"file": ("a.csv", CSV)})
         assert upload.status_code == 201, upload.text
+        model = server.http.post("/v1/models", files={"file": ("a.safetensors", saved(plain()))})
+        assert model.status_code == 201, model.text
         settings = folder / "schemathesis.toml"
-        settings.write_text(_settings(finished, upload.json()["id"], key))
+        settings.write_text(_settings(finished, upload.json()["id"], model.json()["id"], key))
         runs = [
             _ask(server, settings, ["--include-operation-id", _ENDLESS], ("fuzzing",), 10, seed),
             _ask(server, settings, _OTHERS, phases, examples, seed),
@@ -84,7 +87,7 @@ def _new_key(server: Server) -> str:
     return str(made.json()["key"])
 
 
-def _settings(study_id: str, dataset_id: str, key: str) -> str:
+def _settings(study_id: str, dataset_id: str, model_id: str, key: str) -> str:
     """Schemathesis' settings: half of the ids are real ones, except where something is deleted."""
     return f"""
 headers = {{ Authorization = "Bearer {key}" }}
@@ -93,17 +96,20 @@ headers = {{ Authorization = "Bearer {key}" }}
 values = ["{study_id}"]
 [dictionaries.datasets]
 values = ["{dataset_id}"]
+[dictionaries.models]
+values = ["{model_id}"]
 [dictionaries.trials]
 values = [0, 1, 2]
 
 [parameters]
 "path.study_id" = {{ dictionary = "studies", probability = 0.5 }}
 "path.dataset_id" = {{ dictionary = "datasets", probability = 0.5 }}
+"path.model_id" = {{ dictionary = "models", probability = 0.5 }}
 "path.number" = {{ dictionary = "trials", probability = 0.5 }}
 
 [[operations]]
 include-method = "DELETE"
-parameters = {{ study_id = "gone", dataset_id = "gone" }}
+parameters = {{ study_id = "gone", dataset_id = "gone", model_id = "gone" }}
 """
 
 

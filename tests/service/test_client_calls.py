@@ -12,6 +12,7 @@ import pytest
 from service.app import create_app
 from service.client import Client, Refused, Unfinished
 from tests.service.listening import listening
+from tests.service.model_files import plain, saved, written
 from tests.service.site import SMALL_SPEC, Site
 from tests.service.test_openapi import operations
 from tests.service.uploading import CSV
@@ -24,6 +25,7 @@ class Given:
     client: Client
     study: str
     dataset: str
+    model: str
     folder: Path
 
 
@@ -33,12 +35,17 @@ def pets(folder: Path) -> Path:
     return file
 
 
+def gru(folder: Path) -> Path:
+    return written(folder / "gru.safetensors", saved(plain()))
+
+
 Call = Callable[[Given], object]
 
 _STUDY = "/v1/studies/{study_id}"
 _TRIALS = f"{_STUDY}/trials"
 _TRIAL = f"{_TRIALS}/{{number}}"
 _DATASET = "/v1/datasets/{dataset_id}"
+_MODEL = "/v1/models/{model_id}"
 
 CALLS: Mapping[tuple[str, str], Call] = {
     ("post", "/v1/studies"): lambda given: given.client.submit(SMALL_SPEC),
@@ -73,6 +80,13 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", "/v1/datasets"): lambda given: list(given.client.datasets()),
     ("get", _DATASET): lambda given: given.client.dataset(given.dataset),
     ("delete", _DATASET): lambda given: given.client.delete_dataset(given.dataset),
+    ("post", "/v1/models"): lambda given: given.client.upload_model(gru(given.folder)),
+    ("get", "/v1/models"): lambda given: list(given.client.models()),
+    ("get", _MODEL): lambda given: given.client.model(given.model),
+    ("get", f"{_MODEL}/checkpoint"): lambda given: given.client.download_model(
+        given.model, given.folder / "uploaded.safetensors"
+    ),
+    ("delete", _MODEL): lambda given: given.client.delete_model(given.model),
     ("get", "/v1/catalog"): lambda given: given.client.catalog(),
     ("get", "/v1/webhooks/secret"): lambda given: given.client.webhook_secret(),
     ("get", f"{_STUDY}/report"): lambda given: given.client.study_report(given.study),
@@ -112,7 +126,8 @@ def test_every_operation_has_a_call_of_the_client(
     caplog.set_level(logging.INFO, "uvicorn.access")
     with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
         dataset = client.upload_dataset(pets(tmp_path), name="to be deleted")
-        given = Given(client, study.id, dataset.id, tmp_path)
+        model = client.upload_model(gru(tmp_path))
+        given = Given(client, study.id, dataset.id, model.id, tmp_path)
         for (method, path), call in CALLS.items():
             caplog.clear()
             # A refusal is an answer too: whether the call is granted is not the question here.
@@ -136,6 +151,7 @@ def test_calls_of_what_exists_are_granted(site: Site, tmp_path: Path) -> None:
     reading -= {("get", f"{_TRIAL}/log"), ("get", "/readyz")}
     with listening(site) as (host, port), Client(f"http://{host}:{port}") as client:
         dataset = client.upload_dataset(pets(tmp_path))
-        given = Given(client, study.id, dataset.id, tmp_path)
+        model = client.upload_model(gru(tmp_path))
+        given = Given(client, study.id, dataset.id, model.id, tmp_path)
         for call in sorted(reading):
             CALLS[call](given)

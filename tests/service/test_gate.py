@@ -360,7 +360,7 @@ def test_refused_logins_are_noted_for_whose_key_it_was(guarded: Guarded) -> None
     assert "unknown" not in repr(guarded.audit())
 
 
-@pytest.mark.parametrize("path", ["/", "/login", "/datasets", "/docs", "/studies/new"])
+@pytest.mark.parametrize("path", ["/", "/login", "/datasets", "/models", "/docs", "/studies/new"])
 def test_pages_may_load_nothing_but_our_own_files(client: TestClient, path: str) -> None:
     answer = client.get(path)
     assert answer.status_code == 200

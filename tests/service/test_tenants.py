@@ -19,6 +19,7 @@ from service.api_keys import create_key
 from service.app import create_app
 from service.routes import ROUTERS
 from storage.records import StudyRecord, TrialState
+from tests.service.model_files import plain, saved
 from tests.service.processes import running_dashboard, wait_until
 from tests.service.site import SMALL_SPEC, Site
 from tests.service.uploading import CSV
@@ -49,6 +50,8 @@ BODIES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("POST", "/v1/studies/{study_id}/trials"): {"json": {"continues": 0}},
     ("POST", "/v1/datasets"): {"files": {"file": ("other.csv", CSV + b"dog,1,1,1\n")}},
     ("POST", "/datasets"): {"files": {"file": ("another.csv", CSV + b"cat,1,1,1\n")}},
+    ("POST", "/v1/models"): {"files": {"file": ("other.safetensors", saved(plain(num_layers=2)))}},
+    ("POST", "/models"): {"files": {"file": ("another.safetensors", saved(plain(num_layers=3)))}},
     ("POST", "/v1/keys"): {"json": {"name": "another", "scopes": ["read"]}},
     ("POST", "/studies/new"): {"data": {"task": "digits"}},
 }
@@ -61,6 +64,7 @@ WITHOUT_BODY = {
     ("POST", "/v1/studies/{study_id}/resume"),
     ("POST", "/v1/studies/{study_id}/trials/{number}/measure"),
     ("DELETE", "/v1/datasets/{dataset_id}"),
+    ("DELETE", "/v1/models/{model_id}"),
     ("DELETE", "/v1/keys/{key_id}"),
     ("POST", "/studies/{study_id}/pause"),
     ("POST", "/studies/{study_id}/resume"),
@@ -157,10 +161,13 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
         wait_until(there)
         dataset = two.ask(OURS, "POST", "/v1/datasets", files={"file": ("a.csv", CSV)}).json()
+        files = {"file": ("gru.safetensors", saved(plain()))}
+        model = two.ask(OURS, "POST", "/v1/models", files=files).json()
         two.values |= {
             "study_id": study.id,
             "number": "0",
             "dataset_id": dataset["id"],
+            "model_id": model["id"],
             "key_id": keys[OURS].record.id,
         }
         [summary] = two.ask(OURS, "GET", "/api/studies").json()["study_summaries"]
@@ -169,6 +176,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
             study.id,
             study.name,
             dataset["id"],
+            model["id"],
             keys[OURS].record.id,
             keys[OURS].record.name,
         }
@@ -217,7 +225,7 @@ def test_another_tenants_key_finds_nothing_and_changes_nothing(
     headers = {"Origin": "http://localhost:8080"} if page and method == "POST" else {}
     answer = two.ask(THEIRS, method, two.path(route), headers=headers, **sent)
     if names_something(route):
-        unknown = dict.fromkeys(("study_id", "dataset_id", "key_id"), UNKNOWN)
+        unknown = dict.fromkeys(("study_id", "dataset_id", "model_id", "key_id"), UNKNOWN)
         path = two.path(route, **unknown, optuna="4711")
         nothing = two.ask(THEIRS, method, path, headers=headers, **sent)
         # The dashboard has no artifacts, whoever asks.
@@ -266,6 +274,15 @@ def test_the_same_upload_is_a_data_set_of_each(two: Two) -> None:
     assert ours.json()["id"] == two.values["dataset_id"] != theirs.json()["id"]
     assert two.ask(THEIRS, "DELETE", theirs.headers["Location"]).status_code == 204
     assert two.ask(OURS, "GET", ours.headers["Location"]).status_code == 200
+
+
+def test_the_same_upload_is_a_model_of_each(two: Two) -> None:
+    files = {"file": ("gru.safetensors", saved(plain()))}
+    ours, theirs = (two.ask(one, "POST", "/v1/models", files=files) for one in (OURS, THEIRS))
+    assert (ours.status_code, theirs.status_code) == (200, 201)
+    assert ours.json()["id"] == two.values["model_id"] != theirs.json()["id"]
+    assert two.ask(THEIRS, "DELETE", theirs.headers["Location"]).status_code == 204
+    assert two.ask(OURS, "GET", ours.json()["links"]["checkpoint"]).status_code == 200
 
 
 def test_the_same_idempotency_key_makes_a_study_of_each(two: Two) -> None:
