@@ -26,6 +26,7 @@ from storage.metrics import Metrics
 from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.uploaded_models import UploadedModels
 
 ENDED = (StudyState.FINISHED, StudyState.CANCELLED, StudyState.FAILED)
 """The states that a study does not leave."""
@@ -92,6 +93,7 @@ def submit(
     document = spec.model_dump(mode="json")
     with database.write() as session:
         Datasets(session).hold_for(document)
+        UploadedModels(session).hold_for(document)
         studies = Studies(session)
         study = studies.create(
             id=study_id,
