@@ -57,6 +57,8 @@ _DESCRIBE_SECONDS = 300.0
 """The same while it looks at its devices for the first time."""
 _CLOSE_SECONDS = 3.0
 _LONGEST_PAUSE = 60.0
+_MOST_SIGNS = 300
+"""How much of what Ray says of a failure becomes the reason of an attempt."""
 
 
 @dataclass
@@ -145,7 +147,7 @@ class Bridge:
         def settle(answered: "Future[Any]") -> None:
             error = answered.exception()
             if error is not None:
-                failed(_first_lines(error))
+                failed(_in_short(error))
             else:
                 done(answered.result())
 
@@ -205,6 +207,8 @@ class Bridge:
                 pause = min(_LONGEST_PAUSE, 2.0**times)
                 self._failures[node.ray.node_id] = (times + 1, time.monotonic() + pause)
                 self._refused[node.ray.machine] = f"its keeper was lost: {reason}"
+                # One that is out of reach for a moment would else come back, and its attempts too.
+                node.keeper.kill()
                 self._lose(
                     node.ray.node_id, f"lost: the keeper of Ray's node {node.ray.machine}: {reason}"
                 )
@@ -327,10 +331,12 @@ class Bridge:
         driver.disconnect()
 
 
-def _first_lines(error: BaseException) -> str:
-    """What Ray has to say of a failure, on one line and without the node's whole traceback."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return "; ".join([*lines[:1], *lines[-1:]] if len(lines) > 1 else lines) or repr(error)
+def _in_short(error: BaseException) -> str:
+    """What Ray has to say of a failure, without the node's whole traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [repr(error)]
+    first, last = lines[0], lines[-1]
+    said = first if first == last else f"{first} ... {last}"
+    return said if len(said) <= _MOST_SIGNS else f"{said[:_MOST_SIGNS]}..."
 
 
 def main() -> None:

@@ -118,8 +118,20 @@ def connect(cluster: Cluster) -> None:
             logging_level=logging.WARNING,
         )
     except FAULTS as error:
-        said = " ".join(str(error).split())
-        raise ExecutorError(f"no connection to Ray at {cluster.address!r}: {said}") from error
+        raise ExecutorError(
+            f"no connection to Ray at {cluster.address!r}: {_what_failed(error)}"
+        ) from error
+
+
+def _what_failed(error: BaseException) -> str:
+    """The line that says it: Ray wraps errors in others, whole tracebacks included."""
+    said: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        said += [line.strip() for line in str(cause).splitlines() if line.strip()]
+        cause = cause.__cause__
+    named = [line for line in said if "Error: " in line]
+    return (named or said or [repr(error)])[-1]
 
 
 def disconnect() -> None:

@@ -21,7 +21,9 @@ from search.executors.base import (
     check_device,
 )
 from search.executors.exits import Exits
+from search.executors.log_sender import LogSender
 from search.executors.ray.demand import DemandRule
+from search.executors.ray.offers import is_loopback
 from search.executors.ray.pipe import (
     Cancel,
     Cluster,
@@ -51,6 +53,7 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 """How long after a lost connection another one is tried, doubling from the first to the longest."""
 _CLOSE_SECONDS = 6.0
+_LAST_LOGS_SECONDS = 2.0
 
 
 @dataclass
@@ -87,6 +90,9 @@ class RayExecutor:
         self._start_seconds = start_seconds
         self._demand = DemandRule(cluster.most_slots)
         self._exits = Exits()
+        # An API on this machine reads the files themselves.
+        is_here = cluster.url is None or is_loopback(cluster.url)
+        self._sender = None if cluster.url is None or is_here else LogSender(cluster.url)
         self._lock = threading.Lock()
         self._slots: tuple[Slot, ...] = ()
         self._refused: dict[str, str] = {}
@@ -154,6 +160,10 @@ class RayExecutor:
                 raise ExecutorError(f"slot {slot.name!r} is not there any more")
             self._running[attempt_id] = slot
             self._starting[attempt_id] = started
+        if self._sender is not None:
+            log = self.log_path(attempt_id)
+            log.touch(mode=0o600)
+            self._sender.watch(attempt_id, token=ticket.token, path=log)
         try:
             seat.held.result(max(0.0, deadline - time.monotonic()))
             self._send(Start(ticket=ticket, slot=slot))
@@ -203,6 +213,8 @@ class RayExecutor:
         if self._thread.is_alive() and bridge is not None:
             bridge.kill()
             self._thread.join()
+        if self._sender is not None:
+            self._sender.close(timeout_seconds=_LAST_LOGS_SECONDS)
 
     def _connect(self) -> None:
         """Hold a connection for as long as the executor is open, one bridge after another."""
@@ -243,7 +255,7 @@ class RayExecutor:
                 future.set_exception(lost)
         why = "killed: the executor is closed" if self._closing.is_set() else f"lost: {reason}"
         for attempt_id in ended:
-            self._exits.put(Exit(attempt_id, None, None, why))
+            self._tell(Exit(attempt_id, None, None, why))
 
     def _ask_for(self, slot: Slot) -> tuple[_Seat | None, bool]:
         """A slot's seat, and whether Ray is asked for it just now; none where its node is gone."""
@@ -276,6 +288,8 @@ class RayExecutor:
         with self._lock:
             self._starting.pop(attempt_id, None)
             self._running.pop(attempt_id, None)
+        if self._sender is not None:
+            self._sender.ended(attempt_id)
 
     def _on_report(self, report: Report) -> None:
         self._reactions[type(report)](report)
@@ -344,7 +358,12 @@ class RayExecutor:
             if seat is not None:
                 seat.used_at = time.monotonic()
         if slot is not None:
-            self._exits.put(report.exit)
+            self._tell(report.exit)
+
+    def _tell(self, ended: Exit) -> None:
+        if self._sender is not None:
+            self._sender.ended(ended.attempt_id)
+        self._exits.put(ended)
 
 
 if TYPE_CHECKING:

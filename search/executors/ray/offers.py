@@ -52,7 +52,7 @@ def why_refused(described: Described, cluster: Cluster, *, release: str, home: s
     """Say why nothing is to be started on a node; `home` is the coordinator's own loopback."""
     if described.release != release:
         return f"it has Reflectory {described.release}, and the coordinator {release}"
-    if described.loopback != home and cluster.url is not None and _is_loopback(cluster.url):
+    if described.loopback != home and cluster.url is not None and is_loopback(cluster.url):
         return (
             f"its attempts would look for the API at {cluster.url}, which is the node itself: "
             "set REFLECTORY_URL to an address that nodes reach"
@@ -60,5 +60,6 @@ def why_refused(described: Described, cluster: Cluster, *, release: str, home: s
     return None
 
 
-def _is_loopback(url: str) -> bool:
+def is_loopback(url: str) -> bool:
+    """Whether a URL means the machine that speaks to it."""
     return (urlsplit(url).hostname or "").startswith(_LOOPBACK)
