@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from types import TracebackType
@@ -14,6 +15,9 @@ class Relay:
     `cuts` holds, for the connections to come, after how many bytes of the server's answer each is
     cut; when it is empty, connections are left alone.
     """
+
+    delay_seconds = 0.0
+    """How long a piece takes, either way."""
 
     def __init__(self, upstream: tuple[str, int]) -> None:
         self.cuts: deque[int] = deque()
@@ -57,6 +61,7 @@ class Relay:
             threading.Thread(target=self._ask, args=(near, far, number), daemon=True).start()
             with suppress(OSError):
                 while piece := far.recv(65536):
+                    time.sleep(self.delay_seconds)
                     place = (self.damage_at or 0) - self.passed[number]
                     if self.damage_at is not None and 0 <= place < len(piece):
                         piece = piece[:place] + bytes([piece[place] ^ 1]) + piece[place + 1 :]
