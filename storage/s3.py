@@ -236,7 +236,10 @@ class S3ArtifactStore:
     def _put(self, key: str, content: bytes) -> None:
         with told(str(self)):
             self._bytes.put_object(
-                Bucket=self._bucket, Key=key, Body=content, ChecksumSHA256=_checksum(content)
+                Bucket=self._bucket,
+                Key=key,
+                Body=content,
+                ChecksumSHA256=_checksum(content),
             )
 
     def _abort(self, key: str, upload: str) -> bool:

@@ -22,8 +22,8 @@ _FIRST_PAUSE_SECONDS = 0.2
 def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
     """A client for bytes, which are worth waiting for, and one for questions.
 
-    A question is often asked while a transaction waits, so that it takes 7 s at most before it is
-    given up; a request with bytes takes 21 s. Both try again with growing pauses in between.
+    A question is often asked while a transaction waits, so that one that nobody answers is given up
+    after 7 s; a request with bytes after half a minute. Both are tried again in between.
 
     Raises:
         StoreRefused: the profile that the environment names is not there, or the like.
@@ -31,7 +31,7 @@ def clients_of(place: BucketPlace) -> "tuple[S3Client, S3Client]":
     with told(str(place)):
         session = boto3.session.Session()
         return (
-            _client(session, place, connect_seconds=3, read_seconds=6, tries=3),
+            _client(session, place, connect_seconds=3, read_seconds=10, tries=3),
             _client(session, place, connect_seconds=2, read_seconds=3, tries=2),
         )
 

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -362,6 +363,39 @@ def test_what_a_server_says_decides_about_the_error(
         server.shutdown()
     assert code in str(told.value) or "region" in str(told.value)
     assert handler.asked == (3 if status in (500, 503) else 1), "what is busy is asked again"
+
+
+class Slow(BaseHTTPRequestHandler):
+    """Takes its time to begin to read, but goes on all the while."""
+
+    def do_PUT(self) -> None:
+        left = int(self.headers["Content-Length"])
+        for _ in range(20):
+            left -= len(self.rfile.read(1 << 16))
+            time.sleep(0.25)
+        self.rfile.read(left)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.slow
+def test_a_slow_way_is_no_broken_one() -> None:
+    content = LARGE[:BLOCK_BYTES]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Slow, bind_and_activate=False)
+    # Else the kernel would take it all in at once.
+    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+    server.server_bind()
+    server.server_activate()
+    with server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = f"http://127.0.0.1:{server.server_address[1]}"
+        store = S3ArtifactStore(BucketPlace("bucket", endpoint=endpoint, region="us-east-1"))
+        store.write(hashlib.sha256(content).hexdigest(), io.BytesIO(content))
+        server.shutdown()
 
 
 def test_a_link_opens_one_artifact_for_anybody(store: S3ArtifactStore) -> None:
