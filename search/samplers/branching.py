@@ -29,7 +29,7 @@ class Branch:
 
     def __str__(self) -> str:
         """The candidate in words."""
-        return f"{self.architecture} x {self.parametrization}"
+        return f"{self.architecture} with {self.parametrization}"
 
     def draw(self, source: Source) -> Drawn:
         """One configuration of the candidate, with all values as the whole space names them."""

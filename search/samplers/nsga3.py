@@ -89,9 +89,14 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
             super().__init__(population_size=population, dividing_parameter=divisions, seed=seed)
         self._surroundings = study
         self._divisions = divisions
+        self._of_costs = _minimising(len(study.objectives))
 
     def elite(
-        self, study: Study, candidates: list[FrozenTrial], *, generation: int
+        self,
+        study: Study,  # noqa: ARG002
+        candidates: list[FrozenTrial],
+        *,
+        generation: int,
     ) -> list[FrozenTrial]:
         """By rank and reference points; chance follows from the study's seed and the generation."""
         words = np.random.SeedSequence([self._surroundings.seed, generation])
@@ -105,8 +110,7 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
         select = chooser._elite_population_selection_strategy  # pyright: ignore[reportPrivateUsage]
         costs = [self._as_costs(trial) for trial in candidates]
         places = {id(cost): place for place, cost in enumerate(costs)}
-        minimised = _minimising(len(study.directions))
-        return [candidates[places[id(cost)]] for cost in select(minimised, costs)]
+        return [candidates[places[id(cost)]] for cost in select(self._of_costs, costs)]
 
     def _as_costs(self, trial: FrozenTrial) -> FrozenTrial:
         known = self._surroundings
