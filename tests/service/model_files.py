@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Plain(nn.Module):
         return self.readout(states[:, -1])
 
 
-def plain(kind: type[nn.RNNBase] = nn.GRU, **given: Any) -> Plain:
+def plain(kind: Callable[..., nn.RNNBase] = nn.GRU, **given: Any) -> Plain:
     """Reads 8 numbers per step, as rows of digits have them."""
     torch.manual_seed(5)
     outputs = given.pop("outputs", 3)
@@ -48,7 +48,7 @@ def perceptron() -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def saved(module: nn.Module, metadata: Mapping[str, str] | None = None) -> bytes:
+def saved(module: nn.Module, metadata: dict[str, str] | None = None) -> bytes:
     return safetensors.torch.save(module.state_dict(), metadata)
 
 

@@ -291,7 +291,7 @@ def test_a_point_is_reached_by_keyboard_and_its_checkpoint_downloaded(
 def pages_of(study: dict) -> list[str]:
     page = study["links"]["page"]
     return [
-        *("/", "/studies/new", f"/studies/new?from={study['id']}", "/datasets", "/docs"),
+        *("/", "/studies/new", f"/studies/new?from={study['id']}", "/datasets", "/models", "/docs"),
         *(page, f"{page}?y=throughput", f"{page}/trials/0", study["links"]["report"]),
     ]
 
