@@ -32,6 +32,8 @@ class Branches(Sampler):
     Each branch is searched by a sampler of its own, which sees only the branch's trials and all of
     its dimensions. First every branch gets a few suggestions; then one is as likely as its newest
     trials added hypervolume to what the other branches have found; none falls below a least share.
+    Use it where every candidate has to be searched with all of its dimensions, or for `gp`: on the
+    benchmark's digits it needs more epochs than `tpe` or `known_cost` over the whole space.
     """
 
     kind: Literal["branches"] = "branches"

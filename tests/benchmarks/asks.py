@@ -1,7 +1,8 @@
-"""`python -m tests.benchmarks.asks`: seconds that a sampler thinks about one suggestion.
+"""`python -m tests.benchmarks.asks`: seconds that a sampler computes for one suggestion.
 
-Asks each sampler for another suggestion of a study that has so many complete trials, in memory and
-on one thread. Where a sampler takes one candidate alone, the study has that one.
+Asks each sampler for another suggestion of a study that has so many complete trials, in memory.
+Seconds are the processor's, so that other work on the machine counts little. Where a sampler takes
+one candidate alone, the study has that one.
 """
 
 import argparse
@@ -59,9 +60,9 @@ def seconds_per_ask(sampler: Mapping[str, Any], trials: int, *, asks: int) -> Se
     mirror.rebuild(past, space.dimensions)
     found: list[float] = []
     for number in range(trials, trials + asks):
-        began = time.perf_counter()
+        began = time.process_time()
         space.draw(TrialSource(mirror.ask(number)))
-        found.append(time.perf_counter() - began)
+        found.append(time.process_time() - began)
     return found
 
 
