@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, final
 from pydantic import TypeAdapter
 
 from search.errors import ExecutorError
-from search.executors.base import AttemptTicket, Executor, Exit, Slot, check_attempt_id
+from search.executors.base import (
+    AttemptTicket,
+    Executor,
+    Exit,
+    Slot,
+    check_attempt_id,
+    check_device,
+)
 from search.log_lines import LogFormat
 from search.renewal_watch import RenewalWatch
 from storage.bookings import BookingRecord, Bookings
@@ -128,12 +135,7 @@ class RemoteExecutor:
         """
         if self._closed.is_set():
             raise ExecutorError("the executor is closed and starts nothing any more")
-        devices = sorted({ours.device for ours in self._slots if ours.machine == slot.machine})
-        if ticket.device != slot.device or slot.device not in devices:
-            raise ExecutorError(
-                f"slot {slot.name!r} has device {slot.device!r} and the ticket {ticket.device!r}: "
-                f"both must name the same one of {', '.join(devices) or 'none'}"
-            )
+        check_device(ticket, slot, self._slots)
         with self._lock:
             if ticket.attempt_id in self._running:
                 raise ExecutorError(f"attempt {ticket.attempt_id} runs already")
