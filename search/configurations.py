@@ -1,18 +1,38 @@
 """Which trials are of one configuration, and what it reaches over its seeds."""
 
+import hashlib
 import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
-from storage.records import TrialOrigin, TrialRecord, TrialState
+from storage.records import TrialOrigin, TrialRecord
 
 CONFIDENCE = 0.95
 """How often an interval holds the mean over all seeds, were qualities normal."""
+
+
+class Trained(Protocol):
+    """What is needed of a complete trial: all of its record, or its outline."""
+
+    @property
+    def number(self) -> int:
+        """Its number within the study."""
+        ...
+
+    @property
+    def quality(self) -> float | None:
+        """The task's metric."""
+        ...
+
+    @property
+    def continues(self) -> int | None:
+        """The trial whose checkpoint it started from."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +50,21 @@ def configuration_of(spec: Mapping[str, Any]) -> str:
     return json.dumps([spec["model"], spec["training"]], sort_keys=True)
 
 
+@dataclass(frozen=True)
+class Seeded:
+    """What a trial trains, and with which seed."""
+
+    configuration: bytes
+    """A digest of `configuration_of`: thousands of them are kept."""
+    seed: int
+
+
+def seeded(spec: Mapping[str, Any]) -> Seeded:
+    """The same of a trial's document."""
+    digest = hashlib.blake2b(configuration_of(spec).encode(), digest_size=16).digest()
+    return Seeded(digest, cast(int, spec["seed"]))
+
+
 def replicate_seed(seed: int, number: int) -> int:
     """The seed of trial `number` where it repeats a configuration: it follows from the study's."""
     # The third word keeps it apart from the sampler's seed of the same number.
@@ -41,34 +76,52 @@ def is_original(trial: TrialRecord) -> bool:
     return trial.continues is None and trial.origin != TrialOrigin.CONFIRMATION
 
 
-def qualities_over_seeds(trials: Sequence[TrialRecord]) -> dict[str, OverSeeds]:
-    """Configuration -> its quality over the seeds of all complete trials that have it.
+class Qualities:
+    """The qualities of complete trials over the seeds of their configurations.
 
-    A seed counts once, however many trials share its result. Trials that went on from a checkpoint
-    are left out: they were trained for longer.
+    A seed counts once, however many trials share its result: with the first of them. Trials that
+    went on from a checkpoint are left out: they were trained for longer.
     """
-    by_seed: dict[str, dict[int, float]] = {}
-    for trial in trials:
-        if trial.state != TrialState.COMPLETE or trial.continues is not None:
-            continue
-        if trial.quality is not None:
-            seeds = by_seed.setdefault(configuration_of(trial.spec), {})
-            seeds.setdefault(cast(int, trial.spec["seed"]), trial.quality)
-    return {
-        configuration: over_seeds(list(qualities.values()))
-        for configuration, qualities in by_seed.items()
-    }
+
+    def __init__(self, trials: Sequence[Trained], known: Mapping[int, Seeded]) -> None:
+        """`trials` are complete ones, by number, and `known` is what each of them trains."""
+        self._known = known
+        self._by_seed: dict[bytes, dict[int, float]] = {}
+        for trial in trials:
+            if trial.continues is None and trial.quality is not None:
+                its = known[trial.number]
+                seeds = self._by_seed.setdefault(its.configuration, {})
+                seeds.setdefault(its.seed, trial.quality)
+
+    def of(self, trial: Trained) -> OverSeeds | None:
+        """Those of a trial's configuration; none where its training had another start."""
+        qualities = self._of(trial)
+        return None if qualities is None else over_seeds(list(qualities.values()))
+
+    def mean(self, trial: Trained) -> float | None:
+        """The mean over the seeds, or the trial's own quality."""
+        qualities = self._of(trial)
+        return trial.quality if qualities is None else _mean(list(qualities.values()))
+
+    def _of(self, trial: Trained) -> Mapping[int, float] | None:
+        if trial.continues is not None:
+            return None
+        return self._by_seed.get(self._known[trial.number].configuration)
 
 
 def over_seeds(qualities: Sequence[float]) -> OverSeeds:
     """Mean and interval of at least one quality, each of another seed."""
-    count, mean = len(qualities), statistics.fmean(qualities)
+    count, mean = len(qualities), _mean(qualities)
     interval = None
     if count > 1:
         error = statistics.stdev(qualities) / math.sqrt(count)
         half = student_quantile(count - 1) * error
         interval = (mean - half, mean + half)
     return OverSeeds(seeds=count, mean=mean, interval=interval)
+
+
+def _mean(qualities: Sequence[float]) -> float:
+    return qualities[0] if len(qualities) == 1 else statistics.fmean(qualities)
 
 
 def student_quantile(freedom: int) -> float:

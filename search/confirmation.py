@@ -14,7 +14,7 @@ from search.space import DrawnTrial
 from search.study_context import StudyContext
 from search.suggestions import Suggestions
 from search.trial import TrialSpec
-from storage.records import TrialCounts, TrialOrigin, TrialRecord
+from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
 from storage.trials import Trials
 
 
@@ -54,10 +54,17 @@ class Confirmation:
             counts = Trials(session).counts(self._study.id)
             if counts == self._nothing_due or not self._suggestions.are_over(counts):
                 return []
-            trials = Trials(session).list(self._study.id)
-        if any(t.origin != TrialOrigin.CONFIRMATION and not t.state.has_ended for t in trials):
-            return []
-        due = _lacking(trials, front_of(trials, self._study.infos), wanted=self._study.spec.confirm)
+            trials = Trials(session).outlines(self._study.id, *TrialState)
+            if any(t.origin != TrialOrigin.CONFIRMATION and not t.state.has_ended for t in trials):
+                return []
+            front = {trial.number for trial in front_of(trials, self._study.infos)}
+            begun = {t.number for t in trials if t.origin == TrialOrigin.CONFIRMATION}
+            records = Trials(session).numbered(self._study.id, front | begun)
+        due = _lacking(
+            [trial for trial in records if trial.number in begun],
+            [trial for trial in records if trial.number in front],
+            wanted=self._study.spec.confirm,
+        )
         if not due:
             self._nothing_due = counts
         return due
@@ -80,17 +87,16 @@ class Confirmation:
 
 
 def _lacking(
-    trials: Sequence[TrialRecord], front: Sequence[TrialRecord], *, wanted: int
+    confirmations: Sequence[TrialRecord], front: Sequence[TrialRecord], *, wanted: int
 ) -> list[TrialRecord]:
     """Points with fewer than the wanted confirmations, which count however they ended.
 
     Of points with the same configuration the first stands for all.
     """
     begun: dict[str, int] = {}
-    for trial in trials:
-        if trial.origin == TrialOrigin.CONFIRMATION:
-            configuration = configuration_of(trial.spec)
-            begun[configuration] = begun.get(configuration, 0) + 1
+    for trial in confirmations:
+        configuration = configuration_of(trial.spec)
+        begun[configuration] = begun.get(configuration, 0) + 1
     points: dict[str, TrialRecord] = {}
     for point in front:
         if is_original(point):

@@ -11,7 +11,7 @@ from typing import Any
 
 from search.pareto import ObjectiveInfo
 from search.spec import Limits
-from storage.trials import TrialOutline
+from storage.outlines import TrialOutline
 
 MOST_POINTS = 150
 """How many points of a kind are drawn."""

@@ -57,7 +57,7 @@ class Duplicates:
         with self._study.database.read() as session:
             trials = Trials(session)
             repeats = [t for t in trials.list(self._study.id, TrialState.QUEUED) if self._waits(t)]
-            complete = trials.list(self._study.id, TrialState.COMPLETE) if repeats else []
+            complete = _first_ones(trials, repeats, TrialState.COMPLETE)
         known = [trial for trial in complete if trial.told_at is not None]
         for repeat in repeats:
             source = next(iter(_alike(repeat, known)), None)
@@ -78,7 +78,7 @@ class Duplicates:
         repeats = [trial for trial in queued if self._waits(trial)]
         if not repeats:
             return set()
-        hopeful = trials.list(self._study.id, *_OPEN, TrialState.COMPLETE)
+        hopeful = _first_ones(trials, repeats, *_OPEN, TrialState.COMPLETE)
         return {repeat.number for repeat in repeats if _alike(repeat, hopeful)}
 
     def _waits(self, trial: TrialRecord) -> bool:
@@ -89,6 +89,16 @@ class Duplicates:
 
 def _configuration(spec: TrialSpec) -> str:
     return configuration_of(spec.model_dump(mode="json"))
+
+
+def _first_ones(
+    trials: Trials, repeats: Sequence[TrialRecord], *states: TrialState
+) -> list[TrialRecord]:
+    """Those in one of the states that are what some trials repeat, or repeat the same."""
+    if not repeats:
+        return []
+    roots = {trial.repeats for trial in repeats if trial.repeats is not None}
+    return trials.alike(repeats[0].study_id, roots, *states)
 
 
 def _alike(repeat: TrialRecord, trials: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -15,8 +15,9 @@ from search.stopping import Curve, Standings
 from search.stopping.curves import best_so_far, log_error
 from search.tasks.task import Metric
 from storage.metrics import Metrics
+from storage.outlines import TrialOutline
 from storage.records import Json, StudyRecord, TrialOrigin, TrialRecord, TrialState
-from storage.trials import TrialOutline, Trials
+from storage.trials import Trials
 
 _SEEN = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING)
 """Whose curves count; those of the others broke off for reasons of their own."""

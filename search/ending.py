@@ -11,8 +11,8 @@ from search.figures import Figures, Standing
 from search.pareto import ObjectiveInfo, objective_infos
 from search.spec import Objective, StudySpec
 from search.studies import StudyProgress, progress
+from storage.outlines import TrialOutline
 from storage.records import DeliveryRecord, StudyRecord, StudyState
-from storage.trials import TrialOutline
 from storage.webhooks import Deliveries
 
 _MOST_POINTS = 20

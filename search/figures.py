@@ -5,17 +5,23 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
 
 from search import pareto
-from search.hypervolumes import HypervolumePoint, hypervolumes
+from search.complete_trials import CompleteTrials
+from search.hypervolumes import Growth, HypervolumePoint
 from search.importance import Importance, importance
 from search.pareto import Front, front_of, hypervolume, objective_infos
 from search.spec import Objective, StudySpec
-from storage.records import StudyRecord, TrialState
-from storage.trials import TrialOutline, Trials
+from storage.attempts import Attempts
+from storage.measurements import Measurements
+from storage.metrics import Metrics
+from storage.outlines import TrialOutline
+from storage.records import StudyRecord, TrialCounts
+from storage.trials import Trials
 
 _T = TypeVar("_T")
 
@@ -28,6 +34,17 @@ class Standing:
     hypervolume: float | None
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What the rows of a study sum up to."""
+
+    counts: TrialCounts
+    epochs_trained: int
+    lane_seconds: float
+    """Of its own time: what is measured again afterwards takes none of it."""
+    device_seconds: float
+
+
 class Figures:
     """Fronts, hypervolumes and importances of studies, as one process last computed them.
 
@@ -36,15 +53,17 @@ class Figures:
     share the figures; whoever asks for what another one computes just then waits for it.
     """
 
-    def __init__(self, *, size: int = 256) -> None:
+    def __init__(self, *, size: int = 1024) -> None:
         """Keep the `size` results that were asked for last."""
         self._size = size
         self._lock = threading.Lock()
         self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
+        self._complete = CompleteTrials()
+        self._growth = Growth()
 
     def standing(self, session: Session, study: StudyRecord) -> Standing:
         """The trials on the front and their hypervolume."""
-        return self._once(study, "standing", lambda: _standing(session, study))
+        return self._once(study, "standing", lambda: self._standing(session, study))
 
     def front(
         self,
@@ -59,16 +78,21 @@ class Figures:
         return self._once(
             study,
             ("front", wanted, latest),
-            lambda: pareto.front(session, study, objectives=wanted, latest=latest),
+            lambda: pareto.front(
+                session, study, objectives=wanted, latest=latest, complete=self._complete
+            ),
         )
 
-    def complete(self, session: Session, study: StudyRecord) -> tuple[TrialOutline, ...]:
+    def complete(self, session: Session, study: StudyRecord) -> Sequence[TrialOutline]:
         """All complete trials in outline, by number: what a plot shows beside the front."""
-        return self._once(
-            study,
-            "complete",
-            lambda: tuple(Trials(session).outlines(study.id, TrialState.COMPLETE)),
-        )
+        return self._complete.outlines(session, study)
+
+    def tally(self, session: Session, study: StudyRecord) -> Tally:
+        """How much there is of everything that a study counts."""
+        if not study.state.has_ended:
+            return _tally(session, study)
+        # Whatever is added to a study that has ended comes with an event, or with a version.
+        return self._once(study, ("tally", study.last_event), lambda: _tally(session, study))
 
     def importance(self, session: Session, study: StudyRecord) -> Importance:
         """What each dimension did to each objective."""
@@ -80,7 +104,7 @@ class Figures:
             study,
             # It follows from the events, of which more can come without another outcome.
             ("hypervolumes", study.last_event),
-            lambda: hypervolumes(session, study.id),
+            lambda: self._growth.of(session, study),
         )
 
     def _once(self, study: StudyRecord, what: Hashable, compute: Callable[[], _T]) -> _T:
@@ -101,13 +125,21 @@ class Figures:
                 future.set_exception(error)
         return future.result()
 
+    def _standing(self, session: Session, study: StudyRecord) -> Standing:
+        spec = StudySpec.model_validate(study.spec)
+        infos = objective_infos(spec.task, spec.objectives)
+        front = front_of(self._complete.outlines(session, study), infos)
+        return Standing(
+            front=tuple(front),
+            # Whatever a front dominates adds nothing to its hypervolume.
+            hypervolume=hypervolume(front, infos, study.reference_point),
+        )
 
-def _standing(session: Session, study: StudyRecord) -> Standing:
-    spec = StudySpec.model_validate(study.spec)
-    infos = objective_infos(spec.task, spec.objectives)
-    front = front_of(Trials(session).outlines(study.id, TrialState.COMPLETE), infos)
-    return Standing(
-        front=tuple(front),
-        # Whatever a front dominates adds nothing to its hypervolume.
-        hypervolume=hypervolume(front, infos, study.reference_point),
+
+def _tally(session: Session, study: StudyRecord) -> Tally:
+    return Tally(
+        counts=Trials(session).counts(study.id),
+        epochs_trained=Metrics(session).epochs_trained(study.id),
+        lane_seconds=Measurements(session).lane_seconds(study.id, until=study.finished_at),
+        device_seconds=Attempts(session).device_seconds(study.id, datetime.now(UTC)),
     )

@@ -30,8 +30,9 @@ from search.pareto import ObjectiveInfo, objective_infos, value_of
 from search.samplers.distributions import distribution_of
 from search.space import SearchSpace
 from search.spec import OBJECTIVES, Objective, StudySpec
+from storage.outlines import TrialOutline
 from storage.records import Json, StudyRecord, TrialOrigin, TrialState
-from storage.trials import TrialOutline, Trials
+from storage.trials import Trials
 
 LEAST_TRIALS = 10
 """With fewer trials there is nothing to tell."""

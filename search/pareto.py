@@ -1,7 +1,7 @@
 """Fronts and hypervolumes over quality, parameter count and throughput."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -10,12 +10,13 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
-from search.configurations import OverSeeds, configuration_of, qualities_over_seeds
+from search.complete_trials import CompleteTrials
+from search.configurations import OverSeeds, Qualities
 from search.spec import OBJECTIVES, Objective, StudySpec
 from search.tasks import AnyTask
 from storage.measurements import Measurements
+from storage.outlines import TrialOutline
 from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
-from storage.trials import Trials
 
 
 class ObjectiveInfo(Spec):
@@ -122,12 +123,9 @@ _T = TypeVar("_T", bound=Valued)
 
 def value_of(trial: Valued, objective: Objective) -> float | None:
     """A trial's value of one objective; null where it has none (yet)."""
-    values: dict[Objective, float | None] = {
-        "quality": trial.quality,
-        "parameters": float(trial.parameters),
-        "throughput": trial.throughput,
-    }
-    return values[objective]
+    if objective == "parameters":
+        return float(trial.parameters)
+    return trial.quality if objective == "quality" else trial.throughput
 
 
 def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
@@ -136,18 +134,20 @@ def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     Domination: at least as good in every objective and better in one. Equal trials do not dominate
     each other, so ties are all on the front. Confirmations are on none: they repeat points of it.
     """
-    eligible = [
-        trial
-        for trial in trials
-        if trial.state == TrialState.COMPLETE
-        and trial.origin != TrialOrigin.CONFIRMATION
-        and all(value_of(trial, info.name) is not None for info in infos)
-    ]
+    eligible: list[_T] = []
+    points: list[list[float]] = []
+    for trial in trials:
+        if trial.state != TrialState.COMPLETE or trial.origin == TrialOrigin.CONFIRMATION:
+            continue
+        values = [value_of(trial, info.name) for info in infos]
+        known = [value for value in values if value is not None]
+        if len(known) == len(values):
+            eligible.append(trial)
+            points.append(known)
     if not eligible:
         return []
-    points = np.array([[value_of(trial, info.name) for info in infos] for trial in eligible], float)
     maximise = [info.direction == "maximize" for info in infos]
-    on_front = moocore.is_nondominated(points, maximise=maximise, keep_weakly=True)
+    on_front = moocore.is_nondominated(np.array(points), maximise=maximise, keep_weakly=True)
     return [trial for trial, keep in zip(eligible, on_front, strict=True) if keep]
 
 
@@ -194,21 +194,25 @@ def front(
     *,
     objectives: Sequence[Objective] | None = None,
     latest: bool = False,
+    complete: CompleteTrials | None = None,
 ) -> Front:
     """The front of a study as it stands, over the objectives asked for or the study's own.
 
     With `latest`, each shape's throughput is its newest record on the device that the search
-    measured it on, in place of the one that the search went by.
+    measured it on, in place of the one that the search went by. `complete` remembers trials.
     """
+    complete = complete or CompleteTrials()
     spec = StudySpec.model_validate(study.spec)
     wanted = spec.objectives if objectives is None else tuple(objectives)
     infos = objective_infos(spec.task, wanted)
-    trials: Sequence[TrialRecord] = Trials(session).list(study.id, TrialState.COMPLETE)
+    trials = complete.outlines(session, study)
     if latest:
         trials = _measured_last(session, study.id, trials)
     points = front_of(trials, infos)
-    known = qualities_over_seeds(trials)
-    by_mean = {trial.number for trial in front_of([_mean(t, known) for t in trials], infos)}
+    qualities = Qualities(trials, complete.seeded(session, study))
+    over = {trial.number: qualities.of(trial) for trial in points}
+    by_mean = _by_mean(trials, points, qualities, infos)
+    records = complete.records(session, study, over.keys())
     device = None
     for trial in points:
         if trial.measurement_id is not None:
@@ -217,39 +221,64 @@ def front(
     return Front(
         objectives=infos,
         device=device,
-        hypervolume=hypervolume(trials, infos, study.reference_point),
+        # Whatever a front dominates adds nothing to its hypervolume.
+        hypervolume=hypervolume(points, infos, study.reference_point),
         reference_point=_chosen(study.reference_point, wanted),
         throughput="latest" if latest else "search",
-        unconfirmed=_unconfirmed(study, spec, [_over_seeds(trial, known) for trial in points]),
+        unconfirmed=_unconfirmed(study, spec, list(over.values())),
         points=tuple(
-            FrontPoint(
-                trial=trial.number,
-                values={objective: value_of(trial, objective) for objective in OBJECTIVES},
-                quality_mean=_mean(trial, known).quality,
-                quality_interval=over.interval if (over := _over_seeds(trial, known)) else None,
-                seeds=over.seeds if over else 1,
+            _point(
+                trial,
+                records[trial.number],
+                over[trial.number],
                 on_front_by_mean=trial.number in by_mean,
-                test_quality=trial.test_quality,
-                throughput_ratio=trial.throughput_ratio,
-                architecture=trial.architecture,
-                parametrization=trial.parametrization,
-                hyperparameters=dict(trial.hyperparameters),
-                continues=trial.continues,
-                artifacts=tuple(sorted(trial.artifacts)),
             )
             for trial in points
         ),
     )
 
 
+def _by_mean(
+    trials: Sequence[TrialOutline],
+    points: Sequence[TrialOutline],
+    qualities: Qualities,
+    infos: Sequence[ObjectiveInfo],
+) -> set[int]:
+    """The numbers of those that are on the front when each is judged by its mean."""
+    means = {trial.number: qualities.mean(trial) for trial in trials}
+    if any(means[trial.number] != trial.quality for trial in trials):
+        points = front_of([replace(t, quality=means[t.number]) for t in trials], infos)
+    return {trial.number for trial in points}
+
+
+def _point(
+    trial: TrialOutline, record: TrialRecord, over: OverSeeds | None, *, on_front_by_mean: bool
+) -> FrontPoint:
+    return FrontPoint(
+        trial=trial.number,
+        values={objective: value_of(trial, objective) for objective in OBJECTIVES},
+        quality_mean=trial.quality if over is None else over.mean,
+        quality_interval=over.interval if over else None,
+        seeds=over.seeds if over else 1,
+        on_front_by_mean=on_front_by_mean,
+        test_quality=record.test_quality,
+        throughput_ratio=trial.throughput_ratio,
+        architecture=trial.architecture,
+        parametrization=trial.parametrization,
+        hyperparameters=dict(record.hyperparameters),
+        continues=trial.continues,
+        artifacts=tuple(sorted(record.artifacts)),
+    )
+
+
 def _measured_last(
-    session: Session, study_id: str, trials: Sequence[TrialRecord]
-) -> list[TrialRecord]:
+    session: Session, study_id: str, trials: Sequence[TrialOutline]
+) -> list[TrialOutline]:
     """The trials with the newest record of their shape and device, where they have any."""
-    records = Measurements(session).of_study(study_id)
-    known = {record.id: record for record in records}
-    newest = {(record.shape_key, record.device): record for record in records}
-    found: list[TrialRecord] = []
+    speeds = Measurements(session).speeds(study_id)
+    known = {speed.id: speed for speed in speeds}
+    newest = {(speed.shape_key, speed.device): speed for speed in speeds}
+    found: list[TrialOutline] = []
     for trial in trials:
         used = known.get(trial.measurement_id or "")
         if used is not None:
@@ -269,17 +298,6 @@ def _unconfirmed(
     if study.ending is not None:
         return f"the study ended before: {study.ending}"
     return "confirmations did not end complete"
-
-
-def _over_seeds(trial: TrialRecord, known: Mapping[str, OverSeeds]) -> OverSeeds | None:
-    """The trial's configuration over its seeds; null where its training had another start."""
-    return known.get(configuration_of(trial.spec)) if trial.continues is None else None
-
-
-def _mean(trial: TrialRecord, known: Mapping[str, OverSeeds]) -> TrialRecord:
-    """The trial with the mean over its configuration's seeds in place of its quality."""
-    over = _over_seeds(trial, known)
-    return trial if over is None else replace(trial, quality=over.mean)
 
 
 def _chosen(

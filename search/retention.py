@@ -12,14 +12,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from search.exports import CHECKPOINT, ONNX
 from search.named_trials import needed_checkpoints
-from search.pareto import front_of, objective_infos
+from search.pareto import Valued, front_of, objective_infos
 from search.spec import StudySpec
 from search.studies import in_progress
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import NotFound, StorageError
-from storage.records import TrialRecord, TrialState
+from storage.records import TrialState
 from storage.studies import Studies
 from storage.trials import Trials
 from storage.unnamed import remove_unnamed
@@ -126,11 +126,12 @@ class Retention:
             count = Trials(session).counts(study_id).by_state.get(TrialState.COMPLETE, 0)
             if not study.state.has_ended and self._complete.get(study_id) == count:
                 return 0
-            complete = Trials(session).list(study_id, TrialState.COMPLETE)
+            complete = Trials(session).outlines(study_id, TrialState.COMPLETE)
             kept = kept_by(spec, complete) | needed_checkpoints(session, study_id)
+            stored = ArtifactRows(session).of_roles(study_id, (CHECKPOINT, ONNX))
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:
-            roles = [role for role in (CHECKPOINT, ONNX) if role in trial.artifacts]
+            roles = stored.get(trial.number)
             if roles and trial.number not in kept:
                 to_drop[study_id, trial.number] = roles
         dropped = sum(self._drop({where: to_drop[where] for where in b}) for b in _batches(to_drop))
@@ -160,7 +161,7 @@ class Retention:
         return len(digests)
 
 
-def kept_by(spec: StudySpec, complete: Sequence[TrialRecord]) -> set[int]:
+def kept_by(spec: StudySpec, complete: Sequence[Valued]) -> set[int]:
     """The complete trials whose checkpoints a study's `retention` keeps."""
     retention, infos = spec.retention, objective_infos(spec.task, spec.objectives)
     if retention.keep == "all":

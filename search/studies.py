@@ -15,17 +15,13 @@ from search.space import SearchSpace, SpaceDescription
 from search.spec import StudySpec
 from search.tasks import DataSources
 from search.warm_start import foreign_trials
-from storage.attempts import Attempts
 from storage.audit import Audit
 from storage.datasets import Datasets
 from storage.engine import Database
 from storage.events import Events
 from storage.foreign_trials import ForeignTrials
-from storage.measurements import Measurements
-from storage.metrics import Metrics
 from storage.records import StudyRecord, StudyState, TrialCounts, TrialState
 from storage.studies import Studies
-from storage.trials import Trials
 from storage.uploaded_models import UploadedModels
 
 ENDED = (StudyState.FINISHED, StudyState.CANCELLED, StudyState.FAILED)
@@ -159,20 +155,16 @@ def enter(
 def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyProgress:
     """How far a study is, as of this transaction."""
     spec = StudySpec.model_validate(study.spec)
-    trials = Trials(session)
-    counts = trials.counts(study.id)
+    tally = figures.tally(session, study)
     wall = study.running_seconds
-    # What is measured again afterwards takes none of the study's time.
-    lane = Measurements(session).lane_seconds(study.id, until=study.finished_at)
-    now = datetime.now(UTC)
     return StudyProgress(
-        trials=_totals(counts, spec.budget.trials),
-        epochs_trained=Metrics(session).epochs_trained(study.id),
+        trials=_totals(tally.counts, spec.budget.trials),
+        epochs_trained=tally.epochs_trained,
         wall_seconds=wall,
-        device_hours=Attempts(session).device_seconds(study.id, now) / 3600,
+        device_hours=tally.device_seconds / 3600,
         hypervolume=figures.standing(session, study).hypervolume,
-        measuring_share=min(1.0, lane / wall) if wall > 0 else 0.0,
-        eta_seconds=_eta(study, spec, counts),
+        measuring_share=min(1.0, tally.lane_seconds / wall) if wall > 0 else 0.0,
+        eta_seconds=_eta(study, spec, tally.counts),
     )
 
 

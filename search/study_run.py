@@ -22,7 +22,7 @@ from search.space import SearchSpace
 from search.spec import Budget, StudySpec
 from search.studies import ENDED, enter, priority_of
 from search.study_context import Floor, StudyContext
-from search.surroundings import past_of, surroundings_of
+from search.surroundings import RememberedPast, surroundings_of
 from search.trial import TrialSpec
 from search.warm_start import knowledge_of
 from search.wire import PrepareJob, TrainJob
@@ -72,7 +72,7 @@ class StudyRun:
             surroundings_of(
                 spec,
                 self._study.space,
-                lambda: past_of(floor.database, study.id),
+                RememberedPast(floor.database, study.id).now,
                 knowledge_of(floor.database, study.id),
             ),
         )

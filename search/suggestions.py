@@ -70,8 +70,8 @@ class Suggestions:
         if self._size is None:
             return False
         with self._study.database.read() as session:
-            trials = Trials(session).list(self._study.id)
-        return sum(trial.origin == TrialOrigin.SAMPLER for trial in trials) >= self._size
+            suggested = Trials(session).count_of(self._study.id, TrialOrigin.SAMPLER)
+        return suggested >= self._size
 
     def are_over(self, counts: TrialCounts) -> bool:
         """Whether the budget of trials, the draws that it allows or all suggestions are spent."""

@@ -1,12 +1,20 @@
 """Which stored bytes are named by which rows; they are in the store before a row names them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import and_, delete, exists, func, or_, select
+from sqlalchemy import and_, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from storage.batches import batched
 from storage.records import ArtifactRecord, TrialState
-from storage.statements import added, insert, lock_study, note_change, storable_integer
+from storage.statements import (
+    added,
+    insert,
+    lock_study,
+    next_version,
+    note_change,
+    storable_integer,
+)
 from storage.tables import (
     ArtifactRow,
     AttemptLogRow,
@@ -66,7 +74,7 @@ class ArtifactRows:
             TrialRow.study_id == study_id, TrialRow.number == number
         )
         if self._session.scalars(state).one().has_ended:
-            note_change(self._session, study_id)
+            self._note_changes(study_id, [number])
         return list(before)
 
     def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
@@ -90,7 +98,7 @@ class ArtifactRows:
             )
         self.drop_unused(digests)
         if digests:
-            note_change(self._session, study_id)
+            self._note_changes(study_id, sorted(roles))
         return digests
 
     def of_ended_trials(self, role: str) -> list[tuple[str, int]]:
@@ -109,6 +117,18 @@ class ArtifactRows:
             .order_by(TrialArtifactRow.study_id, TrialArtifactRow.number)
         )
         return [(study_id, number) for study_id, number in rows]
+
+    def of_roles(self, study_id: str, roles: Collection[str]) -> dict[int, list[str]]:
+        """Which of these roles the study's trials have, by number, of those that have any."""
+        rows = self._session.execute(
+            select(TrialArtifactRow.number, TrialArtifactRow.role)
+            .where(TrialArtifactRow.study_id == study_id, TrialArtifactRow.role.in_(roles))
+            .order_by(TrialArtifactRow.number, TrialArtifactRow.role)
+        )
+        found: dict[int, list[str]] = {}
+        for number, role in rows:
+            found.setdefault(number, []).append(role)
+        return found
 
     def of_trial(self, study_id: str, number: int) -> dict[str, ArtifactRecord]:
         """The trial's artifacts by role."""
@@ -140,6 +160,15 @@ class ArtifactRows:
         """
         if self._session.get_bind().dialect.name == "postgresql":
             self._session.execute(select(func.pg_advisory_xact_lock(_NAMING_LOCK)))
+
+    def _note_changes(self, study_id: str, numbers: Sequence[int]) -> None:
+        for some in batched(numbers):
+            self._session.execute(
+                update(TrialRow)
+                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
+                .values(data_version=next_version(study_id))
+            )
+        note_change(self._session, study_id)
 
     def drop_unused(self, digests: Collection[str]) -> None:
         """Take away the rows of those artifacts that nothing of anybody names."""

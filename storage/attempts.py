@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
 from sqlalchemy.orm import Session
 
+from storage.batches import batched
 from storage.columns import FiniteFloat
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState
@@ -227,6 +228,22 @@ class Attempts:
         if kind is not None:
             conditions.append(AttemptRow.kind == kind)
         return self._where(*conditions)
+
+    def of_trials(
+        self, study_id: str, numbers: Collection[int], kind: AttemptKind
+    ) -> dict[int, list[AttemptRecord]]:
+        """All attempts of a kind on some trials, by the trial's number."""
+        found: dict[int, list[AttemptRecord]] = {number: [] for number in numbers}
+        for some in batched(sorted(found)):
+            attempts = self._where(
+                AttemptRow.study_id == study_id,
+                AttemptRow.kind == kind,
+                AttemptRow.trial.in_(some),
+            )
+            for attempt in attempts:
+                if attempt.trial is not None:
+                    found[attempt.trial].append(attempt)
+        return found
 
     def of_study(self, study_id: str, kind: AttemptKind) -> list[AttemptRecord]:
         """All attempts of a kind in one study."""

@@ -58,11 +58,11 @@ class Events:
         )
         return [_record(row) for row in rows]
 
-    def of_kind(self, study_id: str, kind: str) -> list[EventRecord]:
-        """All of the study's events of one kind, in order."""
+    def of_kind(self, study_id: str, kind: str, *, after: int = 0) -> list[EventRecord]:
+        """All of the study's events of one kind behind a number, in order."""
         rows = self._session.scalars(
             select(EventRow)
-            .where(EventRow.study_id == study_id, EventRow.kind == kind)
+            .where(EventRow.study_id == study_id, EventRow.kind == kind, EventRow.number > after)
             .order_by(EventRow.number)
         )
         return [_record(row) for row in rows]

@@ -1,6 +1,7 @@
 """Throughput measurements, each with its circumstances."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, select
@@ -10,6 +11,17 @@ from storage.errors import Conflict, NotFound
 from storage.records import MeasurementRecord
 from storage.statements import added, insert, lock_study
 from storage.tables import MeasurementRow
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of a measurement no more than what was measured of what."""
+
+    id: str
+    shape_key: str
+    device: str
+    samples_per_second: float
+    ratio: float
 
 
 class Measurements:
@@ -80,6 +92,21 @@ class Measurements:
             query = query.where(MeasurementRow.shape_key == shape_key)
         rows = self._session.scalars(query.order_by(MeasurementRow.created_at, MeasurementRow.id))
         return [_record(row) for row in rows]
+
+    def speeds(self, study_id: str) -> Sequence[Speed]:
+        """The study's measurements without their circumstances, in the order they were made."""
+        rows = self._session.execute(
+            select(
+                MeasurementRow.id,
+                MeasurementRow.shape_key,
+                MeasurementRow.device,
+                MeasurementRow.samples_per_second,
+                MeasurementRow.ratio,
+            )
+            .where(MeasurementRow.study_id == study_id)
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+        )
+        return [Speed(*row) for row in rows]
 
     def first_device(self, study_id: str) -> str | None:
         """The device that the study was first measured on; null before that."""

@@ -1,10 +1,13 @@
 """Learning curves: one row per epoch of a trial."""
 
+from collections.abc import Collection
+
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from storage.batches import batched
 from storage.records import MetricRecord
-from storage.statements import added, insert, lock_study
+from storage.statements import added, insert, lock_study, storable_integer
 from storage.tables import MetricRow
 
 
@@ -45,16 +48,26 @@ class Metrics:
         """Whether the epoch has been reported, by whichever attempt."""
         return self._session.get(MetricRow, (study_id, number, epoch)) is not None
 
-    def validations(self, study_id: str) -> dict[int, dict[int, float]]:
-        """The validation metric of all curves of the study: trial number -> epoch -> value."""
-        rows = self._session.execute(
+    def validations(
+        self, study_id: str, numbers: Collection[int] | None = None
+    ) -> dict[int, dict[int, float]]:
+        """The validation metric of all curves of the study: trial number -> epoch -> value.
+
+        With `numbers`, of the curves of those trials alone.
+        """
+        query = (
             select(MetricRow.number, MetricRow.epoch, MetricRow.validation)
             .where(MetricRow.study_id == study_id)
             .order_by(MetricRow.number, MetricRow.epoch)
         )
+        queries = [query]
+        if numbers is not None:
+            chosen = sorted(filter(storable_integer, numbers))
+            queries = [query.where(MetricRow.number.in_(some)) for some in batched(chosen)]
         found: dict[int, dict[int, float]] = {}
-        for number, epoch, validation in rows:
-            found.setdefault(number, {})[epoch] = validation
+        for part in queries:
+            for number, epoch, validation in self._session.execute(part):
+                found.setdefault(number, {})[epoch] = validation
         return found
 
     def epochs_trained(self, study_id: str) -> int:

@@ -52,6 +52,12 @@ def note_change(session: Session, study_id: str) -> None:
     )
 
 
+def next_version(study_id: str) -> ScalarSelect[int]:
+    """The version that `note_change` is about to give the study's data, for rows that change."""
+    version = select(StudyRow.data_version + 1).where(StudyRow.id == study_id)
+    return version.scalar_subquery()
+
+
 def insert(session: Session, table: type[Table]) -> Insert:
     """An insert of the session's own dialect, for the ON CONFLICT that both spell alike."""
     if session.get_bind().dialect.name == "postgresql":

@@ -93,7 +93,12 @@ class TrialRow(Table):
 
     __tablename__ = "trial"
     __table_args__ = (
-        Index(None, "study_id", "state"),
+        # Trials are counted by these columns alone, without a look at their documents.
+        Index(
+            "ix_trial_counts",
+            *("study_id", "state", "dispatched", "origin", "told_at", "finished_at"),
+        ),
+        Index(None, "study_id", "data_version"),
         # The few that ended and that the sampler has not heard of yet.
         Index(
             "ix_trial_untold",
@@ -136,6 +141,8 @@ class TrialRow(Table):
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     told_at: Mapped[datetime | None]
+    data_version: Mapped[int] = mapped_column(server_default=text("0"))
+    """The version of the study's data that came of the trial's last change."""
 
 
 class ForeignTrialRow(Table):
@@ -193,6 +200,8 @@ class AttemptRow(Table):
             sqlite_where=text("state = 'running'"),
             postgresql_where=text("state = 'running'"),
         ),
+        # What training took is summed up by these columns alone.
+        Index("ix_attempt_device_seconds", "study_id", "kind", "state", "device_seconds"),
         Index(
             "ix_attempt_lease",
             "lease_until",
@@ -253,6 +262,8 @@ class MeasurementRow(Table):
             ["study_id", "trial"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
         ),
         Index(None, "study_id", "shape_key", "device"),
+        # Their order, and what they took.
+        Index("ix_measurement_seconds", "study_id", "created_at", "id", "seconds"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)

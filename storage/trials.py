@@ -1,15 +1,16 @@
 """Trials: configurations of a study and what came of them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, false, func, select, update
+from sqlalchemy import ColumnElement, false, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from storage.batches import batched
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
+from storage.outlines import TrialOutline, outlines
 from storage.records import (
     Json,
     MeasurementRecord,
@@ -24,6 +25,7 @@ from storage.statements import (
     insert,
     lock_study,
     lock_study_to_decide,
+    next_version,
     note_change,
     storable_integer,
 )
@@ -47,25 +49,6 @@ _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 
 
-@dataclass(frozen=True)
-class TrialOutline:
-    """Of a trial no more than its model, its values and how far it is, without its documents."""
-
-    number: int
-    state: TrialState
-    origin: TrialOrigin
-    quality: float | None
-    parameters: int
-    throughput: float | None
-    measurement_id: str | None
-    continues: int | None
-    finished_at: datetime | None
-    architecture: str
-    parametrization: str
-    dense_parameters: int
-    throughput_ratio: float | None
-
-
 class Trials:
     """The trials of one session."""
 
@@ -81,6 +64,8 @@ class Trials:
         """
         lock_study(self._session, record.study_id)
         values = {name: value for name, value in vars(record).items() if name != "artifacts"}
+        if record.state.has_ended:
+            values["data_version"] = next_version(record.study_id)
         is_new = added(
             self._session,
             insert(self._session, TrialRow)
@@ -115,6 +100,18 @@ class Trials:
         rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
         return self._records(rows)[0] if rows else None
 
+    def numbered(self, study_id: str, numbers: Collection[int]) -> TrialRecords:
+        """Those of the numbered trials that there are, by number."""
+        found: TrialRecords = []
+        for some in batched(sorted(filter(storable_integer, numbers))):
+            rows = self._session.scalars(
+                select(TrialRow)
+                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
+                .order_by(TrialRow.number)
+            )
+            found += self._records(rows.all(), TrialArtifactRow.number.in_(some))
+        return found
+
     def list(self, study_id: str, *states: TrialState) -> TrialRecords:
         """The study's trials in one of these states (in any, when none is named), by number."""
         query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
@@ -124,26 +121,35 @@ class Trials:
 
     def outlines(self, study_id: str, *states: TrialState) -> Sequence[TrialOutline]:
         """The study's trials in one of these states, by number, in a query that reads little."""
-        rows = self._session.execute(
-            select(
-                TrialRow.number,
-                TrialRow.state,
-                TrialRow.origin,
-                TrialRow.quality,
-                TrialRow.parameters,
-                TrialRow.throughput,
-                TrialRow.measurement_id,
-                TrialRow.continues,
-                TrialRow.finished_at,
-                TrialRow.architecture,
-                TrialRow.parametrization,
-                TrialRow.dense_parameters,
-                TrialRow.throughput_ratio,
-            )
-            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
-            .order_by(TrialRow.number)
+        return outlines(self._session, study_id, states)
+
+    def changed(self, study_id: str, *, after: int, first: int) -> TrialRecords:
+        """The trials from number `first` on, and those that changed since a version of the data.
+
+        Of what changes without another version (`StudyRecord.data_version`) nothing is seen here:
+        trials that wait or run, and that the sampler was told.
+        """
+        of_study = TrialRow.study_id == study_id
+        later = or_(
+            of_study & (TrialRow.data_version > after), of_study & (TrialRow.number >= first)
         )
-        return [TrialOutline(*row) for row in rows]
+        rows = self._session.scalars(select(TrialRow).where(later).order_by(TrialRow.number)).all()
+        return self._records(rows)
+
+    def alike(self, study_id: str, roots: Collection[int], *states: TrialState) -> TrialRecords:
+        """The trials in one of these states that are one of the roots, or repeat one, by number."""
+        named = or_(TrialRow.number.in_(roots), TrialRow.repeats.in_(roots))
+        rows = self._session.scalars(
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states), named)
+            .order_by(TrialRow.number)
+        ).all()
+        return self._records(rows)
+
+    def count_of(self, study_id: str, origin: TrialOrigin) -> int:
+        """How many of the study's trials were named so."""
+        query = select(func.count()).where(TrialRow.study_id == study_id, TrialRow.origin == origin)
+        return self._session.scalars(query).one()
 
     def drawn(self, study_id: str) -> dict[int, dict[str, Json]]:
         """What was drawn for each of the study's trials, by number, as the sampler knows it."""
@@ -175,7 +181,8 @@ class Trials:
         if cursor is not None:
             query = query.where(TrialRow.number > number_behind(cursor))
         rows = self._session.scalars(query.limit(limit + 1)).all()
-        items = self._records(rows[:limit])
+        linked = TrialArtifactRow.number.in_([row.number for row in rows])
+        items = self._records(rows[:limit], linked)
         return Page(
             items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
         )
@@ -205,7 +212,8 @@ class Trials:
         )
         if state is not None:
             query = query.where(TrialRow.state == state)
-        return self._records(self._session.scalars(query.limit(limit).offset(offset)).all())
+        rows = self._session.scalars(query.limit(limit).offset(offset)).all()
+        return self._records(rows, TrialArtifactRow.number.in_([row.number for row in rows]))
 
     def counts(self, study_id: str) -> TrialCounts:
         """How many of the study's trials are in each state, and how many the search dispatched."""
@@ -272,7 +280,7 @@ class Trials:
         Raises:
             NotFound: if there is no such trial.
         """
-        if self._change(study_id, number, _throughput(measurement)) is None:
+        if self._change(study_id, number, _throughput(study_id, measurement)) is None:
             raise _missing(study_id, number)
         note_change(self._session, study_id)
 
@@ -286,7 +294,7 @@ class Trials:
                 TrialRow.shape_key == measurement.shape_key,
                 TrialRow.measurement_id.is_(None),
             )
-            .values(**_throughput(measurement))
+            .values(**_throughput(study_id, measurement))
         )
         note_change(self._session, study_id)
 
@@ -322,6 +330,7 @@ class Trials:
             "test_metrics": dict(test_metrics or {}),
             "best_epoch": best_epoch,
             "violation": violation,
+            "data_version": next_version(study_id),
         }
         if epochs_trained is not None:
             values["epochs_trained"] = epochs_trained
@@ -394,21 +403,27 @@ class Trials:
             f"trial {number} of study {study_id!r} cannot be {wanted}: it ended as {state.value!r}"
         )
 
-    def _records(self, rows: Sequence[TrialRow]) -> TrialRecords:
-        """The rows with the artifacts that they name, which takes one query for all of them."""
+    def _records(
+        self, rows: Sequence[TrialRow], linked: ColumnElement[bool] | None = None
+    ) -> TrialRecords:
+        """The rows with the artifacts that they name, which takes one query for all of them.
+
+        `linked` chooses the artifacts; by default it is those of all trials between the rows.
+        """
         if not rows:
             return []
         numbers = [row.number for row in rows]
-        links = self._session.scalars(
-            select(TrialArtifactRow).where(
-                TrialArtifactRow.study_id == rows[0].study_id,
-                TrialArtifactRow.number.between(min(numbers), max(numbers)),
+        if linked is None:
+            linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
+        links = self._session.execute(
+            select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+                TrialArtifactRow.study_id == rows[0].study_id, linked
             )
         )
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
-        for link in links:
-            if link.number in artifacts:
-                artifacts[link.number][link.role] = link.sha256
+        for number, role, sha256 in links:
+            if number in artifacts:
+                artifacts[number][role] = sha256
         return [_record(row, artifacts[row.number]) for row in rows]
 
 
@@ -418,8 +433,9 @@ def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return (TrialRow.study_id == study_id, TrialRow.number == number)
 
 
-def _throughput(measurement: MeasurementRecord) -> dict[str, Any]:
+def _throughput(study_id: str, measurement: MeasurementRecord) -> dict[str, Any]:
     return {
+        "data_version": next_version(study_id),
         "throughput": measurement.samples_per_second,
         "throughput_ratio": measurement.ratio,
         "measurement_id": measurement.id,

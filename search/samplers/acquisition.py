@@ -12,6 +12,7 @@ of what is to be minimised: of 1 - accuracy, or of a loss.
 import math
 from dataclasses import dataclass
 
+import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
@@ -20,6 +21,9 @@ from search.samplers.gaussian_process import Array, GaussianProcess, fit
 
 MOST_FITTED = 200
 """Trials that the process is fitted to, the newest ones: its time grows with their cube."""
+
+_MOST_CELLS = 2_000_000
+"""How many numbers a table of the gains in each cell may hold at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,16 +136,24 @@ def expected_gain(
     improvement = _expected_improvement(levels, mean, deviation)
 
     first, second = (np.unique(front_costs[:, axis]) for axis in range(2))
-    reached = (front_costs[:, 0] <= _lower_ends(first)[:, None])[:, None, :] & (
-        front_costs[:, 1] <= _lower_ends(second)[:, None]
-    )[None, :, :]
-    best = np.where(reached, front_errors, reference_error).min(axis=2, initial=reference_error)
-    in_cells = improvement[:, np.searchsorted(levels, best)]
+    best = _best_in_cells(front_costs, front_errors, (first, second), reference_error)
+    places = np.searchsorted(levels, best)
     widths = [
         _widths(breaks, costs[:, axis], reference_costs[axis])
         for axis, breaks in enumerate((first, second))
     ]
-    return np.einsum("mi,mj,mij->m", widths[0], widths[1], in_cells)
+    # Some candidates at a time: of a front of hundreds there are as many cells as its square.
+    at_once = max(1, _MOST_CELLS // places.size)
+    parts = [
+        np.einsum(
+            "mi,mj,mij->m",
+            widths[0][begin : begin + at_once],
+            widths[1][begin : begin + at_once],
+            improvement[begin : begin + at_once, places],
+        )
+        for begin in range(0, len(costs), at_once)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def expected_final(error: float, errors_then: Array, errors_at_end: Array) -> float:
@@ -174,9 +186,7 @@ def spread(taken: Array, points: Array) -> int:
 
 def undominated(points: Array) -> NDArray[np.bool_]:
     """Which rows no other row is at most as large as in every column; of equal ones, the first."""
-    no_larger = np.all(points[:, None, :] <= points[None, :, :], axis=2)
-    earlier = np.triu(np.ones_like(no_larger), k=1)
-    return ~np.any(no_larger & (earlier | ~no_larger.T), axis=0)
+    return np.asarray(moocore.is_nondominated(points, keep_weakly=False), dtype=np.bool_)
 
 
 def _fitted(history: History) -> GaussianProcess:
@@ -192,6 +202,17 @@ def _standing(history: History, process: GaussianProcess) -> tuple[Array, Array]
     predicted, _ = process.predict(history.features[running])
     costs = np.concatenate([history.costs[finished], history.costs[running]])
     return costs, np.concatenate([history.errors[finished], predicted])
+
+
+def _best_in_cells(
+    costs: Array, errors: Array, breaks: tuple[Array, Array], reference_error: float
+) -> Array:
+    """The lowest error `[cells, cells]` of a front's points that cost no more than a cell does."""
+    best = np.full((len(breaks[0]) + 1, len(breaks[1]) + 1), reference_error)
+    # A point holds from the cell on that begins at its own cost; the first begins before all.
+    cells = tuple(np.searchsorted(breaks[axis], costs[:, axis]) + 1 for axis in range(2))
+    np.minimum.at(best, cells, errors)
+    return np.minimum.accumulate(np.minimum.accumulate(best, axis=0), axis=1)
 
 
 def _expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:

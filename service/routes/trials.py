@@ -34,7 +34,7 @@ from storage.attempt_logs import AttemptLogs
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
 from storage.metrics import Metrics
-from storage.records import ArtifactRecord, AttemptKind, AttemptRecord, TrialState
+from storage.records import ArtifactRecord, AttemptKind, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
 
@@ -71,10 +71,9 @@ def list_trials(
     with held.database.read() as session:
         Studies(session).get(study_id)
         page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
-        attempts: dict[int | None, list[AttemptRecord]] = {}
-        for attempt in Attempts(session).of_study(study_id, AttemptKind.TRAIN):
-            attempts.setdefault(attempt.trial, []).append(attempt)
-    items = [trial_document(trial, attempts.get(trial.number, [])) for trial in page.items]
+        numbers = [trial.number for trial in page.items]
+        attempts = Attempts(session).of_trials(study_id, numbers, AttemptKind.TRAIN)
+    items = [trial_document(trial, attempts[trial.number]) for trial in page.items]
     return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
 
 

@@ -12,8 +12,8 @@ from search.pareto import ObjectiveInfo, front_of, value_of
 from search.spec import OBJECTIVES, Objective
 from service.web.axes import Axis, Tick, axis, log_axis
 from service.web.colours import UNKNOWN, on_scale
+from storage.outlines import TrialOutline
 from storage.records import TrialOrigin
-from storage.trials import TrialOutline
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 80, 104, 16, 56

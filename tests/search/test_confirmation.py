@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from search.configurations import over_seeds, qualities_over_seeds, student_quantile
+from search.configurations import Qualities, over_seeds, seeded, student_quantile
 from search.pareto import front_of, objective_infos
 from search.spec import StudySpec
 from storage.records import TrialOrigin, TrialRecord, TrialState
@@ -66,8 +66,14 @@ def test_a_seed_counts_once_and_continued_trials_do_not_count() -> None:
         ended(4, 0.99, seed=0, continues=0),
         ended(5, 0.5, seed=0, size=8),
     ]
-    found = sorted(qualities_over_seeds(trials).values(), key=lambda over: over.seeds)
-    assert [(over.seeds, over.mean) for over in found] == [(1, 0.5), (3, pytest.approx(0.7))]
+    qualities = Qualities(trials, {trial.number: seeded(trial.spec) for trial in trials})
+    found = [qualities.of(trial) for trial in trials]
+    assert [over and (over.seeds, over.mean) for over in found] == [
+        *[(3, pytest.approx(0.7))] * 4,
+        None,
+        (1, 0.5),
+    ]
+    assert [qualities.mean(trial) for trial in trials[3:]] == [pytest.approx(0.7), 0.99, 0.5]
 
 
 def test_confirmations_are_on_no_front() -> None:

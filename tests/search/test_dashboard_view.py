@@ -22,8 +22,8 @@ from search.samplers.distributions import distribution_of
 from search.space import SearchSpace
 from search.spec import Limits, StudySpec
 from search.surroundings import past_of, surroundings_of
+from storage.outlines import TrialOutline
 from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
-from storage.trials import TrialOutline
 from tests.service.site import Site, now
 
 SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
