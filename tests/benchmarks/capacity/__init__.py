@@ -1,0 +1,1 @@
+"""How much a coordinator, an API process and a PostgreSQL carry: a model, and its check."""
