@@ -8,6 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from jsonschema.validators import validator_for
 
 from tests.deploy.files import DEPLOY, ROOT, compose
 
@@ -18,7 +19,7 @@ ONCE = {"bucket", "migrate", "cli"}
 def test_it_is_what_the_compose_specification_allows() -> None:
     schema = files("check_jsonschema") / "builtin_schemas" / "vendor" / "compose-spec.json"
     document = json.loads(schema.read_text())
-    validator = jsonschema.validators.validator_for(document)(document)
+    validator = validator_for(document)(document)
     validator.validate(compose())
     broken = compose()
     broken["services"]["proxy"]["restarts"] = "always"

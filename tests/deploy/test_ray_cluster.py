@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from jsonschema.validators import validator_for
 
 from search.executors.ray.pipe import LANE_RESOURCE
 from tests.deploy.files import DEPLOY
@@ -29,7 +30,7 @@ def starts() -> list[str]:
 
 def test_it_is_what_ray_takes() -> None:
     schema = json.loads((files("ray") / "autoscaler" / "ray-schema.json").read_text())
-    validator = jsonschema.validators.validator_for(schema)(schema)
+    validator = validator_for(schema)(schema)
     validator.validate(document())
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**document(), "cluster": "misspelt"})
