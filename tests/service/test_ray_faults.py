@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from search.executors.base import CRASHED, EXITED, OUT_OF_MEMORY
 from storage.engine import Database
 from tests.chaos.audit import audit_study
 from tests.ray_clusters import RayCluster
@@ -110,4 +111,4 @@ def test_a_head_that_is_killed_costs_what_runs_and_no_study(
     audited(server, study_id)
     reasons = [one["reason"] for one in attempts(server, study_id) if one["state"] == "lost"]
     assert reasons
-    assert all(why.startswith(("lost: ", "its lease of ")) for why in reasons), reasons
+    assert not any(why.startswith((EXITED, CRASHED, OUT_OF_MEMORY)) for why in reasons), reasons

@@ -61,6 +61,13 @@ _MOST_SIGNS = 300
 """How much of what Ray says of a failure becomes the reason of an attempt."""
 
 
+_TOKEN_HINT = (
+    ". A node that wants no token lets nobody with a token run anything: start every node with "
+    "RAY_AUTH_MODE=token, or set REFLECTORY_RAY_OPEN=true"
+)
+"""What a keeper that never ran may be about: a driver with a token refuses processes without."""
+
+
 @dataclass
 class _Node:
     """One node, and what is known of it."""
@@ -69,6 +76,7 @@ class _Node:
     keeper: driver.KeeperHandle
     heard_by: float
     """When the keeper has to have said something, on the monotonic clock."""
+    is_described: bool = False
     slots: tuple[Slot, ...] = ()
     starting: set[str] = field(default_factory=set[str])
     running: set[str] = field(default_factory=set[str])
@@ -206,7 +214,8 @@ class Bridge:
                 times, _ = self._failures.get(node.ray.node_id, (0, 0.0))
                 pause = min(_LONGEST_PAUSE, 2.0**times)
                 self._failures[node.ray.node_id] = (times + 1, time.monotonic() + pause)
-                self._refused[node.ray.machine] = f"its keeper was lost: {reason}"
+                hint = "" if node.is_described or self._cluster.open else _TOKEN_HINT
+                self._refused[node.ray.machine] = f"its keeper was lost: {reason}{hint}"
                 # One that is out of reach for a moment would else come back, and its attempts too.
                 node.keeper.kill()
                 self._lose(
@@ -217,12 +226,7 @@ class Bridge:
 
     def _described(self, node: _Node, answer: bytes) -> None:
         described = Described.model_validate_json(answer)
-        if not (described.with_token or self._cluster.open):
-            raise ExecutorError(
-                f"Ray's node {node.ray.machine} wants no token, so that whoever reaches the "
-                "cluster commands it: start every node with RAY_AUTH_MODE=token, or set "
-                "REFLECTORY_RAY_OPEN=true"
-            )
+        node.is_described = True
         machine = node.ray.machine
         why = why_refused(described, self._cluster, release=self._release, home=self._home)
         if why is not None:

@@ -12,7 +12,6 @@ from typing import final
 
 from pydantic import TypeAdapter
 from ray import get_runtime_context
-from ray._private.authentication.authentication_utils import is_token_auth_enabled
 
 from search.errors import ExecutorError
 from search.executors.base import AttemptTicket, Slot
@@ -66,7 +65,6 @@ class Keeper:
         cpu, gpus = DEVICES.validate_json(_devices(environment))
         described = Described(
             release=version("reflectory"),
-            with_token=is_token_auth_enabled(),
             loopback=loopback(),
             cpu=cpu,
             gpus=gpus,

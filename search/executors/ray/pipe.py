@@ -150,8 +150,6 @@ class Described(Spec):
 
     release: str
     """Which Reflectory is installed there."""
-    with_token: bool
-    """Whether its Ray processes want a token."""
     loopback: str
     """The same for two processes exactly when `localhost` is the same place for them."""
     cpu: str

@@ -116,6 +116,6 @@ class BridgeProcess:
 
 
 def environment_of(cluster: Cluster, ours: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a bridge: a token is sent unless an open cluster is wanted."""
-    mode = {} if cluster.open else {"RAY_AUTH_MODE": "token"}
-    return {"RAY_USAGE_STATS_ENABLED": "0", **ours, **mode}
+    """The environment of a bridge: a token is wanted, unless an open cluster is."""
+    usual = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    return {**usual, **ours, **({} if cluster.open else {"RAY_AUTH_MODE": "token"})}

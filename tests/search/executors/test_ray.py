@@ -20,7 +20,6 @@ from tests.search.executors.attempts import exits, ticket, wait_until
 
 NODE = Described(
     release="1.0",
-    with_token=True,
     loopback="machine a",
     cpu="some processor",
     gpus=(("GPU-1", "some GPU"), ("GPU-2", "some GPU")),
@@ -117,14 +116,18 @@ def test_without_a_bound_nothing_is_wished_for() -> None:
         assert rule.update(slots=1, busy=1) is None
 
 
-def test_a_cluster_that_wants_no_token_is_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_cluster_that_wants_no_token_is_not_used_unless_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with RayCluster(token=False) as cluster:
+        # We have one, and would send it to whoever answers there.
+        monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(cluster.token_file))
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
         wanted = Cluster(address=cluster.address, scratch=cluster.scratch)
         executor = RayExecutor(wanted, logs=tmp_path)
         try:
-            # The node's describing itself is what tells; a connection alone would not.
             reasons: list[str] = []
             wait_until(
                 lambda: (
@@ -134,6 +137,11 @@ def test_a_cluster_that_wants_no_token_is_not_used(
                 seconds=200.0,
             )
             assert executor.capacity() == ()
+        finally:
+            executor.close()
+        executor = RayExecutor(wanted.model_copy(update={"open": True}), logs=tmp_path)
+        try:
+            assert executor.wait_for_slots(240.0)
         finally:
             executor.close()
 
