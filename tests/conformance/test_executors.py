@@ -17,6 +17,7 @@ from search.wire import PrepareJob
 from tests.ray_clusters import RayCluster
 from tests.search.attempt_api import TOKEN, AttemptApi
 from tests.search.executors.attempts import exits
+from tests.search.executors.joined import JoinedExecutor
 
 Made = Callable[[Path, pytest.FixtureRequest], Executor]
 
@@ -27,6 +28,10 @@ def inline(folder: Path, _request: pytest.FixtureRequest) -> Executor:
 
 def local(folder: Path, _request: pytest.FixtureRequest) -> Executor:
     return LocalExecutor(cpu_slots(2), logs=folder / "logs")
+
+
+def joined(folder: Path, _request: pytest.FixtureRequest) -> Executor:
+    return JoinedExecutor(folder)
 
 
 def ray(folder: Path, request: pytest.FixtureRequest) -> Executor:
@@ -50,7 +55,7 @@ class Kind:
         return self.make.__name__
 
 
-EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(ray))
+EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(joined), Kind(ray))
 WITH_PROCESSES = tuple(kind for kind in EXECUTORS if kind.processes)
 WITHOUT = tuple(kind for kind in EXECUTORS if not kind.processes)
 
