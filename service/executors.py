@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from search.executors import Executor, LocalExecutor, Slot
-from search.executors.inline import InlineExecutor
 from search.executors.ray import Cluster, RayExecutor
 from search.executors.slots import cpu_slots, gpu_slots
 from service.settings import ExecutorName, Settings
@@ -54,6 +53,9 @@ def _local(settings: Settings) -> Executor | None:
 
 
 def _inline(settings: Settings) -> Executor:
+    # All that a worker needs comes with it, which a coordinator of processes does without.
+    from search.executors.inline import InlineExecutor
+
     return InlineExecutor(logs=settings.logs_dir)
 
 
