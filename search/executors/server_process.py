@@ -34,6 +34,21 @@ _PRELOAD = {
     # torch then asks for huge pages: fresh large tensors cost a fraction of the page faults.
     "THP_MEM_ALLOC_ENABLE": "1",
 }
+
+_KEPT_FROM_ATTEMPTS = frozenset(
+    {
+        "REFLECTORY_DATABASE_URL",
+        "REFLECTORY_OPTUNA_URL",
+        "REFLECTORY_SECRET",
+        "REFLECTORY_KEY",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "RAY_AUTH_TOKEN",
+    }
+)
+"""What opens our tables, our bytes or our doors: an attempt has its lease token, and needs no more.
+"""
 _CLOSE_SECONDS = 5.0
 _FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
@@ -153,7 +168,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=errors,
                 stderr=errors,
-                env=os.environ | _PRELOAD,
+                env=_surroundings(),
                 # A session of its own, so that Ctrl-C in a terminal reaches the coordinator alone.
                 start_new_session=True,
             )
@@ -200,6 +215,12 @@ class ServerProcess:
             lines = errors.read().decode(errors="replace").strip().splitlines()
         said = f"; its last words: {lines[-1].strip()}" if lines else ""
         return ExecutorError(f"the fork server ended{said} (see {self._errors})")
+
+
+def _surroundings() -> dict[str, str]:
+    """The environment of the server, and so of its attempts."""
+    passed = {name: value for name, value in os.environ.items() if name not in _KEPT_FROM_ATTEMPTS}
+    return passed | _PRELOAD
 
 
 def _exit(report: Ended) -> Exit:

@@ -23,7 +23,7 @@ INNER: dict[str, dict[str, Any]] = {
     "nsga3": {"population": 2},
     "gp": {"startup_trials": 2},
 }
-TWO = {"objectives": ["quality", "parameters"]}
+TWO: dict[str, Any] = {"objectives": ["quality", "parameters"]}
 
 
 def sampler(inner: str = "random", **fields: Any) -> dict[str, Any]:
@@ -102,14 +102,18 @@ def test_gp_is_for_one_candidate_and_up_to_a_number_of_trials() -> None:
         return str(refused.value)
 
     assert "here are 4 candidates" in refusal()
-    flat = {"architectures": ["rnn"], "parametrizations": ["low_rank"]}
+    flat: dict[str, Any] = {"architectures": ["rnn"], "parametrizations": ["low_rank"]}
     assert "allowed are at most 200" in refusal(**flat, budget={"trials": 201})
     SearchSpace(StudySpec.model_validate({**SPEC, **flat, "sampler": {"kind": "gp"}}))
 
 
 def test_gp_learns_of_limits_that_were_broken() -> None:
     """All that is large was refused: what is suggested is small, though the large had promise."""
-    flat = {"architectures": ["rnn"], "parametrizations": ["low_rank"], "objectives": ["quality"]}
+    flat: dict[str, Any] = {
+        "architectures": ["rnn"],
+        "parametrizations": ["low_rank"],
+        "objectives": ["quality"],
+    }
     space = {**SPEC["space"], "hidden_size": {"low": 8, "high": 64, "step": 8}}
     sizes: dict[bool, list[int]] = {}
     for limited in (False, True):

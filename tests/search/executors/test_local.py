@@ -215,6 +215,23 @@ def test_the_token_stands_in_no_command_line_and_no_environment(executor: LocalE
     assert TOKEN not in repr(ticket("have_children"))
 
 
+def test_an_attempt_sees_no_secret_of_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REFLECTORY_DATABASE_URL", "postgresql://user:hunter2@host/name")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
+    executor = LocalExecutor([SLOT], logs=tmp_path / "logs", server_module=SCRIPTED)
+    try:
+        executor.start(ticket("have_children"), SLOT)
+        pid, _ = pids_said(executor, "a1", 2)
+        seen = Path(f"/proc/{pid}/environ").read_bytes()
+    finally:
+        executor.close()
+    assert b"REFLECTORY_BACKEND=torch" in seen
+    assert b"hunter2" not in seen
+
+
 def test_kill_9_of_the_coordinator_leaves_no_orphan(tmp_path: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-m", "tests.search.executors.coordinator", str(tmp_path)],
