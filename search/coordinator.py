@@ -313,11 +313,12 @@ class Coordinator:
     def _expire(self) -> None:
         """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
         with self.database.read() as session:
-            running = Attempts(session).running()
-        stale = self._attempts_watch.stale({row.id: row.lease_until for row in running})
-        for attempt in running:
+            attempts = Attempts(session)
+            stale = self._attempts_watch.stale(attempts.leases())
+            silent = [row for row in attempts.running() if row.id in stale] if stale else []
+        for attempt in silent:
             run = self._runs.get(attempt.study_id)
-            if run is not None and attempt.id in stale:
+            if run is not None:
                 with self._while_ours(attempt.study_id):
                     run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
                 self._executor.cancel(attempt.id, 0.0)

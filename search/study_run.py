@@ -226,17 +226,15 @@ class StudyRun:
 
     def _dispatch(self) -> None:
         """Start attempts on free slots, see `precedence`."""
+        # Most of the time nothing is free, and what waits need not be read then.
+        if self._study.free_slot() is None:
+            return
         with self._study.database.read() as session:
             held = self._duplicates.held(session)
-            open_trials = Trials(session).list(self._study.id, *_OPEN)
-            at_work = {
-                attempt.trial
-                for attempt in Attempts(session).running(self._study.id)
-                if attempt.kind == AttemptKind.TRAIN
-            }
-        open_trials.sort(key=precedence)
-        for trial in open_trials:
-            if trial.number in at_work | held or not self._measuring.is_ready(trial):
+            waiting = Trials(session).unattended(self._study.id)
+        waiting.sort(key=precedence)
+        for trial in waiting:
+            if trial.number in held or not self._measuring.is_ready(trial):
                 continue
             slot = self._study.free_slot()
             if slot is None:

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from storage.batches import batched
 from storage.columns import FiniteFloat
@@ -216,6 +216,11 @@ class Attempts:
             conditions.append(AttemptRow.study_id == study_id)
         return self._where(*conditions)
 
+    def leases(self) -> dict[str, datetime]:
+        """Until when each running attempt, of whatever study, holds its lease, by its id."""
+        rows = self._session.execute(select(AttemptRow.id, AttemptRow.lease_until).where(_RUNNING))
+        return {row.id: row.lease_until for row in rows}
+
     def expired(self, now: datetime) -> list[AttemptRecord]:
         """Running attempts whose lease has run out."""
         return self._where(_RUNNING, AttemptRow.lease_until <= now)
@@ -270,7 +275,16 @@ class Attempts:
         ended = self._session.scalar(
             select(func.sum(AttemptRow.device_seconds)).where(*training, ~_RUNNING)
         )
-        working = self._session.scalars(select(AttemptRow).where(*training, _RUNNING))
+        needed = load_only(
+            AttemptRow.started_at,
+            AttemptRow.stood_still_seconds,
+            AttemptRow.slot_share,
+            AttemptRow.device_seconds,
+        )
+        # Without their jobs, which are most of the rows: this is asked for every second.
+        working = self._session.scalars(
+            select(AttemptRow).where(*training, _RUNNING).options(needed)
+        )
         return (ended or 0.0) + sum(_device_seconds(row, now) for row in working)
 
     def _where(self, *conditions: ColumnElement[bool]) -> list[AttemptRecord]:

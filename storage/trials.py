@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, cast
 
-from sqlalchemy import ColumnElement, false, func, or_, select, update
+from sqlalchemy import ColumnElement, exists, false, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.batches import batched
@@ -12,6 +12,8 @@ from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
 from storage.outlines import TrialOutline, outlines
 from storage.records import (
+    AttemptKind,
+    AttemptState,
     Json,
     MeasurementRecord,
     Page,
@@ -29,7 +31,7 @@ from storage.statements import (
     note_change,
     storable_integer,
 )
-from storage.tables import TrialArtifactRow, TrialRow
+from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
 
 TrialRecords: TypeAlias = list[TrialRecord]
 
@@ -117,6 +119,22 @@ class Trials:
         query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
         if states:
             query = query.where(TrialRow.state.in_(states))
+        return self._records(self._session.scalars(query).all())
+
+    def unattended(self, study_id: str) -> TrialRecords:
+        """The study's open trials that no attempt trains now, by number."""
+        trained = exists().where(
+            AttemptRow.study_id == TrialRow.study_id,
+            AttemptRow.trial == TrialRow.number,
+            AttemptRow.kind == AttemptKind.TRAIN,
+            AttemptRow.state == AttemptState.RUNNING,
+        )
+        is_open = TrialRow.state.in_((TrialState.QUEUED, TrialState.RUNNING))
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, is_open, ~trained)
+            .order_by(TrialRow.number)
+        )
         return self._records(self._session.scalars(query).all())
 
     def outlines(self, study_id: str, *states: TrialState) -> Sequence[TrialOutline]:
