@@ -175,7 +175,7 @@ def _work(look: _Look) -> Iterator[Metric]:
 
 
 def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[Metric]:
-    """Slots and lanes of the coordinators that live."""
+    """Slots and lanes of the coordinators that live, and of machines that joined."""
     total, busy = Counter[str](), Counter[str]()
     lanes = Counter[tuple[str, str]]()
     for floor in floors(living):

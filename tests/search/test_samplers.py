@@ -342,9 +342,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
         ("branches", {"sampler": {"kind": "gp", "startup_trials": 1}, "startup_trials": 1}),
     ],
 )
-def test_a_study_runs_from_end_to_end(
-    server: Server, kind: str, settings: dict[str, Any]
-) -> None:
+def test_a_study_runs_from_end_to_end(server: Server, kind: str, settings: dict[str, Any]) -> None:
     settings = {"kind": kind, **settings}
     spec = {**SPEC, "budget": {"trials": 5, "epochs": 1}, "sampler": settings}
     ended = server.wait(server.submit(spec))
