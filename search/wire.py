@@ -18,7 +18,8 @@ nothing else. The calls, all relative to `/v1/attempts/{id}`:
 | POST /complete | `Completion` | `Verdict`; repeating it is harmless |
 
 The log is sent by whoever supervises the attempt's process, and taken for some minutes after its
-end too. For all else, a lease that ended, or that a newer attempt holds, is answered 409: the worker stops at once.
+end too. For all else, a lease that ended, or that a newer attempt holds, is answered 409: the
+worker stops at once.
 """
 
 from typing import Annotated, Any, Literal
