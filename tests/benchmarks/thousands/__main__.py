@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -69,16 +70,20 @@ def measured(folder: Path, stock: Stock, kind: str, *, further: int) -> Found:
         held.callback(server.close)
         server.start()
         asked, of_list = _asked(server, database, stock)
-        life = run_on(server, database, stock.live, further=further) if further else None
-        memory = memory_of(_roles(server))
-    return Found(
-        database=kind,
-        load=f"{begun:.1f} before and {os.getloadavg()[0]:.1f} after",
-        of_studies=asked,
-        of_list=of_list,
-        memory=memory,
-        life=life,
-    )
+        found = Found(
+            database=kind,
+            load=f"{begun:.1f} before and {os.getloadavg()[0]:.1f} after",
+            of_studies=asked,
+            of_list=of_list,
+            memory=memory_of(_roles(server)),
+            life=None,
+        )
+        if not further:
+            return found
+        # What takes long may fail; what was found by then is told at once.
+        sys.stderr.write(told(found) + "\n")
+        life = run_on(server, database, stock.live, further=further)
+        return replace(found, memory=memory_of(_roles(server)), life=life)
 
 
 def _asked(server: Server, database: Database, stock: Stock) -> tuple[Timings, dict[str, Timing]]:
