@@ -49,7 +49,9 @@ from storage.studies import Studies
 _log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.05
-"""How long a round waits for an attempt to end before it looks at the tables again."""
+_LONGER_PAUSE_SECONDS = 0.2
+"""How long a round waits for an attempt to end before it looks at the tables again: longer while
+every slot has one, since nothing begins before one of them ends."""
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
@@ -162,7 +164,8 @@ class Coordinator:
 
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
-        ended = self._executor.poll(_PAUSE_SECONDS)
+        is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
+        ended = self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
