@@ -73,6 +73,9 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_TRIAL}/onnx"): lambda given: given.client.onnx(
         given.study, 0, given.folder / "model.onnx"
     ),
+    ("get", f"{_TRIAL}/dense"): lambda given: given.client.dense(
+        given.study, 0, given.folder / "dense.safetensors"
+    ),
     ("get", f"{_TRIAL}/report"): lambda given: given.client.report(given.study, 0),
     ("post", f"{_TRIAL}/measure"): lambda given: given.client.measure(given.study, 0, patience=0),
     ("get", f"{_TRIAL}/log"): lambda given: given.client.log(given.study, 0),
