@@ -75,7 +75,7 @@ def compress(
     as_json: JsonOption = False,
 ) -> None:
     """Compress a trained network: upload it, search, and download the front's files."""
-    limits = _limits(limit or ())
+    limits, document_of_task = _limits(limit or ()), _task(task)
     with connected(server, data_dir, as_json=as_json) as client:
         with transfer_bar(checkpoint.name, quiet=as_json, afterwards="the server reads it") as told:
             model = client.upload_model(
@@ -87,7 +87,7 @@ def compress(
             )
         document: dict[str, Any] = {
             "name": f"{checkpoint.stem}, compressed",
-            "task": _task(task, model),
+            "task": _laid_out(document_of_task, model),
             "compress": {"model": model.id, "distillation": distill},
             "limits": limits,
         }
@@ -105,15 +105,26 @@ def compress(
     _tell(study, model, front, files, as_json=as_json)
 
 
-def _task(text: str, model: UploadedModelDetail) -> Any:
-    """A task's document; of a name alone, laid out as the model reads it."""
+def _task(text: str) -> Mapping[str, Any]:
+    """A task's document, or that of its name.
+
+    Raises:
+        typer.BadParameter: it begins as a document and is none.
+    """
     if not text.lstrip().startswith("{"):
-        layouts = [fit.layout for fit in model.fits if fit.task == text and fit.layout is not None]
-        return {"kind": text, "layout": layouts[0]} if layouts else {"kind": text}
+        return {"kind": text}
     try:
         return json.loads(text)
     except ValueError as error:
         raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--task") from error
+
+
+def _laid_out(task: Mapping[str, Any], model: UploadedModelDetail) -> Mapping[str, Any]:
+    """A task of which nothing but the name is said, laid out as the model reads it."""
+    layouts = [
+        fit.layout for fit in model.fits if task == {"kind": fit.task} and fit.layout is not None
+    ]
+    return {**task, "layout": layouts[0]} if layouts else task
 
 
 def _limits(texts: Sequence[str]) -> Mapping[str, float]:
@@ -129,7 +140,8 @@ def _limits(texts: Sequence[str]) -> Mapping[str, float]:
             found[name] = float(value)
         except ValueError as error:
             raise typer.BadParameter(
-                f"{text!r} names no number; allowed is such as parameters=20000", param_hint="--limit"
+                f"{text!r} names no number; allowed is such as parameters=20000",
+                param_hint="--limit",
             ) from error
     return found
 

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import subprocess
+import sys
 import zipfile
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -14,9 +16,11 @@ import pytest
 import safetensors.torch
 import torch
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 from models import checkpoint
 from search.tasks import DataSources, Digits
+from service.cli import application
 from tests.service.model_files import Plain
 from tests.service.running import Server, wait_until
 
@@ -117,8 +121,10 @@ def test_the_original_is_trial_0_as_it_was_uploaded(
     original, *others = server.trials(compressed.study["id"])
     assert (original["number"], original["origin"]) == (0, "original")
     assert {trial["origin"] for trial in others} == {"sampler"}
-    assert original["values"]["quality"] == accuracy(compressed.module, splits.validation)
-    assert original["test_quality"] == accuracy(compressed.module, splits.test)
+    assert original["values"]["quality"] == pytest.approx(
+        accuracy(compressed.module, splits.validation)
+    )
+    assert original["test_quality"] == pytest.approx(accuracy(compressed.module, splits.test))
     assert (original["best_epoch"], original["epochs_trained"]) == (0, 0)
     curve = server.get(f"{compressed.path}/trials/0/metrics")
     assert [row["epoch"] for row in curve] == [0]
@@ -240,16 +246,16 @@ def test_an_original_over_the_limits_is_measured_and_on_no_front(
 ) -> None:
     spec = {
         **compressed.spec,
-        "limits": {"parameters": 900},
+        "limits": {"parameters": 700},
         "budget": {"trials": 3, "epochs": 1},
     }
-    assert server.get(f"/v1/models/{compressed.model}")["parameters"] > 900
+    assert server.get(f"/v1/models/{compressed.model}")["parameters"] > 700
     study = server.wait(server.submit(spec))
     front = server.get(f"/v1/studies/{study['id']}/front")
     assert front["original"]["on_front"] is False
     assert front["original"]["values"]["quality"] is not None
     assert front["points"]
-    assert all(point["values"]["parameters"] <= 900 for point in front["points"])
+    assert all(point["values"]["parameters"] <= 700 for point in front["points"])
 
 
 @GRU
@@ -275,6 +281,62 @@ def test_a_killed_server_goes_on_to_the_same_numbers(
 
 
 def numbers(trials: list[dict[str, Any]]) -> list[Any]:
-    """What a study found, but for times and files."""
-    names = ("number", "hyperparameters", "values", "test_quality", "best_epoch", "origin")
-    return [[trial[name] for name in names] for trial in trials]
+    """What a study found, but for times, files and what was measured on a machine at work."""
+    names = ("number", "hyperparameters", "test_quality", "best_epoch", "origin")
+    return [
+        [
+            trial["values"]["quality"],
+            trial["values"]["parameters"],
+            *(trial[name] for name in names),
+        ]
+        for trial in trials
+    ]
+
+
+@GRU
+def test_one_command_goes_from_a_file_to_files(
+    server: Server, compressed: Compressed, tmp_path: Path, splits: Any
+) -> None:
+    given, out = tmp_path / "my gru.safetensors", tmp_path / "small"
+    given.write_bytes(compressed.content)
+    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
+    command += ["--parametrization", "low_rank", "--limit", "parameters=800", "--distill"]
+    command += ["--trials", "3", "--epochs", "1", "--out", str(out)]
+    ran = subprocess.run(
+        [*command, "--server", str(server.http.base_url)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "trial 0 complete, gru dense" in ran.stdout
+    assert "The original, trial 0: accuracy" in ran.stdout
+    study = server.get("/v1/studies")["items"][0]
+    assert study["spec"]["task"]["layout"] == "rows"
+    assert study["spec"]["limits"]["parameters"] == 800
+    assert study["spec"]["compress"] | {"facts": None} == {
+        **{"model": compressed.model, "distillation": True, "calibration_samples": 256},
+        "facts": None,
+    }
+    points = server.get(f"/v1/studies/{study['id']}/front")["points"]
+    assert points
+    for point in points:
+        stem = f"trial-{point['trial']}"
+        for end in ("safetensors", "report.json", "report.csv", "report.html", "onnx"):
+            assert (out / f"{stem}.{end}").stat().st_size > 0
+            assert f"{stem}.{end}" in ran.stdout
+        plain = Plain(nn.GRU(8, 12, batch_first=True), outputs=10)
+        plain.load_state_dict(safetensors.torch.load_file(out / f"{stem}.dense.safetensors"))
+        assert accuracy(plain, splits.validation) == pytest.approx(point["values"]["quality"])
+
+
+def test_the_command_says_what_was_wrong_with_its_words(tmp_path: Path) -> None:
+    given = tmp_path / "model.safetensors"
+    given.write_bytes(b"")
+    for words, told in (
+        (["--task", "digits", "--limit", "parameters"], "names no number"),
+        (["--task", "{digits"], "no JSON"),
+    ):
+        result = CliRunner().invoke(application, ["compress", str(given), *words])
+        assert result.exit_code == 2, result.output
+        assert told in result.output
