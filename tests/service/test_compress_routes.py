@@ -1,5 +1,8 @@
 """What a study may say of a model that it compresses, over the API."""
 
+import csv
+import hashlib
+import io
 from typing import Any
 
 import httpx2
@@ -14,10 +17,12 @@ from models.spec import kind_of
 from search.errors import OriginalUnresolved
 from search.space import SearchSpace
 from search.spec import StudySpec
-from storage.records import StudyState
+from storage.measurements import Measurements
+from storage.records import MeasurementRecord, StudyState, TrialState
 from storage.studies import Studies
+from storage.trials import Trials
 from tests.service.model_files import ours, plain, saved, spec_of, upload_model
-from tests.service.site import Site
+from tests.service.site import Lease, Site
 
 ROWS = {"kind": "digits", "layout": "rows"}
 UNCONVERTIBLE = [kind_of(one) for one in PARAMETRIZATIONS if one not in CONVERTERS]
@@ -156,3 +161,76 @@ def test_a_structured_checkpoint_of_ours_is_compressed_from_its_plain_form(
     answer = asked(client, uploaded["id"], parametrizations=["low_rank"])
     assert answer.status_code == 200, answer.text
     assert answer.json()["parameter_range"]["high"] == spec.dense_twin().parameter_count()
+
+
+def test_a_worker_reads_the_original_of_its_own_study_and_no_other(
+    client: TestClient, site: Site, model: str
+) -> None:
+    compressing = asked(client, model, dry=False).json()["id"]
+    leases: list[Lease] = []
+    for study_id in (compressing, site.study().id):
+        with site.database.read() as session:
+            study = Studies(session).get(study_id)
+        site.run(study)
+        site.trial(study, 0, state=TrialState.RUNNING)
+        leases.append(site.lease(study, 0))
+    own, other = (
+        client.get(lease.path("artifacts/original"), headers=lease.headers) for lease in leases
+    )
+    assert own.status_code == 200
+    digest = client.get(f"/v1/models/{model}").json()["sha256"]
+    assert hashlib.sha256(own.content).hexdigest() == digest
+    assert other.status_code == 404
+    stored = client.put(
+        leases[0].path("artifacts/original"), headers=leases[0].headers, content=b"x"
+    )
+    assert stored.status_code == 409
+
+
+def test_a_point_that_is_smaller_but_slower_says_so(client: TestClient, site: Site) -> None:
+    study = site.study(parametrizations=["low_rank"])
+    cases: list[tuple[int, Any, bool]] = [
+        (10, {"median": 0.8, "low": 0.7, "high": 0.95}, True),
+        (20, {"median": 0.95, "low": 0.9, "high": 1.02}, False),
+        (30, None, False),
+        (10**6, {"median": 0.8, "low": 0.7, "high": 0.9}, False),
+    ]
+    for number, (parameters, ratio, _) in enumerate(cases):
+        quality = 0.5 + number / 10
+        trial = site.trial(study, number, quality=quality, parameters=parameters)
+        measurement = MeasurementRecord(
+            **{"id": f"m{number}", "study_id": study.id, "trial": number, "seconds": 0.5},
+            shape_key=str(number),
+            device="a test's CPU",
+            samples_per_second=100.0,
+            ratio=0.8,
+            record={} if ratio is None else {"ratio": ratio},
+            created_at=trial.created_at,
+        )
+        with site.database.write() as session:
+            Measurements(session).add(study.id, measurement)
+            Trials(session).set_throughput(study.id, number, measurement)
+    path = f"/v1/studies/{study.id}/front"
+    for query in ("", "?throughput=latest"):
+        points = client.get(f"{path}{query}").json()["points"]
+        assert [point["slower"] for point in points] == [slower for *_, slower in cases]
+        assert {point["form"] for point in points} == {"structured"}
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{path}?format=csv").text)))
+    assert [row["slower"] for row in rows] == [str(slower) for *_, slower in cases]
+    page = client.get(f"/studies/{study.id}").text
+    assert page.count("smaller but slower") == 1
+    assert f"/v1/studies/{study.id}/trials/0/dense" in page
+
+
+def test_a_dense_file_is_refused_where_torch_has_no_such_layer(
+    client: TestClient, site: Site
+) -> None:
+    study = site.study(architectures=["highway"], parametrizations=["dense"], space={})
+    site.trial(study, 0, quality=0.5)
+    site.trial(study, 1, state=TrialState.RUNNING)
+    path = f"/v1/studies/{study.id}/trials"
+    refusal = client.get(f"{path}/0/dense")
+    assert refusal.status_code == 422, refusal.text
+    assert "highway has no counterpart among plain torch.nn layers" in refusal.json()["detail"]
+    waits = client.get(f"{path}/1/dense")
+    assert (waits.status_code, "no checkpoint" in waits.json()["detail"]) == (404, True)
