@@ -19,7 +19,6 @@ from storage.measurements import Measurements
 from storage.outlines import TrialOutline
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
 
-
 _DENSE = kind_of(Dense)
 
 
