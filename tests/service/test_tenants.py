@@ -140,7 +140,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         tenant: create_key(site.database.of(tenant), name=f"key of {tenant}", scopes=("admin",))
         for tenant in (OURS, THEIRS)
     }
-    study = site.study(tenant=OURS, name="a name of ours")
+    space = {**SMALL_SPEC["space"], "activation": "tanh"}
+    study = site.study(tenant=OURS, name="a name of ours", space=space)
     site.run(study)
     site.trial(study, 0, quality=0.75, throughput=50.0)
     site.finish(study)
