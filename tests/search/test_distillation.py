@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import save_bytes
+from models.errors import CheckpointError
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
 from search.compression import Compression, Distillation
@@ -217,6 +218,22 @@ def test_resumed_anywhere_the_numbers_are_those_of_an_unbroken_run(
         assert found == checkpoint
         last = [report.validation for report in again.reports]
         assert last == [report.validation for report in unbroken.reports][-len(last) :]
+
+
+def test_input_matrices_are_converted_where_the_space_says_so(
+    original: bytes, tmp_path: Path
+) -> None:
+    splits = load_splits(tmp_path)
+    trial = job(named(original)).trial
+    architecture = trial.model.architecture.model_copy(update={"structured_inputs": "all"})
+    model = trial.model.model_copy(update={"architecture": architecture})
+    trial = trial.model_copy(update={"model": model})
+    found = converted(original_of(original, trial), trial, splits.train)
+    assert {layer.slot for layer in found.report.layers} == {"recurrent", "inputs.0.linear"}
+    assert found.report.parameters_after == model.parameter_count()
+    other = named(original).model_copy(update={"sha256": "0" * 64})
+    with pytest.raises(CheckpointError, match="0000"):
+        original_of(original, trial.model_copy(update={"compression": other}))
 
 
 def test_calibration_reads_no_padding() -> None:
