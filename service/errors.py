@@ -96,7 +96,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The task was not looked at"
     ),
     OriginalUnresolved: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The model was not looked at"
+        HTTPStatus.INTERNAL_SERVER_ERROR, "model-unresolved", "The model was not looked at"
     ),
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),

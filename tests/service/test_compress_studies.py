@@ -138,6 +138,10 @@ def test_the_original_is_trial_0_as_it_was_uploaded(
     assert (told["trial"], told["model"]) == (0, compressed.model)
     assert told["values"] == original["values"]
     assert told["on_front"] == (0 in [point["trial"] for point in front["points"]])
+    for page in (f"/studies/{compressed.study['id']}", f"{compressed.path}/report"):
+        text = server.http.get(page).text
+        assert "The original, " in text
+        assert ("it is not on the front" in text) is not told["on_front"]
     assert (
         "the original, as it was uploaded"
         in server.http.get(f"/studies/{compressed.study['id']}/trials/0").text
