@@ -2,6 +2,8 @@
 
 import csv
 import io
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -65,10 +67,14 @@ class ParameterReport(Spec):
     dense_twin: ReportTotals
     ratios: ReportRatios
 
-    def to_csv(self) -> str:
-        """The rows as CSV, then one each for the totals, the dense twin's totals and the ratios."""
+    def to_csv(self, further: Sequence[Mapping[str, object]] = ()) -> str:
+        """The rows as CSV, then one each for the totals, the dense twin's totals and the ratios.
+
+        `further` rows come last; what they have beyond the others becomes columns.
+        """
         text = io.StringIO()
         columns = [*ReportRow.model_fields, "paper_parameters", "main_parameters"]
+        columns += [name for name in dict.fromkeys(chain(*further)) if name not in columns]
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         for row in self.rows:
@@ -77,6 +83,7 @@ class ParameterReport(Spec):
         for level in ("totals", "dense_twin", "ratios"):
             summary: ReportTotals | ReportRatios = getattr(self, level)
             writer.writerow({"level": level, **summary.model_dump()})
+        writer.writerows(further)
         return text.getvalue()
 
 

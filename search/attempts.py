@@ -18,6 +18,8 @@ from search.exports import CHECKPOINT
 from search.spec import StudySpec
 from search.tasks import Dataset
 from search.wire import (
+    CONVERSION,
+    ORIGINAL,
     START,
     Completion,
     EpochReport,
@@ -53,13 +55,14 @@ from storage.records import (
 from storage.studies import Studies
 from storage.trials import Trials
 from storage.unnamed import remove_unnamed
+from storage.uploaded_models import UploadedModels
 
 _log = logging.getLogger(__name__)
 
 BUDGET = "budget"
 """The reason of trials that were stopped because a budget of the study was used up."""
 
-ROLES = ("checkpoint", "report", "resume")
+ROLES = ("checkpoint", "report", "resume", CONVERSION)
 """What a worker may store for its trial."""
 
 _LAST_WORDS = timedelta(minutes=10)
@@ -187,6 +190,8 @@ class AttemptDesk:
         Raises:
             ArtifactNotFound: the trial has none.
         """
+        if role == ORIGINAL:
+            return self._open_original(attempt_id, token)
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
             number, stored_as = _trial_of(attempt), role
@@ -199,6 +204,22 @@ class AttemptDesk:
             artifact = ArtifactRows(session).of_trial(attempt.study_id, number).get(stored_as)
         if artifact is None:
             raise ArtifactNotFound(f"trial {number} has no {stored_as}")
+        return self._store.open_reader(artifact.sha256), artifact
+
+    def _open_original(self, attempt_id: str, token: str) -> tuple[BinaryIO, ArtifactRecord]:
+        """The checkpoint of the model that the attempt's own study compresses, and of no other."""
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            study = Studies(session).get(attempt.study_id)
+        compress = StudySpec.model_validate(study.spec).compress
+        if compress is None:
+            raise ArtifactNotFound(f"study {study.id!r} compresses no model")
+        with self._database.of(study.tenant).read() as session:
+            try:
+                model = UploadedModels(session).get(compress.model)
+            except NotFound as error:
+                raise ArtifactNotFound(str(error)) from error
+        artifact = ArtifactRecord(sha256=model.sha256, size=model.size, created_at=model.created_at)
         return self._store.open_reader(artifact.sha256), artifact
 
     def open_dataset(
@@ -297,6 +318,7 @@ class AttemptDesk:
         self, session: Session, attempt: AttemptRecord, body: Completion, *, ending: str | None
     ) -> None:
         number = _trial_of(attempt)
+        trial = Trials(session).get(attempt.study_id, number)
         state = _ENDS[body.outcome]
         if state == TrialState.STOPPED and ending is not None and not ending.startswith(BUDGET):
             state = TrialState.CANCELLED
@@ -309,13 +331,14 @@ class AttemptDesk:
             attempt.study_id,
             number,
             state=state,
-            reason=_trial_reason(body, state, Trials(session).get(attempt.study_id, number)),
+            reason=_trial_reason(body, state, trial),
             quality=body.quality,
             test_quality=body.test_quality,
             test_metrics=body.test_metrics,
             best_epoch=body.best_epoch,
             epochs_trained=body.epochs_trained,
-            violation=BROKEN if state == TrialState.INFEASIBLE else None,
+            # An original is over its limits before and after it was measured.
+            violation=BROKEN if state == TrialState.INFEASIBLE else trial.violation,
         )
 
     def _renewing(

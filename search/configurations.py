@@ -46,8 +46,9 @@ class OverSeeds:
 
 
 def configuration_of(spec: Mapping[str, Any]) -> str:
-    """What makes two trials the same: the documents of model and training, and not the seed."""
-    return json.dumps([spec["model"], spec["training"]], sort_keys=True)
+    """What makes two trials the same: all of their documents but the seed."""
+    # Documents of an earlier version have no start to speak of.
+    return json.dumps([spec["model"], spec["training"], spec.get("compression")], sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,8 @@ def _lacking(
         begun[configuration] = begun.get(configuration, 0) + 1
     points: dict[str, TrialRecord] = {}
     for point in front:
-        if is_original(point):
+        # A model that is not trained has no other seed.
+        if is_original(point) and point.origin != TrialOrigin.ORIGINAL:
             points.setdefault(configuration_of(point.spec), point)
     lacking = {
         configuration: point

@@ -14,7 +14,7 @@ from storage.measurements import Measurements
 from storage.records import TrialRecord, TrialState
 from storage.trials import Trials
 
-KEPT_ROLES = ("checkpoint", "report", "onnx")
+KEPT_ROLES = ("checkpoint", "report", "onnx", "dense", "conversion")
 """What a trial takes over of the one whose result it reuses."""
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)

@@ -37,7 +37,7 @@ class Enqueued:
         self._suggestions = suggestions
 
     def ask(self) -> bool:
-        """Make a trial of the oldest errand; the study's presets come first.
+        """Make a trial of the oldest errand; what the study's document names comes first.
 
         Returns:
             Whether there was an errand.
@@ -48,7 +48,7 @@ class Enqueued:
         if not errands:
             return False
         asked = self._mirror.ask(number)
-        if number < len(self._study.spec.presets):
+        if number < self._study.spec.named_first:
             self._suggestions.enter(number, asked)
         else:
             asked.set_user_attr(_ERRAND, errands[0].id)

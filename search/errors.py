@@ -1,14 +1,15 @@
 """Errors of the search package.
 
 SearchError
-├── SpecRefused       the study spec cannot be run: change the named part (path, value, allowed)
-├── DataError         a data file is missing or damaged: put the named file right
-├── TaskUnresolved    a task was asked about data that nobody looked at: a bug of ours
-├── TrainingDiverged  a loss or a gradient is NaN or Inf: the trial is infeasible
-├── WorkerRefused     the server does not take this worker's word any more: stop
-├── MachineRefused    the server does not take this machine: join again, or as the message says
-├── MirrorDiverged    Optuna's study is not what our rows say: reconcile the two
-└── ExecutorError     an attempt could not be started: try again, then give up
+├── SpecRefused         the study spec cannot be run: change the named part (path, value, allowed)
+├── DataError           a data file is missing or damaged: put the named file right
+├── TaskUnresolved      a task was asked about data that nobody looked at: a bug of ours
+├── OriginalUnresolved  the same of a model that a study compresses: a bug of ours
+├── TrainingDiverged    a loss or a gradient is NaN or Inf: the trial is infeasible
+├── WorkerRefused       the server does not take this worker's word any more: stop
+├── MachineRefused      the server does not take this machine: join again, or as the message says
+├── MirrorDiverged      Optuna's study is not what our rows say: reconcile the two
+└── ExecutorError       an attempt could not be started: try again, then give up
 """
 
 from collections.abc import Sequence
@@ -45,6 +46,10 @@ class DataError(SearchError):
 
 class TaskUnresolved(SearchError):
     """A task was asked for what follows from its data before `resolved` looked at them."""
+
+
+class OriginalUnresolved(SearchError):
+    """A study was asked about the model that it compresses before that was looked up."""
 
 
 class TrainingDiverged(SearchError):

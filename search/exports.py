@@ -1,7 +1,12 @@
-"""ONNX files of trials: made of their checkpoints, verified, and only then stored beside them."""
+"""Files made of trials' checkpoints when they are wanted, and stored beside them.
+
+An ONNX file is stored only after it was verified. A dense one is the state dict of plain torch.nn
+layers: structured matrices are folded, so that it loads without this project.
+"""
 
 import io
 import logging
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
@@ -15,12 +20,14 @@ from storage.trials import Trials
 
 _log = logging.getLogger(__name__)
 
-CHECKPOINT, ONNX = "checkpoint", "onnx"
+CHECKPOINT, ONNX, DENSE = "checkpoint", "onnx", "dense"
 """Roles of a trial's artifacts."""
 
 
-def exported(session: Session, study_id: str, number: int) -> ArtifactRecord | None:
-    """A trial's ONNX file; none while it was not made.
+def exported(
+    session: Session, study_id: str, number: int, role: str = ONNX
+) -> ArtifactRecord | None:
+    """A trial's ONNX or dense file; none while it was not made.
 
     Raises:
         NotFound: there is no such trial.
@@ -29,46 +36,49 @@ def exported(session: Session, study_id: str, number: int) -> ArtifactRecord | N
     """
     trial = Trials(session).get(study_id, number)
     artifacts = ArtifactRows(session).of_trial(study_id, number)
-    if ONNX in artifacts:
-        return artifacts[ONNX]
+    if role in artifacts:
+        return artifacts[role]
     if CHECKPOINT not in artifacts:
         raise ArtifactNotFound(
-            f"trial {number} of study {study_id!r} has no checkpoint to make an onnx file of; "
+            f"trial {number} of study {study_id!r} has no checkpoint to make its {role} file of; "
             f"it is {trial.state.value}"
         )
     if not trial.state.has_ended:
         raise Conflict(
-            f"trial {number} of study {study_id!r} is {trial.state.value}; its onnx file is made "
+            f"trial {number} of study {study_id!r} is {trial.state.value}; its {role} file is made "
             "when it has ended"
         )
     return None
 
 
-def export_trial(database: Database, store: ArtifactStore, study_id: str, number: int) -> None:
-    """Make a trial's ONNX file, unless it has one: the bytes first, whole, then the row.
+def export_trial(
+    database: Database, store: ArtifactStore, study_id: str, number: int, role: str = ONNX
+) -> None:
+    """Make a trial's ONNX or dense file, unless it has one: the bytes first, whole, then the row.
 
     Making it twice is harmless: a checkpoint always gives the same bytes.
 
     Raises:
-        ExportError: the file would not compute what the model computes.
+        ExportError: the ONNX file would not compute what the model computes.
+        ConversionError: no plain torch.nn layer computes what the model does.
         CheckpointError, ArtifactDamaged: the checkpoint is damaged.
         NotFound, ArtifactNotFound, Conflict: see `exported`.
     """
     with database.read() as session:
-        if exported(session, study_id, number) is not None:
+        if exported(session, study_id, number, role) is not None:
             return
         artifact = ArtifactRows(session).of_trial(study_id, number)[CHECKPOINT]
     with store.open_reader(artifact.sha256) as reader:
-        content = _exported(reader.read(), sha256=artifact.sha256)
+        content = _MAKERS[role](reader.read(), artifact.sha256)
     made = store_stream(store, io.BytesIO(content), datetime.now(UTC))
     with database.write() as session:
-        ArtifactRows(session).link(study_id, number, ONNX, made)
+        ArtifactRows(session).link(study_id, number, role, made)
         restore_if_missing(store, made.sha256, io.BytesIO(content))
-    fields = {"study_id": study_id, "trial": number, "bytes": made.size}
-    _log.info("an ONNX file was made", extra=fields)
+    fields = {"study_id": study_id, "trial": number, "role": role, "bytes": made.size}
+    _log.info("a file was made of a checkpoint", extra=fields)
 
 
-def _exported(checkpoint: bytes, *, sha256: str) -> bytes:
+def _onnx_file(checkpoint: bytes, sha256: str) -> bytes:
     # Whoever never exports, as workers do not, never waits for these libraries.
     from models.checkpoint import load
     from models.onnx.export import export
@@ -78,3 +88,24 @@ def _exported(checkpoint: bytes, *, sha256: str) -> bytes:
     content = export(model.module, model.spec, extra={"checkpoint_sha256": sha256})
     verify(content, model.module, model.spec)
     return content
+
+
+def _dense_file(checkpoint: bytes, sha256: str) -> bytes:
+    from models.checkpoint import load, plain_bytes
+    from models.compression import to_torch
+    from models.network import Network
+
+    model = load(checkpoint)
+    assert isinstance(model.module, Network)
+    tensors = to_torch(model.module, model.spec)
+    metadata = {
+        # What torch's own tools call tensors of theirs.
+        "format": "pt",
+        "architecture": model.spec.architecture.model_dump_json(),
+        "signature": model.spec.signature.model_dump_json(),
+        "checkpoint_sha256": sha256,
+    }
+    return plain_bytes(tensors, metadata)
+
+
+_MAKERS: Mapping[str, Callable[[bytes, str], bytes]] = {ONNX: _onnx_file, DENSE: _dense_file}

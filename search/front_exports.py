@@ -1,12 +1,16 @@
-"""ONNX files of a study's final front, made when the study is finished."""
+"""ONNX files of a study's final front, made when the study is finished.
+
+Of a study that compresses a model also the dense files, in which its points go back to where the
+model came from.
+"""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-from models.errors import CheckpointError, ExportError
-from search.exports import ONNX, export_trial
+from models.errors import CheckpointError, ConversionError, ExportError
+from search.exports import DENSE, ONNX, export_trial
 from search.lane import Lane
 from search.pareto import front_of, objective_infos
 from search.spec import StudySpec
@@ -45,22 +49,25 @@ class FrontExports:
 
     def _export_front(self, study_id: str) -> None:
         try:
-            for number in self._front(study_id):
+            for number, role in self._missing(study_id):
                 if self._closing.is_set():
                     return
-                self._export(study_id, number)
+                self._export(study_id, number, role)
         except StorageError as error:  # the study may be gone by now
             _log.info("a front is not exported", extra={"study_id": study_id, "reason": str(error)})
 
-    def _export(self, study_id: str, number: int) -> None:
+    def _export(self, study_id: str, number: int, role: str) -> None:
+        fields: dict[str, object] = {"study_id": study_id, "trial": number, "role": role}
         try:
             with Lane(self._lane) as lane, lane.shared():
-                export_trial(self._database, self._store, study_id, number)
+                export_trial(self._database, self._store, study_id, number, role)
+        except ConversionError as error:
+            # A property of the architecture, of which whoever asks for the file is told.
+            _log.info("no file is made", extra={**fields, "reason": str(error)})
         except (ExportError, CheckpointError) as error:
-            fields = {"study_id": study_id, "trial": number, "reason": str(error)}
-            _log.error("a point of the front has no ONNX file", extra=fields)
+            _log.error("a point of the front lacks a file", extra={**fields, "reason": str(error)})
 
-    def _front(self, study_id: str) -> list[int]:
+    def _missing(self, study_id: str) -> list[tuple[int, str]]:
         with self._database.read() as session:
             study = Studies(session).get(study_id)
             complete = Trials(session).list(study_id, TrialState.COMPLETE)
@@ -68,4 +75,7 @@ class FrontExports:
             return []
         spec = StudySpec.model_validate(study.spec)
         front = front_of(complete, objective_infos(spec.task, spec.objectives))
-        return [trial.number for trial in front if ONNX not in trial.artifacts]
+        roles = (ONNX,) if spec.compress is None else (ONNX, DENSE)
+        return [
+            (trial.number, role) for trial in front for role in roles if role not in trial.artifacts
+        ]

@@ -40,6 +40,9 @@ class Measuring:
     def _is_slow(self, trial: TrialRecord) -> bool:
         """Whether a trial was measured below the least throughput ratio."""
         least, ratio = self._study.spec.limits.min_throughput_ratio, trial.throughput_ratio
+        if trial.origin == TrialOrigin.ORIGINAL:
+            # What all else is compared with is wanted whatever it is.
+            return False
         return least is not None and ratio is not None and ratio < least
 
     def refuse_slow(self) -> None:

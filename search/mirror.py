@@ -164,16 +164,19 @@ class Mirror:
         """User attributes of a trial.
 
         They are the values that the model really has, where its layers hold less than was drawn,
-        and of a preset its name with all that is not among the parameters.
+        and of what the document names itself, a preset or the model that the study compresses, its
+        name with all that is not among the parameters.
         """
         effective = {
             f"effective:{name}": value
             for name, value in hyperparameters.items()
             if params.get(name, value) != value
         }
-        if number >= len(self._spec.presets):
+        if number >= self._spec.named_first:
             return effective
         unknown = {name: value for name, value in hyperparameters.items() if name not in params}
+        if self._spec.compress is not None:
+            return {"original": self._spec.compress.model, **unknown, **effective}
         return {"preset": self._spec.presets[number], **unknown, **effective}
 
     def tell(self, trial: TrialRecord) -> None:

@@ -10,12 +10,21 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
-from models.errors import SlotError, SpecError
+from models.compression.families import refuse_unconvertible
+from models.errors import ConversionError, SlotError, SpecError
 from models.model import ModelSpec
 from models.parametrizations import PARAMETRIZATIONS, AnyParametrization
 from models.spec import Slot, Spec, kind_of
 from search.dimension import ChoiceDimension, Options, Override, Range, Scalar
-from search.draws import CornerSource, Recorder, Source, SpaceDraw, path_of, refusing
+from search.draws import (
+    CornerSource,
+    Recorder,
+    Source,
+    SpaceDraw,
+    fields_of,
+    path_of,
+    refusing,
+)
 from search.errors import Fault, SpecRefused
 from search.spec import StudySpec
 
@@ -49,6 +58,7 @@ class ModelSpace:
         self._spec = spec
         self._signature = spec.task.signature()
         self._overrides: Mapping[str, Override] = spec.space
+        self._refuse_what_no_conversion_gives()
         self._largest = self._largest_slots()
         self._overrides = {**spec.space, **self._cut_to_the_largest_slots()}
         self.combinations = self._defined_combinations()
@@ -112,9 +122,42 @@ class ModelSpace:
         return [model.parameter_count() for model in buildable or models]
 
     def _draw_architecture(self, kind: str, source: Source) -> tuple[AnyArchitecture, SpaceDraw]:
+        if self._spec.compress is not None:
+            # What is trained stays as it was: only what leaves the numbers alone may be named.
+            free = {
+                name: override
+                for name, override in self._overrides.items()
+                if _leaves_numbers_alone(name.rpartition(".")[2])
+            }
+            draw = SpaceDraw(kind, free, source)
+            with refusing(kind, self._spec.space):
+                return draw.complete(self._spec.compress.original.architecture), draw
         draw = SpaceDraw(kind, self._overrides, source)
         with refusing(kind, self._spec.space):
             return draw.complete(ARCHITECTURE_KINDS[kind].suggest(draw, self._signature)), draw
+
+    def _refuse_what_no_conversion_gives(self) -> None:
+        """Refuse other architectures than the original's, and forms that it is not converted to."""
+        if self._spec.compress is None:
+            return
+        architecture = self._spec.compress.original.architecture
+        draw = SpaceDraw(architecture.kind, self._overrides, CornerSource(highest=True))
+        faults: list[Fault] = []
+        for field in sorted(fields_of(type(architecture))):
+            own = getattr(architecture, field)
+            if _leaves_numbers_alone(field) or not draw.is_overridden(field):
+                continue
+            if draw.override(field) != own:
+                path = path_of(architecture.kind, field, self._spec.space)
+                message = f"{field} is what the model has, {own!r}; allowed is nothing else"
+                faults.append(Fault(path, message))
+        for index, kind in enumerate(self._spec.parametrizations):
+            try:
+                refuse_unconvertible(PARAMETRIZATION_KINDS[kind])
+            except ConversionError as error:
+                faults.append(Fault(f"parametrizations.{index}", str(error)))
+        if faults:
+            raise SpecRefused(faults)
 
     def _largest_slots(self) -> dict[str, Slot]:
         """For each parametrization, the largest main slot on which it is defined at all.
@@ -241,6 +284,14 @@ def note(values: Hyperparameters, kind: str, member: Spec, draw: SpaceDraw) -> N
     for field in type(member).model_fields:
         if field in draw.asked:
             values[f"{kind}.{field}"] = getattr(member, field)
+
+
+def _leaves_numbers_alone(field: str) -> bool:
+    """Whether a trained network is the same with any value of an architecture's field.
+
+    Dropout acts in training alone, and a plain input matrix is converted as others are.
+    """
+    return field.endswith("dropout") or field in ("dropout_masks", "structured_inputs")
 
 
 def _main_slot(slots: Mapping[str, Slot]) -> Slot:

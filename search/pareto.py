@@ -1,7 +1,7 @@
 """Fronts and hypervolumes over quality, parameter count and throughput."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -9,14 +9,17 @@ import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from sqlalchemy.orm import Session
 
-from models.spec import Spec
+from models.parametrizations import Dense
+from models.spec import Spec, kind_of
 from search.complete_trials import CompleteTrials
 from search.configurations import OverSeeds, Qualities
 from search.spec import OBJECTIVES, Objective, StudySpec
 from search.tasks import AnyTask
 from storage.measurements import Measurements
 from storage.outlines import TrialOutline
-from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
+
+_DENSE = kind_of(Dense)
 
 
 class ObjectiveInfo(Spec):
@@ -45,10 +48,25 @@ class FrontPoint(Spec):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    form: Literal["structured", "dense"]
+    """As what its matrices are stored, and were measured."""
+    slower: bool
+    """Whether it is smaller than its dense twin and yet, beyond doubt, the slower of the two."""
     continues: int | None
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
+
+
+class OriginalPoint(Spec):
+    """The model that a study compresses, as it was uploaded."""
+
+    model: str
+    """Its id among uploaded models."""
+    trial: int
+    values: dict[Objective, float | None]
+    test_quality: float | None
+    on_front: bool
 
 
 class Front(Spec):
@@ -62,6 +80,8 @@ class Front(Spec):
     """Whether throughput is what the search went by, or what was measured last."""
     unconfirmed: str | None
     """Why points have fewer seeds than `confirm` asks for; null where all have theirs."""
+    original: OriginalPoint | None
+    """What a study compresses, once it was measured; null for one that compresses nothing."""
     points: tuple[FrontPoint, ...]
 
 
@@ -117,6 +137,11 @@ class Valued(Protocol):
         """Samples per second."""
         ...
 
+    @property
+    def violation(self) -> float | None:
+        """How far it is over a limit; null if it is not."""
+        ...
+
 
 _T = TypeVar("_T", bound=Valued)
 
@@ -133,11 +158,14 @@ def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
 
     Domination: at least as good in every objective and better in one. Equal trials do not dominate
     each other, so ties are all on the front. Confirmations are on none: they repeat points of it.
+    Nor is an original that is over the study's limits, which is measured all the same.
     """
     eligible: list[_T] = []
     points: list[list[float]] = []
     for trial in trials:
         if trial.state != TrialState.COMPLETE or trial.origin == TrialOrigin.CONFIRMATION:
+            continue
+        if trial.violation is not None:
             continue
         values = [value_of(trial, info.name) for info in infos]
         known = [value for value in values if value is not None]
@@ -212,12 +240,13 @@ def front(
     qualities = Qualities(trials, complete.seeded(session, study))
     over = {trial.number: qualities.of(trial) for trial in points}
     by_mean = _by_mean(trials, points, qualities, infos)
-    records = complete.records(session, study, over.keys())
-    device = None
-    for trial in points:
-        if trial.measurement_id is not None:
-            device = Measurements(session).get(trial.measurement_id).device
-            break
+    original = next((trial for trial in trials if trial.origin == TrialOrigin.ORIGINAL), None)
+    whole = over.keys() if original is None else {*over, original.number}
+    records = complete.records(session, study, whole)
+    measured = Measurements(session).named([t.measurement_id for t in points if t.measurement_id])
+    device = next(
+        (measured[t.measurement_id].device for t in points if t.measurement_id is not None), None
+    )
     return Front(
         objectives=infos,
         device=device,
@@ -225,12 +254,18 @@ def front(
         hypervolume=hypervolume(points, infos, study.reference_point),
         reference_point=_chosen(study.reference_point, wanted),
         throughput="latest" if latest else "search",
-        unconfirmed=_unconfirmed(study, spec, list(over.values())),
+        unconfirmed=_unconfirmed(
+            study,
+            spec,
+            [over[trial.number] for trial in points if trial.origin != TrialOrigin.ORIGINAL],
+        ),
+        original=_original(spec, original, records, on_front=over.keys()),
         points=tuple(
             _point(
                 trial,
                 records[trial.number],
                 over[trial.number],
+                slower=_is_slower(trial, measured.get(trial.measurement_id or "")),
                 on_front_by_mean=trial.number in by_mean,
             )
             for trial in points
@@ -251,8 +286,42 @@ def _by_mean(
     return {trial.number for trial in points}
 
 
+def _is_slower(trial: TrialOutline, measured: MeasurementRecord | None) -> bool:
+    """Whether it is smaller than its dense twin, and all of the ratio's interval is below 1."""
+    if measured is None or trial.parameters >= trial.dense_parameters:
+        return False
+    match measured.record.get("ratio"):
+        case {"high": int() | float() as high}:
+            return high < 1
+        case _:
+            return False
+
+
+def _original(
+    spec: StudySpec,
+    trial: TrialOutline | None,
+    records: Mapping[int, TrialRecord],
+    *,
+    on_front: Collection[int],
+) -> OriginalPoint | None:
+    if spec.compress is None or trial is None:
+        return None
+    return OriginalPoint(
+        model=spec.compress.model,
+        trial=trial.number,
+        values={objective: value_of(trial, objective) for objective in OBJECTIVES},
+        test_quality=records[trial.number].test_quality,
+        on_front=trial.number in on_front,
+    )
+
+
 def _point(
-    trial: TrialOutline, record: TrialRecord, over: OverSeeds | None, *, on_front_by_mean: bool
+    trial: TrialOutline,
+    record: TrialRecord,
+    over: OverSeeds | None,
+    *,
+    slower: bool,
+    on_front_by_mean: bool,
 ) -> FrontPoint:
     return FrontPoint(
         trial=trial.number,
@@ -266,6 +335,8 @@ def _point(
         architecture=trial.architecture,
         parametrization=trial.parametrization,
         hyperparameters=dict(record.hyperparameters),
+        form="dense" if trial.parametrization == _DENSE else "structured",
+        slower=slower,
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
     )
@@ -283,7 +354,12 @@ def _measured_last(
         used = known.get(trial.measurement_id or "")
         if used is not None:
             last = newest[used.shape_key, used.device]
-            trial = replace(trial, throughput=last.samples_per_second, throughput_ratio=last.ratio)
+            trial = replace(
+                trial,
+                throughput=last.samples_per_second,
+                throughput_ratio=last.ratio,
+                measurement_id=last.id,
+            )
         found.append(trial)
     return found
 

@@ -25,7 +25,7 @@ _GROUPS: Final = ("model", "best", "optimizer", "rng", "carried")
 class Position(Spec):
     """How far training is, and the best epoch so far."""
 
-    epoch: int = Field(default=1, ge=1, description="the epoch underway")
+    epoch: int = Field(default=1, ge=0, description="the epoch underway; in 0 nothing is trained")
     batch: int = Field(default=0, ge=0, description="batches of it that are done")
     loss_sum: float = Field(default=0.0, description="their finite losses, each times its samples")
     loss_samples: int = Field(default=0, ge=0, description="samples in `loss_sum`")
@@ -35,8 +35,8 @@ class Position(Spec):
     )
     gradient_last: float | None = Field(default=None, description="likewise")
     seconds: float = Field(default=0.0, ge=0, description="what they took")
-    best_epoch: int = Field(default=0, ge=0, description="0: no epoch is over")
-    best_quality: float | None = None
+    best_epoch: int = Field(default=0, ge=0, description="0 too while no epoch is over")
+    best_quality: float | None = Field(default=None, description="null while no epoch is over")
     best_loss: float | None = Field(
         default=None, description="the best epoch's mean validation loss; null if it is no number"
     )
@@ -44,7 +44,7 @@ class Position(Spec):
     @property
     def epochs_trained(self) -> int:
         """Epochs that are over."""
-        return self.epoch - 1
+        return max(0, self.epoch - 1)
 
     def after_batch(
         self,
@@ -88,7 +88,7 @@ class ResumeState:
     """Generator states by name; `order` is the one at the beginning of the epoch underway."""
     carried: Tensors
     """The parts of the state in which the model ended the last batch, by number, where the next one
-    goes on from it; else empty."""
+    goes on from it; behind them those of the model that it learns from; else empty."""
 
 
 def to_bytes(state: ResumeState, *, job: TrainJob) -> bytes:

@@ -10,7 +10,7 @@ from typing import Self, TypeVar, final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from search.exports import CHECKPOINT, ONNX
+from search.exports import CHECKPOINT, DENSE, ONNX
 from search.named_trials import needed_checkpoints
 from search.pareto import Valued, front_of, objective_infos
 from search.spec import StudySpec
@@ -44,8 +44,9 @@ _Item = TypeVar("_Item")
 class Retention:
     """A thread of the coordinator that takes away what nobody needs any more.
 
-    The state to resume from goes when its trial has ended. Checkpoints, with the ONNX files made of
-    them, stay by the study's `retention`; reports always stay. Several may do this side by side.
+    The state to resume from goes when its trial has ended. Checkpoints, with the ONNX and dense
+    files made of them, stay by the study's `retention`; reports always stay. Several may do this
+    side by side.
     """
 
     def __init__(self, database: Database, store: ArtifactStore) -> None:
@@ -128,7 +129,7 @@ class Retention:
                 return 0
             complete = Trials(session).outlines(study_id, TrialState.COMPLETE)
             kept = kept_by(spec, complete) | needed_checkpoints(session, study_id)
-            stored = ArtifactRows(session).of_roles(study_id, (CHECKPOINT, ONNX))
+            stored = ArtifactRows(session).of_roles(study_id, (CHECKPOINT, ONNX, DENSE))
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:
             roles = stored.get(trial.number)

@@ -9,7 +9,9 @@ from pydantic import Field
 
 from models.errors import SpecError
 from models.model import ModelSpec
+from models.parametrizations import Dense
 from models.spec import Spec
+from search.compression import Compression, Distillation
 from search.dimension import ChoiceDimension, Dimension, Scalar
 from search.draws import (
     NamedSource,
@@ -37,6 +39,7 @@ from search.spec import StudySpec
 from search.trial import TrainingSpec, TrialSpec
 
 _TRAINING = "training"
+_COMPRESS = "compress"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +139,12 @@ class SearchSpace:
         with refusing(_TRAINING, self._spec.space):
             training = draw.complete(TrainingSpec.suggest(draw))
         note(hyperparameters, _TRAINING, training, draw)
+        compression = self._draw_compression(recorder, hyperparameters)
         return DrawnTrial(
             candidate=candidate,
-            spec=TrialSpec(model=model, training=training, seed=self._spec.seed),
+            spec=TrialSpec(
+                model=model, training=training, seed=self._spec.seed, compression=compression
+            ),
             hyperparameters=hyperparameters,
             drawn=dict(recorder.answers),
         )
@@ -164,6 +170,37 @@ class SearchSpace:
             drawn={} if place is None else place.drawn,
         )
 
+    def original(self) -> DrawnTrial:
+        """The model that the study compresses, as it is; it has no drawn values.
+
+        Raises:
+            OriginalUnresolved: nobody looked at the model yet.
+            ValueError: the study compresses none.
+        """
+        compression = self._compression(None)
+        if self._spec.compress is None or compression is None:
+            raise ValueError("the study compresses no model")
+        model = ModelSpec(
+            architecture=self._spec.compress.original.architecture,
+            parametrization=Dense(),
+            signature=self._signature,
+        )
+        spec = TrialSpec(
+            model=model,
+            training=TrainingSpec(),
+            seed=self._spec.seed,
+            compression=compression.model_copy(update={"is_original": True}),
+        )
+        candidate = Candidate(
+            architecture=model.architecture.kind, parametrization=model.parametrization.kind
+        )
+        fields = {
+            f"{model.architecture.kind}.{field}": getattr(model.architecture, field)
+            for field in type(model.architecture).model_fields
+            if field != "kind"
+        }
+        return DrawnTrial(candidate=candidate, spec=spec, hyperparameters=fields, drawn={})
+
     def place(self, spec: TrialSpec) -> DrawnTrial | None:
         """The draw that gives exactly this configuration, whatever its seed, if there is one."""
         model = spec.model
@@ -175,7 +212,7 @@ class SearchSpace:
             drawn = self.draw(NamedSource(answers))
         except OutsideSpace:
             return None
-        return drawn if (drawn.spec.model, drawn.spec.training) == (model, spec.training) else None
+        return drawn if _but_for_the_seed(drawn.spec) == _but_for_the_seed(spec) else None
 
     def describe(self) -> SpaceDescription:
         """The whole space, as a dry run shows it."""
@@ -186,6 +223,28 @@ class SearchSpace:
                 for c in self.candidates
             ),
             parameter_range=self.parameter_range,
+        )
+
+    def _draw_compression(
+        self, source: Source, hyperparameters: Hyperparameters
+    ) -> Compression | None:
+        compress = self._spec.compress
+        if compress is None or not compress.distillation:
+            return self._compression(None)
+        draw = SpaceDraw(_COMPRESS, self._spec.space, source)
+        with refusing(_COMPRESS, self._spec.space):
+            distillation = draw.complete(Distillation.suggest(draw))
+        note(hyperparameters, _COMPRESS, distillation, draw)
+        return self._compression(distillation)
+
+    def _compression(self, distillation: Distillation | None) -> Compression | None:
+        compress = self._spec.compress
+        if compress is None:
+            return None
+        return Compression(
+            sha256=compress.original.sha256,
+            calibration_samples=compress.calibration_samples,
+            distillation=distillation,
         )
 
     def _preset_model(self, preset: Preset) -> ModelSpec:
@@ -201,6 +260,8 @@ class SearchSpace:
         for kind in self._spec.parametrizations:
             yield kind, PARAMETRIZATION_KINDS[kind]
         yield _TRAINING, TrainingSpec
+        if self._spec.compress is not None and self._spec.compress.distillation:
+            yield _COMPRESS, Distillation
 
     def _refuse_unknown_names(self) -> None:
         known: set[str] = set()
@@ -272,17 +333,25 @@ class SearchSpace:
             raise SpecRefused(faults)
         named = (self._preset_model(PRESETS[name]) for name in self._spec.presets)
         counts = [*itertools.chain(*ends.values()), *(model.parameter_count() for model in named)]
+        if self._spec.compress is not None:
+            counts.append(self.original().spec.model.parameter_count())
         return ParameterRange(low=min(counts), high=max(counts))
+
+
+def _but_for_the_seed(spec: TrialSpec) -> tuple[ModelSpec, TrainingSpec, Compression | None]:
+    return (spec.model, spec.training, spec.compression)
 
 
 def _values(spec: TrialSpec) -> Hyperparameters:
     """Every field of a configuration by its full name."""
     model = spec.model
-    members = (
+    members: list[tuple[str, Spec]] = [
         (model.architecture.kind, model.architecture),
         (model.parametrization.kind, model.parametrization),
         (_TRAINING, spec.training),
-    )
+    ]
+    if spec.compression is not None and spec.compression.distillation is not None:
+        members.append((_COMPRESS, spec.compression.distillation))
     return {
         f"{kind}.{field}": getattr(member, field)
         for kind, member in members

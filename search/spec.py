@@ -16,6 +16,7 @@ from pydantic import (
 from models.architectures import ARCHITECTURES
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
+from search.compression import Compress
 from search.dimension import Override
 from search.presets import PRESETS
 from search.samplers import AnySampler, KnownCost, Tpe
@@ -256,6 +257,13 @@ class StudySpec(Spec):
         description="named systems of the papers, which are the study's first trials, in this "
         "order and exactly as named; they need not lie in the space",
     )
+    compress: Compress | None = Field(
+        default=None,
+        description="an uploaded model whose architecture every trial has and whose conversion "
+        "each starts from: `architectures` is then what the model is, and need not be named. The "
+        "model itself, measured as it is, is trial 0; null: trials start from the seed's "
+        "initialisation",
+    )
     webhook: Webhook | None = Field(
         default=None,
         description='a server of yours that is told, signed, when the study ends: `{"url": '
@@ -288,6 +296,18 @@ class StudySpec(Spec):
             raise ValueError(f"a name stands twice: {list(names)}")
         return names
 
+    @field_validator("compress")
+    @classmethod
+    def _starts_from_one_thing(
+        cls, compress: Compress | None, info: ValidationInfo
+    ) -> Compress | None:
+        if compress is not None and info.data.get("presets"):
+            raise ValueError(
+                "presets train from their own initialisation, which a study that compresses a "
+                "model has none of; allowed beside it are no presets"
+            )
+        return compress
+
     @field_validator("early_stopping")
     @classmethod
     def _has_something_to_stop(
@@ -314,6 +334,11 @@ class StudySpec(Spec):
         if not name.isprintable():
             raise ValueError(f"the name {name!r} holds characters that cannot be printed")
         return name
+
+    @property
+    def named_first(self) -> int:
+        """How many trials are named by the document: its presets, or the model it compresses."""
+        return len(self.presets) if self.compress is None else 1
 
     @property
     def needs_throughput(self) -> bool:

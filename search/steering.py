@@ -21,6 +21,7 @@ from storage.metrics import Metrics
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.uploaded_models import UploadedModels
 
 PAUSED_BY = "paused by "
 """How the reason of a paused study begins; who asked for it follows."""
@@ -84,7 +85,8 @@ def change(
     Raises:
         NotFound: there is no such study.
         SpecRefused: the budget is less than what is used up, or has another number of epochs.
-        Conflict: the budget is of a study that was cancelled or failed, or whose data set is gone.
+        Conflict: the budget is of a study that was cancelled or failed, or whose data set or model
+            is gone.
     """
     with database.write() as session:
         if budget is not None:
@@ -126,13 +128,14 @@ def reopen(session: Session, study: StudyRecord, *, at: datetime) -> None:
     """Let a study go on that has finished, or is about to.
 
     Raises:
-        Conflict: its data set is gone.
+        Conflict: its data set, or the model that it compresses, is gone.
     """
     Studies(session).clear_ending(study.id)
     if study.state != StudyState.FINISHED:
         return
     try:
         Datasets(session).hold_for(study.spec)
+        UploadedModels(session).hold_for(study.spec)
     except NotFound as error:
         raise Conflict(f"study {study.id!r} cannot run on: {error}") from error
     enter(session, study.id, StudyState.RUNNING, at=at)

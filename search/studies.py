@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.figures import Figures
+from search.originals import with_original
 from search.resolving import resolved
 from search.space import SearchSpace, SpaceDescription
 from search.spec import StudySpec
@@ -83,7 +84,7 @@ def submit(
             known = Studies(session).find_idempotent(idempotency_key, digest)
         if known is not None:
             return known
-    spec = resolved(spec, sources)
+    spec = with_original(database, resolved(spec, sources))
     foreign = foreign_trials(database, spec, SearchSpace(spec))
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     document = spec.model_dump(mode="json")
@@ -112,7 +113,7 @@ def dry_run(database: Database, spec: StudySpec, *, sources: DataSources) -> Spa
     Raises:
         SpecRefused: the spec cannot be run, or its data are not there.
     """
-    spec = resolved(spec, sources)
+    spec = with_original(database, resolved(spec, sources))
     space = SearchSpace(spec)
     known = len(foreign_trials(database, spec, space))
     return space.describe().model_copy(update={"known_trials": known})

@@ -84,10 +84,13 @@ class Suggestions:
     def enter(self, number: int, asked: optuna.Trial) -> None:
         """Draw a configuration for an asked trial and make it our row at once.
 
-        The first trials are the study's presets instead, in their order.
+        The first trials are the study's presets instead, in their order, or the model that it
+        compresses.
         """
         presets = self._study.spec.presets
-        if number < len(presets):
+        if self._study.spec.compress is not None and number == 0:
+            self._admit_original(asked)
+        elif number < len(presets):
             drawn = self._study.space.preset(presets[number])
             self.admit(number, asked, drawn, origin=TrialOrigin.PRESET)
         else:
@@ -136,6 +139,15 @@ class Suggestions:
         self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal, also=also)
         self._duplicates.note(drawn.spec, number=number)
 
+    def _admit_original(self, asked: optuna.Trial) -> None:
+        """Make the study's original its first trial; over a limit it is measured all the same."""
+        drawn = self._study.space.original()
+        self._mirror.annotate(asked, drawn.hyperparameters)
+        over = [excess for _, excess in excesses(self._study.spec.limits, drawn.spec.model)]
+        violation = max(over, default=None)
+        self.add(0, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
+        self._duplicates.note(drawn.spec, number=0)
+
     def add(
         self,
         number: int,
@@ -144,10 +156,14 @@ class Suggestions:
         origin: TrialOrigin,
         repeats: int | None = None,
         continues: int | None = None,
+        violation: float | None = None,
         refusal: tuple[str, float] | None = None,
         also: Callable[[Session], None] | None = None,
     ) -> None:
-        """Write the row of a trial that was asked for; one that is refused ends with it."""
+        """Write the row of a trial that was asked for; one that is refused ends with it.
+
+        `violation` is that of a trial which is run in spite of it.
+        """
         now = datetime.now(UTC)
         trial = _new_trial(
             self._study.id,
@@ -156,6 +172,7 @@ class Suggestions:
             origin=origin,
             repeats=repeats,
             continues=continues,
+            violation=violation,
             at=now,
         )
         with self._study.database.write() as session:
@@ -200,6 +217,7 @@ def _new_trial(
     origin: TrialOrigin,
     repeats: int | None,
     continues: int | None,
+    violation: float | None,
     at: datetime,
 ) -> TrialRecord:
     model = drawn.spec.model
@@ -216,7 +234,7 @@ def _new_trial(
         parameters=model.parameter_count(),
         dense_parameters=model.dense_twin().parameter_count(),
         shape_key=model.shape_key(),
-        violation=None,
+        violation=violation,
         quality=None,
         test_quality=None,
         test_metrics={},

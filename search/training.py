@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from models.errors import CheckpointError
 from models.linear import cached_factors
 from models.model import after_step, penalty, spectral_margin
-from models.network import GradientProbe, observed
+from models.network import GradientProbe, Network, observed
 from models.ops.recurrence import State
+from search.distillation import Teacher
 from search.errors import TrainingDiverged
 from search.gradients import clip_gradients, shrink_instead
 from search.optimizers import decay_weights, make_optimizer, restore_state, state_of
@@ -76,6 +77,7 @@ def train(
     hooks: TrainingHooks,
     resume: bytes | None = None,
     start: Mapping[str, Tensor] | None = None,
+    original: Network | None = None,
     device: torch.device | str = "cpu",
 ) -> TrainingResult:
     """Train a trial to its budget of epochs, or until the verdict says stop.
@@ -84,8 +86,9 @@ def train(
     `learning_rate * decay^(epoch - 1)`. The trial's seed fixes the initialisation and the order of
     the data, a fresh permutation in each epoch whose last, short batch is kept. The best epoch is
     that of the best validation metric; of several, that of the lowest validation loss, for a few
-    samples give but a few values of an accuracy. On one CPU thread a run that was cut off
-    and resumed gives the same numbers as an unbroken one, bit for bit.
+    samples give but a few values of an accuracy. A trial that starts from a trained network has an
+    epoch 0, in which that is validated as it is, and which may be the best. On one CPU thread a run
+    that was cut off and resumed gives the same numbers as an unbroken one, bit for bit.
 
     Args:
         job: the trial, its budget of epochs and the time between two resume files.
@@ -94,6 +97,7 @@ def train(
         hooks: the lock around batches, reports and resume files.
         resume: the newest resume file of the same trial; None starts anew.
         start: the module's state to start anew from, in place of the seed's initialisation.
+        original: what the trial learns from besides, where its spec says that it does.
         device: where to train.
 
     Raises:
@@ -101,7 +105,7 @@ def train(
             `nan_recovery`, or in every batch of an epoch in spite of it.
         CheckpointError: `resume` is damaged or belongs to another trial.
     """
-    run = _Run(job, splits, task=task, hooks=hooks, device=torch.device(device))
+    run = _Run(job, splits, task=task, hooks=hooks, device=torch.device(device), original=original)
     if resume is not None:
         run.restore(from_bytes(resume, job=job))
     elif start is not None:
@@ -138,10 +142,22 @@ class _Run:
         task: Criterion,
         hooks: TrainingHooks,
         device: torch.device,
+        original: Network | None = None,
     ) -> None:
         self.job, self.task, self.hooks, self.device = job, task, hooks, device
         self.splits = splits.to(device)
-        self.position = Position()
+        compression = job.trial.compression
+        # A trial that continues another starts from what is not its conversion.
+        self.position, self.last_epoch = Position(), job.epochs
+        if compression is not None and job.continues is None:
+            self.position = Position(epoch=0)
+            self.last_epoch = 0 if compression.is_original else job.epochs
+        distillation = None if compression is None else compression.distillation
+        self.teacher: Teacher | None = None
+        if distillation is not None:
+            if original is None:
+                raise ValueError("a trial that learns from its original's answers is given none")
+            self.teacher = Teacher(original, distillation, device)
         self.training, seed = job.trial.training, job.trial.seed
         self.module = job.trial.model.build(seed=seed).to(device)
         self.optimizer = make_optimizer(self.module, self.training)
@@ -157,16 +173,17 @@ class _Run:
     def to_end(self) -> TrainingResult:
         """Train what is left of the budget, then test the best epoch."""
         verdict = Verdict(lease_seconds=0)
-        while self.position.epoch <= self.job.epochs and verdict.verdict == "continue":
-            self._train_epoch()
+        while self.position.epoch <= self.last_epoch and verdict.verdict == "continue":
+            if self.position.epoch > 0:
+                self._train_epoch()
             verdict = self._end_epoch()
             self._save_if_due()
         self.module.load_state_dict(self.best)
         quality = self.position.best_quality
         if quality is None:
-            raise ValueError(f"a budget of {self.job.epochs} epochs trains nothing")
+            raise ValueError(f"a budget of {self.last_epoch} epochs trains nothing")
         # A verdict after the last epoch of the budget stops nothing.
-        stopped = self.position.epoch <= self.job.epochs
+        stopped = self.position.epoch <= self.last_epoch
         test = self._evaluate(self.splits.test).values
         return TrainingResult(
             module=self.module,
@@ -194,13 +211,20 @@ class _Run:
         self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
         self.position = state.position
         parts = sorted(state.carried, key=int)
-        self.carried = tuple(state.carried[part].to(self.device) for part in parts)
+        carried = tuple(state.carried[part].to(self.device) for part in parts)
+        if self.teacher is not None:
+            # Both models are of one architecture: their states have as many parts.
+            half = len(carried) // 2
+            carried, self.teacher.carried = carried[:half], carried[half:]
+        self.carried = carried
 
     def _train_epoch(self) -> None:
         self._set_learning_rates()
         self.order_at_epoch_start = self.order.get_state()
         if self.position.batch == 0:
             self.carried = ()
+            if self.teacher is not None:
+                self.teacher.carried = ()
         batches = self.splits.train.batches(self.training.batch_size, self.order)
         self.module.train()
         clock = _Stopwatch(self.hooks)
@@ -218,8 +242,9 @@ class _Run:
             with observed(self.module) if last else nullcontext(GradientProbe()) as probe:
                 output, carried = self._answer(self.splits.train, batch, self.carried)
                 loss = self.task.loss(output, batch.y)
+                wanted = loss if self.teacher is None else self._taught(output, batch, loss)
                 own = penalty(self.module)
-                total = loss if own is None else loss + own
+                total = wanted if own is None else wanted + own
                 finite = self._is_finite(total.item(), what="the loss")
                 if finite:
                     total.backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
@@ -243,7 +268,7 @@ class _Run:
     def _end_epoch(self) -> Verdict:
         """Validate, report, and move the position to the next epoch's beginning."""
         position = self.position
-        if position.recovered_batches == position.batch:
+        if position.epoch > 0 and position.recovered_batches == position.batch:
             raise TrainingDiverged(
                 f"epoch {position.epoch}: the loss or the gradient's norm of all {position.batch} "
                 f"batches is NaN or Inf, with nan_recovery {self.training.nan_recovery}"
@@ -258,7 +283,9 @@ class _Run:
         verdict = self.hooks.epoch_done(
             EpochReport(
                 epoch=position.epoch,
-                train_loss=position.loss_sum / position.loss_samples,
+                train_loss=(
+                    position.loss_sum / position.loss_samples if position.epoch > 0 else None
+                ),
                 validation=quality,
                 spectral_margin=spectral_margin(self.module),
                 gradient_first=position.gradient_first,
@@ -276,6 +303,12 @@ class _Run:
         )
         self.order_at_epoch_start = self.order.get_state()
         return verdict
+
+    def _taught(self, output: Tensor, batch: Batch, loss: Tensor) -> Tensor:
+        """The loss with the distance from the original's answers."""
+        assert self.teacher is not None
+        carries_state = self.splits.train.carries_state
+        return self.teacher.loss(output, batch, loss, task=self.task, carries_state=carries_state)
 
     def _answer(self, samples: Samples, batch: Batch, carried: State) -> tuple[Tensor, State]:
         """The model's output, and the state in which it ended where the samples carry it on."""
@@ -354,7 +387,12 @@ class _Run:
             best=self.best,
             optimizer=state_of(self.optimizer, self.module),
             generators=generators,
-            carried={str(part): tensor for part, tensor in enumerate(self.carried)},
+            carried={
+                str(part): tensor
+                for part, tensor in enumerate(
+                    self.carried if self.teacher is None else self.carried + self.teacher.carried
+                )
+            },
         )
 
 

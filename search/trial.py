@@ -7,6 +7,7 @@ from pydantic import Field
 from models.draw import Draw
 from models.model import ModelSpec
 from models.spec import Spec
+from search.compression import Compression
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
 
@@ -71,3 +72,8 @@ class TrialSpec(Spec):
     model: ModelSpec
     training: TrainingSpec
     seed: int = Field(ge=0, description="seeds the initialisation and the order of the data")
+    compression: Compression | None = Field(
+        default=None,
+        description="the trained network whose conversion the trial starts from; null: the seed's "
+        "initialisation",
+    )

@@ -84,12 +84,25 @@ def _difference(spec: StudySpec, other: StudyRecord) -> str | None:
             f"the task of study {other.id!r} is {theirs.task.model_dump_json()}; allowed is this "
             "study's own, field by field"
         )
+    if theirs.compress != spec.compress:
+        return (
+            f"study {other.id!r} starts its trials from {_start(theirs)}, and this one from "
+            f"{_start(spec)}; allowed are studies that start from the same"
+        )
     if "throughput" in spec.objectives and theirs.throughput != spec.throughput:
         return (
             f"study {other.id!r} measured throughput by {theirs.throughput.model_dump_json()}; "
             f"allowed is {spec.throughput.model_dump_json()}, or another objective"
         )
     return None
+
+
+def _start(spec: StudySpec) -> str:
+    if spec.compress is None:
+        return "the seed's initialisation"
+    return (
+        f"the model {spec.compress.model!r} by {spec.compress.model_dump_json(exclude={'facts'})}"
+    )
 
 
 def _fitting(

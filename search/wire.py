@@ -12,6 +12,7 @@ nothing else. The calls, all relative to `/v1/attempts/{id}`:
 | POST /measurement | `MeasurementReport` | `Verdict` |
 | GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
 | GET  /artifacts/start | | the checkpoint of the trial that this one continues |
+| GET  /artifacts/original | | the checkpoint of the model that the study compresses |
 | PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
 | GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
 | PUT  /log | the end of the attempt's log, with `Log-Cut: <bytes before it>` | nothing |
@@ -33,6 +34,12 @@ from search.trial import TrialSpec
 
 START = "start"
 """The role under which a worker reads the checkpoint of the trial that its own continues."""
+
+ORIGINAL = "original"
+"""The role under which it reads the checkpoint of the model that its study compresses."""
+
+CONVERSION = "conversion"
+"""The role under which it stores what the conversion of that model lost."""
 
 
 class PrepareJob(Spec):
@@ -112,10 +119,12 @@ class Progress(Spec):
 class EpochReport(Spec):
     """One epoch of the learning curve. Sending an epoch again overwrites it."""
 
-    epoch: int = Field(ge=1)
-    train_loss: float = Field(
+    epoch: int = Field(
+        ge=0, description="from 1; 0 is a conversion before any training, or an original"
+    )
+    train_loss: float | None = Field(
         description="the task's loss alone, without the weights' own penalties: the mean over the "
-        "samples of batches where it is finite"
+        "samples of batches where it is finite; null at epoch 0"
     )
     validation: float = Field(description="the task's metric on the validation split")
     spectral_margin: float | None = None
@@ -165,7 +174,9 @@ class Completion(Spec):
         default_factory=dict[str, float],
         description="all that the task measures on the test split, by name, of the best epoch",
     )
-    best_epoch: int | None = Field(default=None, ge=1)
+    best_epoch: int | None = Field(
+        default=None, ge=0, description="0: no training made the conversion better"
+    )
     epochs_trained: int = Field(default=0, ge=0)
     stood_still_seconds: float = Field(default=0.0, ge=0)
     held_seconds: HeldSeconds = None

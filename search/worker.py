@@ -14,9 +14,11 @@ from typing import Any, Final, final
 from torch import Tensor
 
 from models.checkpoint import load, save_bytes
-from models.errors import CheckpointError
+from models.errors import CheckpointError, ConversionError
+from models.network import Network
 from models.ops.vendor import allow_tf32
 from models.report import parameter_report
+from search.conversion import converted, original_of
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.executors.base import AttemptTicket
 from search.fetched_datasets import FetchedDatasets
@@ -25,10 +27,12 @@ from search.lease_keeper import LeaseKeeper, kill_own_group
 from search.log_fields import bind_for_good
 from search.log_lines import JsonLines
 from search.resume import from_bytes
-from search.tasks import DataSources
+from search.tasks import DataSources, Splits
 from search.throughput import measure
 from search.training import TrainingResult, is_out_of_memory, train
 from search.wire import (
+    CONVERSION,
+    ORIGINAL,
     START,
     Completion,
     EpochReport,
@@ -158,9 +162,13 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
 def _train(job: TrainJob, attempt: _Attempt) -> Completion:
     hooks = _Hooks(attempt)
     resume = _resume(job, attempt, hooks)
-    start = _start(job, attempt) if resume is None else None
+    begins = resume is None and job.continues is None
+    original = _original(job, attempt) if begins or _is_taught(job) else None
     splits = job.task.load(attempt.sources)
     try:
+        start = None
+        if resume is None:
+            start = _start(job, attempt, hooks, original=original, splits=splits)
         with _on_sigterm(hooks.terminate):
             result = train(
                 job,
@@ -169,9 +177,10 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
                 hooks=hooks,
                 resume=resume,
                 start=start,
+                original=original,
                 device=attempt.device,
             )
-    except TrainingDiverged as error:
+    except (TrainingDiverged, ConversionError) as error:
         return _infeasible(str(error), hooks)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -210,10 +219,47 @@ def _resume(job: TrainJob, attempt: _Attempt, hooks: "_Hooks") -> bytes | None:
     return resume
 
 
-def _start(job: TrainJob, attempt: _Attempt) -> Mapping[str, Tensor] | None:
-    """The model that training begins with, of the trial that this one continues, if any."""
-    if job.continues is None:
+def _is_taught(job: TrainJob) -> bool:
+    """Whether the trial learns from its original's answers, all the time that it trains."""
+    compression = job.trial.compression
+    return compression is not None and compression.distillation is not None
+
+
+def _original(job: TrainJob, attempt: _Attempt) -> Network | None:
+    """The model that the study compresses, if it does."""
+    if job.trial.compression is None:
         return None
+    content = attempt.link.get_artifact(ORIGINAL)
+    if content is None:
+        raise DataError("the model that the study compresses is not there any more")
+    return original_of(content, job.trial)
+
+
+def _start(
+    job: TrainJob,
+    attempt: _Attempt,
+    hooks: "_Hooks",
+    *,
+    original: Network | None,
+    splits: Splits,
+) -> Mapping[str, Tensor] | None:
+    """The model that training begins with, where the trial's seed does not make it."""
+    if job.continues is not None:
+        return _continued(job, attempt)
+    compression = job.trial.compression
+    if original is None or compression is None:
+        return None
+    if compression.is_original:
+        return original.state_dict()
+    # As a batch is: the conversion computes on the device that others may be measured on.
+    with hooks.batch():
+        found = converted(original, job.trial, splits.train)
+    _log.info("the original was converted: output error %s", found.report.output_error)
+    attempt.link.put_artifact(CONVERSION, found.report.model_dump_json().encode())
+    return found.network.state_dict()
+
+
+def _continued(job: TrainJob, attempt: _Attempt) -> Mapping[str, Tensor]:
     checkpoint = attempt.link.get_artifact(START)
     if checkpoint is None:
         raise CheckpointError(f"trial {job.continues}, which this one continues, has no checkpoint")

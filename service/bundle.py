@@ -3,7 +3,7 @@
 import zipfile
 from collections.abc import Generator
 
-from search.exports import ONNX
+from search.exports import DENSE, ONNX
 from service.csv_tables import front_csv
 from service.documents import FrontDocument
 from storage.artifact_rows import ArtifactRows
@@ -11,7 +11,13 @@ from storage.artifacts import ArtifactStore
 from storage.engine import Database
 
 _CHUNK_BYTES = 1 << 20
-_FILES = {"checkpoint": "checkpoint.safetensors", "report": "report.json", ONNX: "model.onnx"}
+_FILES = {
+    "checkpoint": "checkpoint.safetensors",
+    "report": "report.json",
+    "conversion": "conversion.json",
+    ONNX: "model.onnx",
+    DENSE: "dense.safetensors",
+}
 """Role of an artifact -> its name in the folder of its trial."""
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -21,7 +27,7 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)
 def bundle(
     database: Database, store: ArtifactStore, study_id: str, front: FrontDocument
 ) -> Generator[bytes]:
-    """`front.csv`, `front.json`, and a folder per point with its checkpoint, report and ONNX file.
+    """`front.csv`, `front.json`, and a folder per point with its checkpoint, reports and exports.
 
     What is no longer kept is left out. Bytes that are damaged, or vanish meanwhile, break the file
     off before its directory, without which nobody takes it for whole.

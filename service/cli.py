@@ -8,6 +8,7 @@ import typer
 from service.commands import (
     artifacts,
     backup,
+    compress,
     datasets,
     demo,
     keys,
@@ -37,6 +38,11 @@ class _Command(NamedTuple):
 
 _COMMANDS = {
     "submit": _Command(studies.submit, _STUDIES, "submit deploy/examples/digits.json --watch"),
+    "compress": _Command(
+        compress.compress,
+        _STUDIES,
+        "compress gru.safetensors --task digits --limit parameters=2000 --out small",
+    ),
     "watch": _Command(studies.watch, _STUDIES, "watch 3f1c9a2b7d4e"),
     "list": _Command(studies.list_studies, _STUDIES, "list --state running"),
     "show": _Command(studies.show, _STUDIES, "show 3f1c9a2b7d4e --json"),

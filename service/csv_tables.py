@@ -16,6 +16,7 @@ _PAGE = 500
 _FRONT = (
     *("trial", "architecture", "parametrization", *OBJECTIVES, "test_quality", "throughput_ratio"),
     *("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean", "continues"),
+    *("form", "slower"),
 )
 _TRIAL = (
     *("number", "outcome", "reason", "origin", "repeats", "continues"),
@@ -41,6 +42,8 @@ def front_csv(front: FrontDocument) -> str:
             *(point.quality_interval or (None, None)),
             point.on_front_by_mean,
             point.continues,
+            point.form,
+            point.slower,
             *(point.hyperparameters.get(name) for name in names),
         )
         for point in front.points

@@ -1,6 +1,6 @@
 """The documents that the API answers with, and how they are made of rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.figures import Figures
-from search.pareto import Front, ObjectiveInfo
+from search.pareto import Front, ObjectiveInfo, OriginalPoint
 from search.remeasuring import Again
 from search.spec import Budget, Objective, Priority
 from search.studies import StudyProgress, progress
@@ -100,6 +100,7 @@ class TrialLinks(Spec):
     checkpoint: str | None
     report: str | None
     onnx: str | None
+    dense: str | None = Field(description="null without a checkpoint to make it of")
     log: str | None
 
 
@@ -133,7 +134,7 @@ class TrialDocument(Spec):
     )
     origin: TrialOrigin = Field(
         description="who named the configuration: the sampler, a preset, the user, or the study "
-        "itself, which confirms points of its front"
+        "itself, which confirms points of its front; of an original, whoever trained it"
     )
     repeats: int | None = Field(description="the trial whose configuration this one repeats")
     continues: int | None = Field(
@@ -232,8 +233,10 @@ class TrialDetail(TrialDocument):
 class EpochDocument(Spec):
     """One epoch of a learning curve."""
 
-    epoch: int
-    train_loss: float
+    epoch: int = Field(
+        description="from 1; 0 is what a trial starts from that trains a trained network on"
+    )
+    train_loss: float | None = Field(description="null at epoch 0")
     validation: float
     spectral_margin: float | None
     gradient_first: float | None = Field(
@@ -258,6 +261,9 @@ class PointLinks(Spec):
     checkpoint: str | None = Field(description="null where `retention` did not keep it")
     report: str
     onnx: str | None = Field(description="null until the model was exported")
+    dense: str = Field(
+        description="a state dict of plain torch.nn layers, made when it is first asked for"
+    )
 
 
 class PointDocument(Spec):
@@ -281,10 +287,29 @@ class PointDocument(Spec):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    form: Literal["structured", "dense"] = Field(
+        description="as what its matrices are stored, and were measured"
+    )
+    slower: bool = Field(
+        description="whether the point has fewer numbers than its dense twin and is yet the slower "
+        "one, all of the ratio's interval below 1: `links.dense` is then the faster form"
+    )
     continues: int | None = Field(
         description="the trial whose checkpoint this one started from: it was trained for longer"
     )
     links: PointLinks
+
+
+class OriginalDocument(Spec):
+    """The model that a study compresses, as it was uploaded: its first trial."""
+
+    model: str = Field(description="its id among /v1/models")
+    trial: int
+    values: TrialValues
+    test_quality: float | None
+    on_front: bool = Field(
+        description="whether it is a point too: nothing beats it, and it is over no limit"
+    )
 
 
 class FrontDocument(Spec):
@@ -301,6 +326,9 @@ class FrontDocument(Spec):
     unconfirmed: str | None = Field(
         description="why points have fewer seeds than the study's `confirm` asks for; null where "
         "all have theirs, or none are asked for"
+    )
+    original: OriginalDocument | None = Field(
+        description="what the study compresses, once it was measured; null where it compresses none"
     )
     points: tuple[PointDocument, ...]
 
@@ -401,14 +429,11 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
         reference_point=front.reference_point,
         throughput=front.throughput,
         unconfirmed=front.unconfirmed,
+        original=_original_document(front.original),
         points=tuple(
             PointDocument(
                 trial=point.trial,
-                values=TrialValues(
-                    quality=point.values["quality"],
-                    parameters=int(point.values["parameters"] or 0),
-                    throughput=point.values["throughput"],
-                ),
+                values=_values(point.values),
                 quality_mean=point.quality_mean,
                 quality_interval=point.quality_interval,
                 seeds=point.seeds,
@@ -418,6 +443,8 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                 architecture=point.architecture,
                 parametrization=point.parametrization,
                 hyperparameters=point.hyperparameters,
+                form=point.form,
+                slower=point.slower,
                 continues=point.continues,
                 links=PointLinks(
                     checkpoint=(
@@ -431,10 +458,31 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                         if "onnx" in point.artifacts
                         else None
                     ),
+                    dense=f"{trial_path(study_id, point.trial)}/dense",
                 ),
             )
             for point in front.points
         ),
+    )
+
+
+def _original_document(original: OriginalPoint | None) -> OriginalDocument | None:
+    if original is None:
+        return None
+    return OriginalDocument(
+        model=original.model,
+        trial=original.trial,
+        values=_values(original.values),
+        test_quality=original.test_quality,
+        on_front=original.on_front,
+    )
+
+
+def _values(values: Mapping[Objective, float | None]) -> TrialValues:
+    return TrialValues(
+        quality=values["quality"],
+        parameters=int(values["parameters"] or 0),
+        throughput=values["throughput"],
     )
 
 
@@ -470,6 +518,7 @@ def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict
             checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
             report=f"{path}/report" if "report" in trial.artifacts else None,
             onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
+            dense=f"{path}/dense" if "checkpoint" in trial.artifacts else None,
             log=f"{path}/log" if attempts else None,
         ),
     }

@@ -27,6 +27,7 @@ from search.errors import (
     ExecutorError,
     MachineRefused,
     MirrorDiverged,
+    OriginalUnresolved,
     SearchError,
     SpecRefused,
     TaskUnresolved,
@@ -93,6 +94,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),
     TaskUnresolved: Answer(
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The task was not looked at"
+    ),
+    OriginalUnresolved: Answer(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "model-unresolved", "The model was not looked at"
     ),
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),

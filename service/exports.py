@@ -1,4 +1,4 @@
-"""ONNX files on demand: one at a time, in a thread of the API's process."""
+"""ONNX and dense files on demand: one at a time, in a thread of the API's process."""
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
@@ -21,9 +21,9 @@ class Exports:
     def __init__(self, database: Database, store: ArtifactStore) -> None:
         self._database = database
         self._store = store
-        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="onnx")
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exports")
         self._lock = Lock()
-        self._asked: dict[tuple[str, int], Future[None]] = {}
+        self._asked: dict[tuple[str, int, str], Future[None]] = {}
 
     def of(self, database: Database) -> Self:
         """The same exports, of a tenant's studies: all tenants' files wait in one line."""
@@ -35,14 +35,14 @@ class Exports:
         """Finish the file at hand, and forget those that wait."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def make(self, study_id: str, number: int, *, patience: float) -> bool:
-        """Have a trial's file made; whether that is done within `patience` seconds.
+    def make(self, study_id: str, number: int, role: str, *, patience: float) -> bool:
+        """Have a trial's file of a role made; whether that is done within `patience` seconds.
 
         Raises:
             ExportError, and what else `search.exports.export_trial` raises: the file could not be
             made. The next call tries again.
         """
-        key = (study_id, number)
+        key = (study_id, number, role)
         with self._lock:
             asked = self._asked.get(key) or self._enqueue(key)
         if asked is None:
@@ -56,7 +56,7 @@ class Exports:
         asked.result()
         return True
 
-    def _enqueue(self, key: tuple[str, int]) -> Future[None] | None:
+    def _enqueue(self, key: tuple[str, int, str]) -> Future[None] | None:
         """Null while too many wait; whoever is sent away then asks again."""
         if len(self._asked) >= LONGEST_QUEUE:
             # What is done and was not asked after again makes room.

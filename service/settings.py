@@ -161,8 +161,8 @@ class Settings(BaseSettings):
     export_wait_seconds: float = Field(
         default=1.0,
         ge=0,
-        description="how long a request waits for an ONNX file that is being made, before it is "
-        "told to come again",
+        description="how long a request waits for an ONNX or dense file that is being made, before "
+        "it is told to come again",
     )
     login_seconds: int = Field(
         default=7 * 24 * 3600,

@@ -1,12 +1,13 @@
 """Throughput measurements, each with its circumstances."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from storage.batches import batched
 from storage.errors import Conflict, NotFound
 from storage.records import MeasurementRecord
 from storage.statements import added, insert, lock_study
@@ -92,6 +93,14 @@ class Measurements:
             query = query.where(MeasurementRow.shape_key == shape_key)
         rows = self._session.scalars(query.order_by(MeasurementRow.created_at, MeasurementRow.id))
         return [_record(row) for row in rows]
+
+    def named(self, ids: Collection[str]) -> dict[str, MeasurementRecord]:
+        """The measurements with these ids, by id; an id that nothing has is left out."""
+        found: dict[str, MeasurementRecord] = {}
+        for some in batched(sorted(set(ids))):
+            query = select(MeasurementRow).where(MeasurementRow.id.in_(some))
+            found |= {row.id: _record(row) for row in self._session.scalars(query)}
+        return found
 
     def speeds(self, study_id: str) -> Sequence[Speed]:
         """The study's measurements without their circumstances, in the order they were made."""

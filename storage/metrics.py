@@ -53,11 +53,12 @@ class Metrics:
     ) -> dict[int, dict[int, float]]:
         """The validation metric of all curves of the study: trial number -> epoch -> value.
 
-        With `numbers`, of the curves of those trials alone.
+        Of epochs that were trained: an epoch 0 is none. With `numbers`, of the curves of those
+        trials alone.
         """
         query = (
             select(MetricRow.number, MetricRow.epoch, MetricRow.validation)
-            .where(MetricRow.study_id == study_id)
+            .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
             .order_by(MetricRow.number, MetricRow.epoch)
         )
         queries = [query]
@@ -72,7 +73,11 @@ class Metrics:
 
     def epochs_trained(self, study_id: str) -> int:
         """How many epochs all trials of the study have trained together."""
-        query = select(func.count()).select_from(MetricRow).where(MetricRow.study_id == study_id)
+        query = (
+            select(func.count())
+            .select_from(MetricRow)
+            .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
+        )
         return self._session.scalars(query).one()
 
 

@@ -29,6 +29,7 @@ class TrialOutline:
     parametrization: str
     dense_parameters: int
     throughput_ratio: float | None
+    violation: float | None
 
 
 _COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
@@ -45,6 +46,7 @@ _COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     TrialRow.parametrization,
     TrialRow.dense_parameters,
     TrialRow.throughput_ratio,
+    TrialRow.violation,
 )
 """In the order of `TrialOutline`'s fields."""
 

@@ -39,6 +39,8 @@ class TrialOrigin(StrEnum):
     SAMPLER = "sampler"
     PRESET = "preset"
     USER = "user"
+    ORIGINAL = "original"
+    """The model that the study compresses: it was uploaded, and is not trained."""
     CONFIRMATION = "confirmation"
     """The study itself: a point of the front, trained again with another seed."""
 
@@ -231,8 +233,9 @@ class MetricRecord:
     """One epoch of a trial's learning curve."""
 
     epoch: int
-    """Counts from 1."""
-    train_loss: float
+    """Counts from 1; 0 is what a trial starts from that trains a trained network on."""
+    train_loss: float | None
+    """Null at epoch 0."""
     validation: float
     spectral_margin: float | None
     gradient_first: float | None

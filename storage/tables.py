@@ -243,7 +243,7 @@ class MetricRow(Table):
     study_id: Mapped[str] = mapped_column(primary_key=True)
     number: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
     epoch: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    train_loss: Mapped[float]
+    train_loss: Mapped[float | None]
     validation: Mapped[float]
     spectral_margin: Mapped[float | None]
     gradient_first: Mapped[float | None]

@@ -20,7 +20,8 @@ SPEC: dict[str, Any] = {
     "task": {"kind": "digits"},
     "architectures": ["rnn"],
     "parametrizations": ["dense", "low_rank_diagonal"],
-    "space": {"hidden_size": {"low": 8, "high": 16}},
+    # An activation that torch's own layers have, so that there is a dense file.
+    "space": {"hidden_size": {"low": 8, "high": 16}, "activation": "tanh"},
     "budget": {"trials": 4, "epochs": 2},
 }
 _ITEMS = 2

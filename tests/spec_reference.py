@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from search.catalog import CatalogEntry, catalog
+from search.compression import Distillation
 from search.dimension import ChoiceDimension
+from search.draws import CornerSource, Recorder, SpaceDraw
 from search.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
 from search.space import describe
 from search.spec import StudySpec
@@ -72,6 +74,8 @@ def _sections() -> Iterator[tuple[str, Schema]]:
     definitions: Mapping[str, Schema] = study["$defs"]
     yield "The study", study
     skipped = {name for name in definitions if name.endswith("Facts")} | {"Scaling"}
+    # What a model is that a study compresses; all architectures come from the catalog below.
+    skipped |= {variant.__name__ for variant in ARCHITECTURE_KINDS.values()}
     for name, schema in definitions.items():
         if name in skipped:
             continue
@@ -81,6 +85,7 @@ def _sections() -> Iterator[tuple[str, Schema]]:
     for entry in (*known.architectures, *known.parametrizations):
         yield _titled(entry), entry.json_schema
     yield "`training`", TrainingSpec.model_json_schema()
+    yield "`compress`", Distillation.model_json_schema()
 
 
 def _titled(entry: CatalogEntry) -> str:
@@ -173,7 +178,9 @@ def _searched() -> Iterator[str]:
     )
     yield "| key | range |"
     yield "|---|---|"
-    for dimension in describe(spec).dimensions:
+    learning = Recorder(CornerSource(highest=True))
+    Distillation.suggest(SpaceDraw("compress", {}, learning))
+    for dimension in (*describe(spec).dimensions, *learning.dimensions.values()):
         if isinstance(dimension, ChoiceDimension):
             if "." in dimension.name and not dimension.name.endswith(".parametrization"):
                 yield f"| `{dimension.name}` | {_listed(dimension.options)} |"

@@ -15,6 +15,7 @@ from models.spec import Signature
 from search.tasks import hashed
 from search.tasks.generated import Generated, GeneratedTask
 from search.tasks.samples import Splits
+from search.tasks.soft_targets import soft_numbers
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
 
@@ -90,6 +91,12 @@ class Addition(GeneratedTask):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Mean squared error of answers [B, 1] and sums [B, 1]."""
         return F.mse_loss(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Mean squared difference."""
+        return soft_numbers(output, teacher, target, temperature)
 
     def meter(self) -> "AdditionMeter":
         """Mean squared error, and the share of small errors."""

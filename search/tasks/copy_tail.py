@@ -10,6 +10,7 @@ from search.tasks import copying
 from search.tasks.copying import DATA_STEPS, Alphabet, CopyMeter, Symbols
 from search.tasks.generated import Generated, GeneratedTask
 from search.tasks.samples import Splits
+from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import IGNORED, Metric
 
@@ -72,6 +73,12 @@ class CopyTail(GeneratedTask):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Mean cross-entropy over the last ten steps."""
         return copying.cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
 
     def meter(self) -> CopyMeter:
         """Accuracy and cross-entropy over the last ten steps."""

@@ -175,6 +175,12 @@ class Dataset(Spec):
         """Cross-entropy, mean squared error of scaled numbers, or binary cross-entropy."""
         return self._traits.loss(output, target)
 
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """The problem's own: divergence of classes or labels, or mean squared difference."""
+        return self._traits.soft_loss(output, teacher, target, temperature)
+
     def meter(self) -> Meter:
         """The problem's own metrics."""
         targets = self._known.targets

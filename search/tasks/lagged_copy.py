@@ -11,6 +11,7 @@ from search.tasks import copying
 from search.tasks.copying import DATA_STEPS, EIGHT_SYMBOLS, CopyMeter, Symbols
 from search.tasks.generated import Generated, GeneratedTask
 from search.tasks.samples import Splits
+from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
 
@@ -47,6 +48,12 @@ class LaggedCopy(GeneratedTask, ABC):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Mean cross-entropy over all steps."""
         return copying.cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
 
     def meter(self) -> CopyMeter:
         """Cross-entropy, and accuracy over the steps that repeat data."""

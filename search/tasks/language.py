@@ -18,6 +18,7 @@ from search.tasks import texts
 from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.language_meter import LanguageMeter
 from search.tasks.samples import Splits
+from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import IGNORED, Metric
 from search.tasks.texts import CORPORA, CorpusName, Paths, TextFacts
@@ -218,6 +219,12 @@ class Language(Spec):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Mean cross-entropy of logits [B, T, V] and tokens [B, T], in nats per token."""
         return F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=IGNORED)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
 
     def meter(self) -> LanguageMeter:
         """Perplexity, bits per token, and perplexity by sentence where sentences are read."""

@@ -23,6 +23,7 @@ from search.tasks.classification import (
 from search.tasks.download import fetch, sha256_of
 from search.tasks.formats import idx
 from search.tasks.samples import Split, Splits
+from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 from search.tasks.task import Metric
 
@@ -140,6 +141,12 @@ class Mnist(Spec):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
         return cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
 
     def meter(self) -> AccuracyMeter:
         """Accuracy."""

@@ -17,6 +17,7 @@ from search.tasks.formats.extreme import LabelledRows
 from search.tasks.labels import LabelMeter, binary_cross_entropy
 from search.tasks.multilabel_files import LabelledFiles, find_files
 from search.tasks.samples import Samples, Split, Splits
+from search.tasks.soft_targets import soft_labels
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.sparse_split import SparseSplit
 from search.tasks.task import Metric
@@ -170,6 +171,12 @@ class Multilabel(Spec):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Binary cross-entropy, the mean over samples and labels."""
         return binary_cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of labels."""
+        return soft_labels(output, teacher, target, temperature)
 
     def meter(self) -> LabelMeter:
         """Binary cross-entropy, precision among the most likely labels, and micro-averaged F1."""

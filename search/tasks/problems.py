@@ -16,6 +16,7 @@ from search.tasks.forecasting import windows_of
 from search.tasks.labels import LabelMeter, binary_cross_entropy
 from search.tasks.regression import RegressionMeter, squared_error
 from search.tasks.scaling import Scaling, measured
+from search.tasks.soft_targets import soft_classes, soft_labels, soft_numbers
 from search.tasks.task import Meter
 
 
@@ -53,6 +54,8 @@ class ProblemTraits:
     target_scaling: Callable[[Part, Scaling], Scaling | None]
     """That of the targets, from the training samples and their features' scaling."""
     loss: Callable[[Tensor, Tensor], Tensor]
+    soft_loss: Callable[[Tensor, Tensor, Tensor, float], Tensor]
+    """See `search.tasks.soft_targets`."""
     meter: Callable[[Sequence[float] | None], Meter]
     """A meter, from the deviations that targets were divided by."""
 
@@ -154,6 +157,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         baseline=_largest_class,
         target_scaling=_unscaled,
         loss=cross_entropy,
+        soft_loss=soft_classes,
         meter=lambda _deviations: AccuracyMeter(),
     ),
     "regression": ProblemTraits(
@@ -165,6 +169,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         baseline=_variance,
         target_scaling=_own_scaling,
         loss=squared_error,
+        soft_loss=soft_numbers,
         meter=RegressionMeter,
     ),
     "multilabel": ProblemTraits(
@@ -176,6 +181,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         baseline=_entropy_of_labels,
         target_scaling=_unscaled,
         loss=binary_cross_entropy,
+        soft_loss=soft_labels,
         meter=lambda _deviations: LabelMeter(),
     ),
     "forecasting": ProblemTraits(
@@ -187,6 +193,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         baseline=_persistence,
         target_scaling=_inputs_scaling,
         loss=squared_error,
+        soft_loss=soft_numbers,
         meter=RegressionMeter,
     ),
 }

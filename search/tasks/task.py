@@ -55,6 +55,12 @@ class Criterion(Protocol):
         """Give the mean training loss over a batch, as a scalar that can be differentiated."""
         ...
 
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Give how far answers are from another model's, see `search.tasks.soft_targets`."""
+        ...
+
     def meter(self) -> Meter:
         """A meter that has seen nothing yet."""
         ...

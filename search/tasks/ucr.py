@@ -14,6 +14,7 @@ from search.tasks.classification import AccuracyMeter, cross_entropy
 from search.tasks.dataset_facts import MOST_CLASSES
 from search.tasks.files import ArchiveName
 from search.tasks.samples import Split, Splits
+from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
 from search.tasks.ucr_archive import NAMES_OF_2015, Part, papers_depth, read_parts
@@ -172,6 +173,12 @@ class Ucr(Spec):
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy."""
         return cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
 
     def meter(self) -> AccuracyMeter:
         """Accuracy."""

@@ -32,8 +32,20 @@ class FrontPoint(Answer):
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
+    form: Literal["structured", "dense"] = "structured"
+    slower: bool = False
     continues: int | None = None
     links: Mapping[str, str | None]
+
+
+class Original(Answer):
+    """The model that a study compresses, as it was uploaded."""
+
+    model: str
+    trial: int
+    values: Mapping[str, float | None]
+    test_quality: float | None = None
+    on_front: bool
 
 
 class Front(Answer):
@@ -44,6 +56,7 @@ class Front(Answer):
     hypervolume: float | None = None
     reference_point: dict[str, float] | None = None
     unconfirmed: str | None = None
+    original: Original | None = None
     points: list[FrontPoint]
 
     def ranked(self) -> list[FrontPoint]:

@@ -99,7 +99,7 @@ class Epoch(Answer):
     """One epoch of a learning curve."""
 
     epoch: int
-    train_loss: float
+    train_loss: float | None
     validation: float
     spectral_margin: float | None = None
     gradient_first: float | None = None

@@ -194,14 +194,46 @@ class TrialCalls(FileCalls):
             Damaged: the bytes that arrived do not have the digest that the server names.
             Unfinished: it was not made within `patience` seconds.
         """
-        path = f"{trial_path(study_id, number)}/onnx"
+        return self._made(study_id, number, "onnx", out, told=told, patience=patience)
+
+    def dense(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        """Fetch a trial's model as a state dict of plain torch.nn layers, in safetensors.
+
+        The server makes the file when it is first asked for.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+            Refused: torch.nn has no layer that computes what the model does.
+            Unfinished: it was not made within `patience` seconds.
+        """
+        return self._made(study_id, number, "dense", out, told=told, patience=patience)
+
+    def _made(
+        self,
+        study_id: str,
+        number: int,
+        role: str,
+        out: Path,
+        *,
+        told: ToldProgress | None,
+        patience: float,
+    ) -> Downloaded:
+        path = f"{trial_path(study_id, number)}/{role}"
         backoff = Backoff(patience)
         # One byte is enough to learn whether it is there, or why it never will be.
         first_byte = {"Range": "bytes=0-0"}
         while (answer := self._request("GET", path, headers=first_byte)).status_code == _MAKING:
             if not backoff.wait(at_least=pause_asked(Busy(answer))):
                 raise Unfinished(
-                    f"the ONNX file of trial {number} of study {study_id} was not made within "
+                    f"the {role} file of trial {number} of study {study_id} was not made within "
                     f"{patience:g} s; it is there later"
                 )
         return self._download(path, out, told)

@@ -31,7 +31,9 @@ _File = typer.Argument(
 )
 
 
-class _Nonlinearity(StrEnum):
+class Nonlinearity(StrEnum):
+    """What stands between layers, where a file does not tell."""
+
     TANH = "tanh"
     RELU = "relu"
     LEAKY_RELU = "leaky_relu"
@@ -59,7 +61,7 @@ def upload(
     file: Annotated[Path, _File],
     name: Annotated[str | None, typer.Option(help="By default the file's own.")] = None,
     nonlinearity: Annotated[
-        _Nonlinearity | None,
+        Nonlinearity | None,
         typer.Option(help="Of an nn.RNN (else tanh), or between linear layers (else relu)."),
     ] = None,
     every_step: Annotated[

@@ -114,7 +114,7 @@ def download(
             out.mkdir(parents=True, exist_ok=True)
             files = fetch(client, study_id, trial, out, quiet=as_json)
         else:
-            files = _front_files(client, study_id, out, quiet=as_json)
+            files = front_files(client, study_id, out, quiet=as_json)
     if as_json:
         print_json({"files": [str(file) for file in files]})
         return
@@ -144,10 +144,12 @@ def fetch(
     *,
     quiet: bool = False,
     place: str = "",
+    dense: bool = False,
 ) -> list[Path]:
     """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
 
-    An ONNX file that cannot be had is complained of, and the rest is fetched all the same.
+    With `dense` its state dict of plain torch.nn layers too. An ONNX or dense file that cannot be
+    had is complained of, and the rest is fetched all the same.
     """
     stem = f"trial-{number}"
     checkpoint = out / f"{stem}.safetensors"
@@ -163,6 +165,13 @@ def fetch(
             files.append(client.onnx(study_id, number, onnx, told=told).path)
     except (Refused, Unfinished) as error:
         complain(f"trial {number} comes without an ONNX file: {error}")
+    if dense:
+        plain = out / f"{stem}.dense.safetensors"
+        try:
+            with transfer_bar(f"{plain.name}{place}", quiet=quiet) as told:
+                files.append(client.dense(study_id, number, plain, told=told).path)
+        except (Refused, Unfinished) as error:
+            complain(f"trial {number} comes without a dense file: {error}")
     return files
 
 
@@ -174,14 +183,17 @@ def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Path:
         return client.bundle(study_id, out / file, told=told).path
 
 
-def _front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> list[Path]:
+def front_files(
+    client: Client, study_id: str, out: Path, *, quiet: bool, dense: bool = False
+) -> list[Path]:
+    """Download the front as CSV and what `fetch` fetches of each of its points."""
     numbers = _front_numbers(client, study_id)
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "front.csv"]
     write_whole(files[0], client.front_csv(study_id))
     for place, number in enumerate(numbers, start=1):
         counted = f" ({place} of {len(numbers)})"
-        files.extend(fetch(client, study_id, number, out, quiet=quiet, place=counted))
+        files.extend(fetch(client, study_id, number, out, quiet=quiet, place=counted, dense=dense))
     return files
 
 

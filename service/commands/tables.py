@@ -33,9 +33,12 @@ def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
     for point in front.ranked():
-        cells = [str(point.trial), f"{point.architecture} {point.parametrization}"]
+        of_users = front.original is not None and front.original.trial == point.trial
+        model = f"{point.architecture} {point.parametrization}"
+        cells = [str(point.trial), f"{model}, original" if of_users else model]
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
-        cells.append("–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}")
+        ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
+        cells.append(f"{ratio}\nslower" if point.slower else ratio)
         if hyperparameters:
             cells.append(_hyperparameters(point))
         table.add_row(*cells)

@@ -62,6 +62,7 @@ def curve_table(curve: Iterable[Epoch]) -> Table:
         table.add_column(column, justify="right")
     for epoch in curve:
         margin = "–" if epoch.spectral_margin is None else f"{epoch.spectral_margin:.2e}"
-        cells = [f"{epoch.train_loss:.4f}", f"{epoch.validation:.4f}", margin]
+        loss = "–" if epoch.train_loss is None else f"{epoch.train_loss:.4f}"
+        cells = [loss, f"{epoch.validation:.4f}", margin]
         table.add_row(str(epoch.epoch), *cells, f"{epoch.seconds:.1f}")
     return table

@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
+from models.compression import ConversionReport
 from models.report import ParameterReport
-from search.exports import exported
+from search.exports import DENSE, ONNX, exported
 from search.named_trials import NamedTrial, enqueue
 from search.remeasuring import measure_again
+from search.wire import CONVERSION
 from service.attempt_logs import attempt_log, sent_log
 from service.csv_tables import CSV, trials_csv
 from service.documents import (
@@ -27,6 +29,7 @@ from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit, Resources
 from service.stored_files import Wanted, file_responses, stored_file
 from service.trial_details import trial_detail_of
+from service.trial_reports import TrialReport, trial_report
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.written_streams import WrittenStream
 from storage.artifact_rows import ArtifactRows
@@ -43,6 +46,7 @@ router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
 
 _RETRY_SECONDS = "1"
+_WORDS = {ONNX: "ONNX file", DENSE: "dense file"}
 
 
 @router.get(
@@ -210,22 +214,41 @@ def get_onnx(
     It is made of the checkpoint when it is first asked for, and stored only after onnxruntime has
     computed with it what the model computes.
     """
-    artifact = _onnx(held, study_id, number)
-    if artifact is None:
-        patience = held.settings.export_wait_seconds
-        if held.exports.make(study_id, number, patience=patience):
-            artifact = _onnx(held, study_id, number)
-    if artifact is None:
-        waiting = ExportDocument(detail="the ONNX file is being made; ask again")
-        return JSONResponse(
-            waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
-        )
-    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.onnx")
+    return _made(held, study_id, number, wanted, role=ONNX, suffix="onnx")
+
+
+@router.get(
+    "/{number}/dense",
+    response_class=StreamingResponse,
+    responses={
+        **file_responses("safetensors: a state dict of plain torch.nn layers"),
+        202: {
+            "description": "The file is being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        **documented(403, 404, 409, 416, 422),
+    },
+)
+def get_dense(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+) -> Response:
+    """The trained model with plain matrices, which torch.nn alone loads; `ETag` is its SHA-256.
+
+    Structured matrices are folded: the answers are the same to rounding, and the file is as large
+    as the dense twin. Tensors are named as in a module whose layer (`nn.RNN`, `nn.LSTM`, `nn.GRU`)
+    is `rnn` and whose `nn.Linear` is `readout`, with `embedding` where tokens are read, and `h_0`
+    (and `c_0`) where the first state is trained; feed-forward models have `input`, `hidden.0` and
+    so on, and `readout`. 422: torch.nn has no layer that computes the same.
+    """
+    return _made(held, study_id, number, wanted, role=DENSE, suffix="dense.safetensors")
 
 
 @router.get(
     "/{number}/report",
-    response_model=ParameterReport,
+    response_model=TrialReport,
     responses={
         200: {
             "content": {
@@ -241,15 +264,25 @@ def get_report(
     number: Number,
     held: Held,
     format: Annotated[Literal["json", "html", "csv"], Query()] = "json",
-) -> ParameterReport | Response:
-    """The parameter-count report: every tensor and module, the totals, and the dense twin's."""
+) -> TrialReport | Response:
+    """The parameter-count report: every tensor and module, the totals, and the dense twin's.
+
+    In a study that compresses a model also what its conversion lost, layer by layer.
+    """
     artifact = _artifact(held, study_id, number, "report")
     with held.store.open_reader(artifact.sha256) as reader:
-        report = ParameterReport.model_validate_json(reader.read())
+        counted = ParameterReport.model_validate_json(reader.read())
+    with held.database.read() as session:
+        stored = ArtifactRows(session).of_trial(study_id, number).get(CONVERSION)
+    conversion = None
+    if stored is not None:
+        with held.store.open_reader(stored.sha256) as reader:
+            conversion = ConversionReport.model_validate_json(reader.read())
+    report = trial_report(counted, conversion)
     if format == "json":
         return report
     if format == "csv":
-        return Response(report.to_csv(), media_type="text/csv; charset=utf-8")
+        return Response(report.as_csv(), media_type="text/csv; charset=utf-8")
     return HTMLResponse(
         held.pages.report(study_id, number, report),
         # The page is one file that may be kept: its style stands inside, and it loads nothing.
@@ -293,9 +326,26 @@ def get_log(
     return sent_log(held.store, sent, range_header=range_header)
 
 
-def _onnx(held: Resources, study_id: str, number: int) -> ArtifactRecord | None:
+def _made(
+    held: Resources, study_id: str, number: int, wanted: Wanted, *, role: str, suffix: str
+) -> Response:
+    """A file that is made of a trial's checkpoint when it is first asked for."""
+    artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        patience = held.settings.export_wait_seconds
+        if held.exports.make(study_id, number, role, patience=patience):
+            artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        waiting = ExportDocument(detail=f"the {_WORDS[role]} is being made; ask again")
+        return JSONResponse(
+            waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
+        )
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+
+
+def _exported(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
     with held.database.read() as session:
-        return exported(session, study_id, number)
+        return exported(session, study_id, number, role)
 
 
 def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:

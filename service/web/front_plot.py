@@ -111,9 +111,13 @@ def front_plot(
         infos: all three objectives, as the study's task calls them.
         x: the objective of the x axis.
         y: that of the y axis.
-        presets: number of a trial -> the name of the papers' system that it is.
+        presets: number of a trial -> the name of the papers' system that it is. An original is
+            named likewise.
     """
-    named = presets or {}
+    named = dict(presets or {})
+    named |= {
+        trial.number: "the original" for trial in trials if trial.origin == TrialOrigin.ORIGINAL
+    }
     shown = [
         trial
         for trial in trials

@@ -9,7 +9,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from models.ops.activations import Activation
-from models.report import ParameterReport
 from search.catalog import catalog
 from search.errors import Fault
 from search.space import SpaceDescription
@@ -19,6 +18,7 @@ from search.uploads import SUFFIXES
 from service.dataset_documents import DatasetDocument
 from service.documents import StudyDocument, TrialDetail
 from service.model_documents import ModelDetail, ModelDocument
+from service.trial_reports import TrialReport
 from service.web.colours import SERIES
 from service.web.curves import Panel
 from service.web.filters import FILTERS
@@ -175,8 +175,8 @@ class Pages:
         """One uploaded model."""
         return self._render("model.html", model=model)
 
-    def report(self, study_id: str, number: int, report: ParameterReport) -> str:
-        """A parameter-count report as one self-contained file."""
+    def report(self, study_id: str, number: int, report: TrialReport) -> str:
+        """A trial's report as one self-contained file."""
         return self._render("report.html", study_id=study_id, number=number, report=report)
 
     def login(self, place: str, *, known_as: str | None, refusal: str | None) -> str:

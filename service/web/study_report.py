@@ -122,7 +122,9 @@ def spec_to_send(spec: StudySpec) -> dict[str, Any]:
 
     The address of a webhook may be as good as a password.
     """
-    return spec.model_dump(mode="json", exclude={"task": {"facts"}, "webhook": True})
+    return spec.model_dump(
+        mode="json", exclude={"task": {"facts"}, "compress": {"facts"}, "webhook": True}
+    )
 
 
 def _plots(

@@ -51,6 +51,7 @@ def outline(number: int, **given: Any) -> TrialOutline:
         architecture="rnn",
         parametrization="low_rank",
         dense_parameters=1000,
+        violation=None,
         throughput_ratio=1.5,
     )
     return replace(outline, **given)

@@ -64,6 +64,8 @@ class Scripted:
         self.signature, self.load = TASK.signature, TASK.load
         self.targets: list[Tensor] = []
 
+    soft_loss = TASK.soft_loss
+
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         if output.requires_grad:
             self.targets.append(target)

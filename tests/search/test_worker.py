@@ -270,7 +270,7 @@ def test_an_attempt_that_was_killed_goes_on_and_ends_with_the_same_numbers(
     assert end(executor).returncode == DONE
     assert [report.epoch for report in api.epochs[before:]] == [2, 3, 4]
 
-    def numbers(of: AttemptApi) -> list[tuple[int, float, float]]:
+    def numbers(of: AttemptApi) -> list[tuple[int, float | None, float]]:
         return [(report.epoch, report.train_loss, report.validation) for report in of.epochs]
 
     assert numbers(api) == numbers(whole)

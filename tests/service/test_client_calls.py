@@ -73,6 +73,9 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_TRIAL}/onnx"): lambda given: given.client.onnx(
         given.study, 0, given.folder / "model.onnx"
     ),
+    ("get", f"{_TRIAL}/dense"): lambda given: given.client.dense(
+        given.study, 0, given.folder / "dense.safetensors"
+    ),
     ("get", f"{_TRIAL}/report"): lambda given: given.client.report(given.study, 0),
     ("post", f"{_TRIAL}/measure"): lambda given: given.client.measure(given.study, 0, patience=0),
     ("get", f"{_TRIAL}/log"): lambda given: given.client.log(given.study, 0),
@@ -143,7 +146,8 @@ def test_every_operation_has_a_call_of_the_client(
 
 
 def test_calls_of_what_exists_are_granted(site: Site, tmp_path: Path) -> None:
-    study = site.study()
+    # An activation that torch's own layers have, so that there is a dense file.
+    study = site.study(space={**SMALL_SPEC["space"], "activation": "tanh"})
     site.run(study)
     site.trial(study, 0, quality=0.5, throughput=10.0)
     reading = {call for call in CALLS if call[0] == "get"}

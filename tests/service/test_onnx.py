@@ -18,6 +18,7 @@ import torch
 from starlette.testclient import TestClient
 
 from models import checkpoint
+from search.exports import ONNX
 from service.app import create_app
 from service.client import Client, Unfinished
 from service.exports import LONGEST_QUEUE, Exports
@@ -191,14 +192,14 @@ def test_no_more_wait_than_are_allowed_and_the_next_is_taken_later(
     store = Held(site.settings.artifacts_dir)
     exports = Exports(site.database, store)
     try:
-        assert not exports.make(study.id, 0, patience=0)
+        assert not exports.make(study.id, 0, ONNX, patience=0)
         for number in range(LONGEST_QUEUE):
-            assert not exports.make("none", number, patience=0)
+            assert not exports.make("none", number, ONNX, patience=0)
         store.released.set()
-        assert exports.make(study.id, 0, patience=60)
+        assert exports.make(study.id, 0, ONNX, patience=60)
         for number in (0, LONGEST_QUEUE - 1):
             with pytest.raises(NotFound, match="none"):
-                exports.make("none", number, patience=60)
+                exports.make("none", number, ONNX, patience=60)
     finally:
         store.released.set()
         exports.close()

@@ -140,7 +140,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
         tenant: create_key(site.database.of(tenant), name=f"key of {tenant}", scopes=("admin",))
         for tenant in (OURS, THEIRS)
     }
-    study = site.study(tenant=OURS, name="a name of ours")
+    space = {**SMALL_SPEC["space"], "activation": "tanh"}
+    study = site.study(tenant=OURS, name="a name of ours", space=space)
     site.run(study)
     site.trial(study, 0, quality=0.75, throughput=50.0)
     site.finish(study)
@@ -161,7 +162,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
         wait_until(there)
         dataset = two.ask(OURS, "POST", "/v1/datasets", files={"file": ("a.csv", CSV)}).json()
-        files = {"file": ("gru.safetensors", saved(plain()))}
+        files = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
         model = two.ask(OURS, "POST", "/v1/models", files=files).json()
         two.values |= {
             "study_id": study.id,
@@ -246,19 +247,20 @@ def told(text: str, names: Iterable[str]) -> str:
     return re.sub(r"study_id=\S+", "study_id=ID", text)
 
 
-def made_of(study: str, dataset: str) -> list[dict[str, Any]]:
-    """Specs that start from another study, or train on an upload."""
+def made_of(study: str, dataset: str, model: str) -> list[dict[str, Any]]:
+    """Specs that start from another study, train on an upload, or compress one."""
     return [
         {**SMALL_SPEC, "warm_start": [study]},
         {**SMALL_SPEC, "task": {"kind": "dataset", "id": dataset}},
+        {"task": {"kind": "digits"}, "compress": {"model": model}},
     ]
 
 
-@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("query", ["", "?dry_run=true"])
 def test_a_study_cannot_be_made_of_what_is_anothers(two: Two, which: int, query: str) -> None:
-    named = two.values["study_id"], two.values["dataset_id"]
-    spec, unknown = made_of(*named)[which], made_of(UNKNOWN, UNKNOWN)[which]
+    named = tuple(two.values[name] for name in ("study_id", "dataset_id", "model_id"))
+    spec, unknown = made_of(*named)[which], made_of(UNKNOWN, UNKNOWN, UNKNOWN)[which]
     foreign = two.ask(THEIRS, "POST", f"/v1/studies{query}", json=spec)
     nothing = two.ask(THEIRS, "POST", f"/v1/studies{query}", json=unknown)
     assert foreign.status_code == nothing.status_code == 422
@@ -277,7 +279,7 @@ def test_the_same_upload_is_a_data_set_of_each(two: Two) -> None:
 
 
 def test_the_same_upload_is_a_model_of_each(two: Two) -> None:
-    files = {"file": ("gru.safetensors", saved(plain()))}
+    files = {"file": ("gru.safetensors", saved(plain(outputs=10)))}
     ours, theirs = (two.ask(one, "POST", "/v1/models", files=files) for one in (OURS, THEIRS))
     assert (ours.status_code, theirs.status_code) == (200, 201)
     assert ours.json()["id"] == two.values["model_id"] != theirs.json()["id"]

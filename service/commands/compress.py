@@ -1,0 +1,175 @@
+"""`compress`: from a trained network to smaller ones, and their files, in one command."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from service.answers import Front, Study, UploadedModelDetail
+from service.commands.bars import transfer_bar
+from service.commands.connection import (
+    DataDirOption,
+    JsonOption,
+    ServerOption,
+    complain,
+    connected,
+    print_json,
+)
+from service.commands.models import Nonlinearity
+from service.commands.results import front_files
+from service.commands.studies import follow_to_the_end, show_links
+from service.commands.tables import shown
+
+_Checkpoint = typer.Argument(
+    metavar="CHECKPOINT",
+    exists=True,
+    dir_okay=False,
+    readable=True,
+    help="A .safetensors: the state dict of plain torch layers, or a trial's checkpoint.",
+)
+
+
+def compress(
+    checkpoint: Annotated[Path, _Checkpoint],
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|JSON", help="What the network was trained for: a task's name or document."
+        ),
+    ],
+    parametrization: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KIND", help="A form to try, as often as wanted; by default several."),
+    ] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="A hard limit, such as parameters=20000."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(min=1, help="How many trials.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="How long each is trained on, at most.")
+    ] = None,
+    distill: Annotated[
+        bool, typer.Option("--distill", help="Learn from the network's own answers too.")
+    ] = False,
+    nonlinearity: Annotated[
+        Nonlinearity | None,
+        typer.Option(help="Of an nn.RNN (else tanh), or between linear layers (else relu)."),
+    ] = None,
+    every_step: Annotated[
+        bool, typer.Option("--every-step", help="The readout answers after every step.")
+    ] = False,
+    sequence_length: Annotated[
+        int | None,
+        typer.Option(min=1, help="Steps of a sample, where linear layers read all of them."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Folder for the files; by default compressed-STUDY."),
+    ] = None,
+    server: ServerOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compress a trained network: upload it, search, and download the front's files."""
+    limits, document_of_task = _limits(limit or ()), _task(task)
+    with connected(server, data_dir, as_json=as_json) as client:
+        with transfer_bar(checkpoint.name, quiet=as_json, afterwards="the server reads it") as told:
+            model = client.upload_model(
+                checkpoint,
+                nonlinearity=nonlinearity,
+                output_steps="every" if every_step else None,
+                sequence_length=sequence_length,
+                told=told,
+            )
+        document: dict[str, Any] = {
+            "name": f"{checkpoint.stem}, compressed",
+            "task": _laid_out(document_of_task, model),
+            "compress": {"model": model.id, "distillation": distill},
+            "limits": limits,
+        }
+        if parametrization:
+            document["parametrizations"] = parametrization
+        given = {"trials": trials, "epochs": epochs}
+        document["budget"] = {name: value for name, value in given.items() if value is not None}
+        study = client.submit(document)
+        if not as_json:
+            show_links(client, study)
+        follow_to_the_end(client, study, as_json=as_json)
+        folder = Path(f"compressed-{study.id}") if out is None else out
+        files = front_files(client, study.id, folder, quiet=as_json, dense=True)
+        front = client.front(study.id)
+    _tell(study, model, front, files, as_json=as_json)
+
+
+def _task(text: str) -> Mapping[str, Any]:
+    """A task's document, or that of its name.
+
+    Raises:
+        typer.BadParameter: it begins as a document and is none.
+    """
+    if not text.lstrip().startswith("{"):
+        return {"kind": text}
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--task") from error
+
+
+def _laid_out(task: Mapping[str, Any], model: UploadedModelDetail) -> Mapping[str, Any]:
+    """A task of which nothing but the name is said, laid out as the model reads it."""
+    layouts = [
+        fit.layout for fit in model.fits if task == {"kind": fit.task} and fit.layout is not None
+    ]
+    return {**task, "layout": layouts[0]} if layouts else task
+
+
+def _limits(texts: Sequence[str]) -> Mapping[str, float]:
+    """`NAME=NUMBER` by name; which names there are the server knows.
+
+    Raises:
+        typer.BadParameter: a value is no number.
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError as error:
+            raise typer.BadParameter(
+                f"{text!r} names no number; allowed is such as parameters=20000",
+                param_hint="--limit",
+            ) from error
+    return found
+
+
+def _tell(
+    study: Study,
+    model: UploadedModelDetail,
+    front: Front,
+    files: Sequence[Path],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json({"study": study.id, "model": model.id, "files": [str(file) for file in files]})
+        return
+    original = front.original
+    if original is not None:
+        values = {name: shown(value, name) for name, value in original.values.items()}
+        typer.echo(
+            f"The original, trial {original.trial}: {front.objectives[0].metric} "
+            f"{values['quality']}, {values['parameters']} parameters, {values['throughput']} "
+            "samples/s"
+        )
+    if any(point.slower for point in front.points):
+        complain(
+            "points marked slower have fewer numbers than their dense twins and yet run below "
+            "them on the measuring device: there their .dense.safetensors is the faster form"
+        )
+    console = Console(soft_wrap=True, highlight=False)
+    for file in files:
+        console.print(str(file), markup=False)
