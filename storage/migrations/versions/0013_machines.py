@@ -6,6 +6,8 @@ from alembic import op
 revision = "0013"
 down_revision = "0012"
 
+_NUMBER: sa.Double[float] = sa.Double()
+
 
 def upgrade() -> None:
     op.create_table(
@@ -31,7 +33,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.Text(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("offer", sa.JSON()),
-        sa.Column("grace_seconds", sa.Double()),
+        sa.Column("grace_seconds", _NUMBER),
         sa.Column("returncode", sa.Integer()),
         sa.Column("signal", sa.Integer()),
         sa.Column("detail", sa.Text()),
