@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from search.samplers.gaussian_process import Array
+from search.samplers.recollection import Recollections
 from search.samplers.sampler import Drawn
 from storage.records import TrialRecord
 
@@ -24,10 +25,16 @@ class Costs:
     a parametrization, which would need the model to be laid out.
     """
 
-    def __init__(self, objectives: Sequence[str], trials: Sequence[TrialRecord]) -> None:
+    def __init__(
+        self,
+        objectives: Sequence[str],
+        trials: Sequence[TrialRecord],
+        recollections: Recollections | None = None,
+    ) -> None:
+        self._recollections = recollections or Recollections()
         self._columns = [name for name in ("parameters", "throughput") if name in objectives]
         self._measured = [trial for trial in trials if trial.throughput]
-        self._by_shape = {_shape_of_trial(trial): trial for trial in self._measured}
+        self._by_shape = {self._shape(trial): trial for trial in self._measured}
 
     def of_draws(self, drawn: Sequence[Drawn]) -> Array:
         """`[M, C]`."""
@@ -65,7 +72,7 @@ class Costs:
         if trial.throughput:
             speed = _log(trial.throughput)
         else:
-            speed = self._speed(_shape_of_trial(trial), _facts(trial))
+            speed = self._speed(self._shape(trial), _facts(trial))
         return {"parameters": _log(trial.parameters), "throughput": -speed}
 
     def _of_draw(self, drawn: Drawn) -> dict[str, float]:
@@ -74,6 +81,9 @@ class Costs:
             return {"parameters": facts[1]}
         speed = self._speed(_shape(drawn.spec.model.model_dump(mode="json")), facts)
         return {"parameters": facts[1], "throughput": -speed}
+
+    def _shape(self, trial: TrialRecord) -> str:
+        return self._recollections.of(trial, "shape", _shape_of_trial)
 
     def _speed(self, shape: str, facts: tuple[str, float, float]) -> float:
         measured = self._by_shape.get(shape)

@@ -36,9 +36,10 @@ class Encoding:
 
     def rows(self, configurations: Iterable[Mapping[str, Scalar | None]]) -> Array:
         """`[N, D]` of configurations, each by its values."""
-        return np.array([self._row(values) for values in configurations])
+        return np.array([self.row(values) for values in configurations])
 
-    def _row(self, values: Mapping[str, Scalar | None]) -> list[float]:
+    def row(self, values: Mapping[str, Scalar | None]) -> list[float]:
+        """`[D]` of one configuration."""
         row = [
             math.log10(max(1.0, float(count))) / _DECADES
             for name in (PARAMETERS, DENSE_PARAMETERS)

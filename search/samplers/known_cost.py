@@ -85,7 +85,7 @@ class _Choice:
         own = [trial for trial in past.trials if trial.number < number and _was_begun(trial)]
         self._trials = [*study.knowledge.trials, *own]
         self._encoding = Encoding(study.space.dimensions)
-        self._costs = Costs(study.objectives, self._trials)
+        self._costs = Costs(study.objectives, self._trials, study.recollections)
         self._outlook = Outlook(study, past, self._trials)
 
     def choose(self, sampler: KnownCost) -> Drawn:
@@ -133,7 +133,8 @@ class _Choice:
         """Random configurations and mutations of the front's, without what was tried before."""
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(history)
-        tried = {_key(values_of_trial(trial)) for trial in self._trials if _is_own(trial)}
+        recollect = self._study.recollections.of
+        tried = {recollect(one, "key", _key_of_trial) for one in self._trials if _is_own(one)}
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
 
@@ -162,7 +163,9 @@ class _Choice:
         states = [trial.state for trial in self._trials]
         own = [_is_own(trial) for trial in self._trials]
         return History(
-            features=self._encoding.rows(map(values_of_trial, self._trials)),
+            features=np.array(
+                [self._study.recollections.of(one, "row", self._row) for one in self._trials]
+            ),
             costs=self._costs.of_trials(self._trials),
             errors=np.array([error for error, _ in known]),
             noise_weights=np.array([weight for _, weight in known]),
@@ -171,6 +174,9 @@ class _Choice:
             ),
             running=_mask(not state.has_ended for state in states),
         )
+
+    def _row(self, trial: TrialRecord) -> Array:
+        return np.array(self._encoding.row(values_of_trial(trial)))
 
     def _reference(self, taken: Array, offered: Array) -> Array:
         """The dearest of all trials and candidates: far beyond it, only extremes would count."""
@@ -205,6 +211,10 @@ def _sizes_of_draw(drawn: Drawn) -> tuple[float, float]:
 
 def _key(values: Mapping[str, Scalar | None]) -> frozenset[tuple[str, Scalar | None]]:
     return frozenset(values.items())
+
+
+def _key_of_trial(trial: TrialRecord) -> frozenset[tuple[str, Scalar | None]]:
+    return _key(values_of_trial(trial))
 
 
 def _mask(flags: Iterator[bool]) -> NDArray[np.bool_]:

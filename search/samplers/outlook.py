@@ -26,12 +26,11 @@ class Outlook:
             **past.validations,
         }
         self._by_number = {trial.number: trial for trial in past.trials}
+        self._recollections = study.recollections
         self.baseline = self._log_error(study.metric.baseline)
         """What a trial has that learned nothing."""
         self._ends = {
-            trial.number: self._errors(trial)
-            for trial in trials
-            if trial.state == TrialState.COMPLETE
+            trial.number: self._end(trial) for trial in trials if trial.state == TrialState.COMPLETE
         }
 
     def known_error(self, trial: TrialRecord) -> tuple[float, float]:
@@ -55,6 +54,12 @@ class Outlook:
             np.array([curve[-1] for curve in longer]),
         )
         return error, _EARLY_NOISE if epoch < self._epochs / 9 else _LATE_NOISE
+
+    def _end(self, trial: TrialRecord) -> Sequence[float]:
+        """The errors of a complete trial, which stay as they are, as those before it do."""
+        if trial.told_at is None:
+            return self._errors(trial)
+        return self._recollections.of(trial, f"errors of {self._samples}", self._errors)
 
     def _errors(self, trial: TrialRecord) -> Sequence[float]:
         """The lowest log error after each epoch, those of the trial that it continues first."""

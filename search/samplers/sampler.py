@@ -14,6 +14,7 @@ from models.spec import Spec
 from search.dimension import Dimension, Scalar
 from search.draws import Source
 from search.samplers.distributions import distribution_of
+from search.samplers.recollection import Recollections
 from search.tasks.task import Metric
 from search.trial import TrialSpec
 from storage.records import TrialRecord
@@ -93,6 +94,7 @@ class Surroundings:
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
     past: Callable[[], Past]
     knowledge: Knowledge = Knowledge()
+    recollections: Recollections = field(default_factory=Recollections)
 
 
 class WholeSampler(BaseSampler):
@@ -109,6 +111,10 @@ class WholeSampler(BaseSampler):
         self._choose = choose
         self._random = RandomSampler(seed=seed)
 
+    def values_for(self, number: int) -> Mapping[str, Scalar]:
+        """The values of trial `number`, by the dimensions that its configuration has."""
+        return self._choose(number)
+
     def infer_relative_search_space(
         self,
         study: Study,  # noqa: ARG002
@@ -124,7 +130,7 @@ class WholeSampler(BaseSampler):
         search_space: dict[str, BaseDistribution],  # noqa: ARG002
     ) -> dict[str, Scalar]:
         """The values that were chosen; dimensions that a configuration lacks are not among them."""
-        return dict(self._choose(trial.number))
+        return dict(self.values_for(trial.number))
 
     def sample_independent(
         self,

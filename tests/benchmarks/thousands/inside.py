@@ -18,6 +18,7 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from search.samplers import KnownCost
+from search.samplers.sampler import WholeSampler
 from search.space import SearchSpace
 from search.spec import StudySpec
 from search.surroundings import RememberedPast, surroundings_of
@@ -94,7 +95,8 @@ def ask_seconds(database: Database, study_id: str) -> float:
     def ask() -> None:
         sampler = KnownCost(random_share=0.0).build_for(surroundings, seed=0)
         # What is asked for is whole: a sampler of whole configurations needs no study of Optuna's.
-        sampler._choose(10**9)  # type: ignore[attr-defined]  # pyright: ignore
+        assert isinstance(sampler, WholeSampler)
+        sampler.values_for(10**9)
 
     return processor_seconds(ask, lambda: change(database, study_id))
 
