@@ -132,6 +132,7 @@ def test_a_bucket_that_is_gone_for_a_while_heals_and_every_trial_ends_once(
         server.close()
 
 
+@pytest.mark.slow
 def test_a_server_starts_while_its_bucket_is_away(tmp_path: Path, bucket: S3Server) -> None:
     """Nobody looks after it: it waits, takes studies, and runs them when the bucket is back."""
     place = bucket.place()

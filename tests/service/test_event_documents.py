@@ -15,7 +15,7 @@ from tests.service.test_faults import SMALL
 
 
 def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Path) -> None:
-    """A worker is killed, the budget grows, and throughput is measured."""
+    """A worker is killed, the budget and the priority grow, and throughput is measured."""
     spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}
     server = Server(tmp_path / "data", workers=1)
     try:
@@ -25,8 +25,8 @@ def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Pat
         for worker in server.workers_at_work():
             with suppress(psutil.NoSuchProcess):
                 worker.send_signal(signal.SIGKILL)
-        grown = server.http.patch(f"/v1/studies/{study_id}", json={"budget": {"trials": 2}})
-        assert grown.status_code == 200
+        steered = {"budget": {"trials": 2}, "priority": 3}
+        assert server.http.patch(f"/v1/studies/{study_id}", json=steered).status_code == 200
         server.wait(study_id)
         lines = server.http.get(f"/v1/studies/{study_id}/events").text.splitlines()
     finally:

@@ -107,7 +107,15 @@ def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int)
         server.close()
 
 
-@pytest.mark.parametrize("victim", ["api", "coordinator", "fork_server"])
+# Of all three at once, `test_killing_everything_loses_and_doubles_nothing` tells every time.
+@pytest.mark.parametrize(
+    "victim",
+    [
+        "coordinator",
+        pytest.param("api", marks=pytest.mark.slow),
+        pytest.param("fork_server", marks=pytest.mark.slow),
+    ],
+)
 def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim: str) -> None:
     """The supervisor, or the coordinator for its fork server, starts it again."""
     server = Server(tmp_path / "data").start()

@@ -81,7 +81,8 @@ def numbers(server: Server, study_id: str) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_paused_study_has_the_numbers_of_one_that_was_never_held(
     server: Server, killed: bool
 ) -> None:

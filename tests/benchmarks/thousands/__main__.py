@@ -42,6 +42,10 @@ def copy_of(folder: Path, kind: str) -> Iterator[tuple[Path, str, str]]:
         data_dir = Path(name) / "data"
         shutil.copytree(folder, data_dir)
         ours, optunas = urls(data_dir)
+        # A folder that was kept may be of an earlier version.
+        kept = Database(ours)
+        kept.migrate()
+        kept.dispose()
         if kind == "postgresql":
             # PostgreSQL, which refuses to be root, runs as another user, to whom this is closed.
             server = PostgresServer(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
