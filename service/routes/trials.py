@@ -312,10 +312,13 @@ def get_log(
         str | None, Header(alias="Range", description="what was written since")
     ] = None,
 ) -> Response:
-    """What the trial's last attempt wrote, in words."""
+    """What the last attempt to train the trial wrote, or to measure it while none has begun."""
     with held.database.read() as session:
         Trials(session).get(study_id, number)
         attempts = Attempts(session).of_trial(study_id, number)
+        training = [attempt for attempt in attempts if attempt.kind == AttemptKind.TRAIN]
+        # The front may be measured after all training, which says nothing of how that went.
+        attempts = training or attempts
         sent = AttemptLogs(session).get(attempts[-1].id) if attempts else None
     # The name is an attempt's own id, never a word of the request.
     path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
