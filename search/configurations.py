@@ -72,7 +72,7 @@ def replicate_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number, 1]).generate_state(1)[0])
 
 
-def is_original(trial: TrialRecord) -> bool:
+def is_trained_afresh(trial: TrialRecord) -> bool:
     """Whether a trial was trained from the start, for the search itself."""
     return trial.continues is None and trial.origin != TrialOrigin.CONFIRMATION
 

@@ -5,7 +5,7 @@ from typing import cast
 
 import optuna
 
-from search.configurations import configuration_of, is_original, replicate_seed
+from search.configurations import configuration_of, is_trained_afresh, replicate_seed
 from search.dimension import Scalar
 from search.mirror import Mirror
 from search.model_space import Candidate, Hyperparameters
@@ -100,7 +100,7 @@ def _lacking(
     points: dict[str, TrialRecord] = {}
     for point in front:
         # A model that is not trained has no other seed.
-        if is_original(point) and point.origin != TrialOrigin.ORIGINAL:
+        if is_trained_afresh(point) and point.origin != TrialOrigin.ORIGINAL:
             points.setdefault(configuration_of(point.spec), point)
     lacking = {
         configuration: point

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from search.attempts import end_trial
-from search.configurations import configuration_of, is_original
+from search.configurations import configuration_of, is_trained_afresh
 from search.study_context import StudyContext
 from search.trial import TrialSpec
 from storage.artifact_rows import ArtifactRows
@@ -35,7 +35,7 @@ class Duplicates:
                 rows = Trials(session).list(self._study.id)
             self._first = {}
             for row in rows:
-                if row.number < number and is_original(row):
+                if row.number < number and is_trained_afresh(row):
                     self._first.setdefault(configuration_of(row.spec), row.number)
             self._known = number
         return self._first.get(_configuration(spec))
@@ -84,7 +84,7 @@ class Duplicates:
     def _waits(self, trial: TrialRecord) -> bool:
         if self._study.spec.duplicates == "replicate":
             return False
-        return trial.repeats is not None and is_original(trial)
+        return trial.repeats is not None and is_trained_afresh(trial)
 
 
 def _configuration(spec: TrialSpec) -> str:
@@ -108,7 +108,7 @@ def _alike(repeat: TrialRecord, trials: Sequence[TrialRecord]) -> list[TrialReco
         for trial in trials
         if trial.number < repeat.number
         and repeat.repeats in (trial.number, trial.repeats)
-        and is_original(trial)
+        and is_trained_afresh(trial)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from sqlalchemy.orm import Session
 
-from search.configurations import is_original
+from search.configurations import is_trained_afresh
 from search.errors import Fault, SpecRefused
 from search.samplers.sampler import Knowledge
 from search.space import SearchSpace
@@ -113,7 +113,7 @@ def _fitting(
     for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):
         curve = validations.get(trial.number, {})
         # A result that was taken over from an equal trial has no curve, and says nothing new.
-        if not curve or not is_original(trial):
+        if not curve or not is_trained_afresh(trial):
             continue
         place = space.place(TrialSpec.model_validate(trial.spec))
         if place is None:
