@@ -99,9 +99,8 @@ def read_recurrent(tensors: Mapping[str, Tensor], prefix: str = "") -> Recurrent
         )
     cell = _CELLS[rows // size]
     directions = 1 + any(name.endswith("_reverse") for name in tensors)
-    layers = 1 + max(
-        int(match["layer"]) for match in map(RECURRENT_TENSOR.fullmatch, tensors) if match
-    )
+    # Counted, for what a name says may be any number: one that leaves a gap is then not known.
+    layers = len({match["layer"] for match in map(RECURRENT_TENSOR.fullmatch, tensors) if match})
     has_bias = any(name.startswith("bias") for name in tensors)
     places = [
         f"_l{layer}{side}" for layer in range(layers) for side in ("", "_reverse")[:directions]

@@ -183,6 +183,10 @@ def turned(name: str) -> Callable[[dict[str, Tensor]], object]:
         ),
         (lambda: broken(lambda s: s.pop("encoder.bias_hh_l0")), "encoder.bias_hh_l0 is missing"),
         (
+            lambda: broken(lambda s: s.update({f"encoder.weight_hh_l{'9' * 9}": torch.ones(1)})),
+            "encoder.weight_ih_l2 is missing; .*weight_hh_l999999999 is not known",
+        ),
+        (
             lambda: broken(turned("encoder.weight_hh_l0")),
             r"encoder.weight_hh_l0 has shape \[12, 36\] \(transposed\?\)",
         ),
