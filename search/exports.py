@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from models.compression import torch_fault
+from search.trial import TrialSpec
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
-from storage.records import ArtifactRecord
+from storage.records import ArtifactRecord, TrialRecord
 from storage.trials import Trials
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,13 @@ def exported(
             "when it has ended"
         )
     return None
+
+
+def has_dense_file(trial: TrialRecord) -> bool:
+    """Whether a trial has a dense file, or one can be made of it."""
+    if CHECKPOINT not in trial.artifacts:
+        return False
+    return torch_fault(TrialSpec.model_validate(trial.spec).model.architecture) is None
 
 
 def export_trial(

@@ -13,6 +13,7 @@ from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.complete_trials import CompleteTrials
 from search.configurations import OverSeeds, Qualities
+from search.exports import has_dense_file
 from search.spec import OBJECTIVES, Objective, StudySpec
 from search.tasks import AnyTask
 from storage.measurements import Measurements
@@ -56,6 +57,8 @@ class FrontPoint(Spec):
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
+    dense_file: bool
+    """Whether torch.nn has layers that compute what it does, and its checkpoint is there."""
 
 
 class OriginalPoint(Spec):
@@ -339,6 +342,7 @@ def _point(
         slower=slower,
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
+        dense_file=has_dense_file(record),
     )
 
 

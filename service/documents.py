@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
+from search.exports import has_dense_file
 from search.figures import Figures
 from search.pareto import Front, ObjectiveInfo, OriginalPoint
 from search.remeasuring import Again
@@ -100,7 +101,10 @@ class TrialLinks(Spec):
     checkpoint: str | None
     report: str | None
     onnx: str | None
-    dense: str | None = Field(description="null without a checkpoint to make it of")
+    dense: str | None = Field(
+        description="null without a checkpoint to make it of, or layers in torch.nn that compute "
+        "the same"
+    )
     log: str | None
 
 
@@ -261,8 +265,9 @@ class PointLinks(Spec):
     checkpoint: str | None = Field(description="null where `retention` did not keep it")
     report: str
     onnx: str | None = Field(description="null until the model was exported")
-    dense: str = Field(
-        description="a state dict of plain torch.nn layers, made when it is first asked for"
+    dense: str | None = Field(
+        description="a state dict of plain torch.nn layers, made when it is first asked for; null "
+        "where torch.nn has none that compute the same, or `retention` kept no checkpoint"
     )
 
 
@@ -292,7 +297,8 @@ class PointDocument(Spec):
     )
     slower: bool = Field(
         description="whether the point has fewer numbers than its dense twin and is yet the slower "
-        "one, all of the ratio's interval below 1: `links.dense` is then the faster form"
+        "one, all of the ratio's interval below 1: `links.dense`, where there is one, is then the "
+        "faster form"
     )
     continues: int | None = Field(
         description="the trial whose checkpoint this one started from: it was trained for longer"
@@ -458,7 +464,9 @@ def front_document(study_id: str, front: Front) -> FrontDocument:
                         if "onnx" in point.artifacts
                         else None
                     ),
-                    dense=f"{trial_path(study_id, point.trial)}/dense",
+                    dense=(
+                        f"{trial_path(study_id, point.trial)}/dense" if point.dense_file else None
+                    ),
                 ),
             )
             for point in front.points
@@ -518,7 +526,7 @@ def _trial_fields(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict
             checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
             report=f"{path}/report" if "report" in trial.artifacts else None,
             onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
-            dense=f"{path}/dense" if "checkpoint" in trial.artifacts else None,
+            dense=f"{path}/dense" if has_dense_file(trial) else None,
             log=f"{path}/log" if attempts else None,
         ),
     }

@@ -5,7 +5,7 @@ from models.compression.from_torch import from_torch
 from models.compression.networks import convert, fold
 from models.compression.replace import compress, lay_out
 from models.compression.report import ConversionReport, LayerConversion
-from models.compression.to_torch import to_torch
+from models.compression.to_torch import to_torch, torch_fault
 
 __all__ = [
     "CONVERTERS",
@@ -19,4 +19,5 @@ __all__ = [
     "from_torch",
     "lay_out",
     "to_torch",
+    "torch_fault",
 ]

@@ -1,6 +1,7 @@
 """A model of ours as the tensors of plain torch.nn layers."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,13 +30,10 @@ def to_torch(network: Network, spec: ModelSpec) -> dict[str, Tensor]:
     Raises:
         ConversionError: no plain layer computes the same; says what.
     """
-    write = _WRITERS.get(type(spec.architecture))
-    if write is None:
-        allowed = ", ".join(sorted(kind_of(variant) for variant in _WRITERS))
-        raise ConversionError(
-            f"{spec.architecture.kind} has no counterpart among plain torch.nn layers; "
-            f"allowed are {allowed}"
-        )
+    reason = torch_fault(spec.architecture)
+    if reason is not None:
+        raise ConversionError(reason)
+    write = _WRITERS[type(spec.architecture)]
     dense, twin = fold(network, spec)
     return {
         name: tensor.detach().clone().contiguous()
@@ -43,27 +41,26 @@ def to_torch(network: Network, spec: ModelSpec) -> dict[str, Tensor]:
     }
 
 
-def _rnn(network: Network, architecture: Rnn) -> dict[str, Tensor]:
-    if architecture.activation not in ("tanh", "relu"):
-        raise ConversionError(
-            f"activation = {architecture.activation!r} is not offered by nn.RNN; "
-            "allowed are 'tanh' and 'relu'"
-        )
-    return _recurrent(network, architecture, "rnn")
-
-
-def _lstm(network: Network, architecture: Lstm) -> dict[str, Tensor]:
-    if architecture.peephole:
-        raise ConversionError("nn.LSTM has no peephole; allowed is peephole = false")
-    return _recurrent(network, architecture, "lstm")
-
-
-def _gru(network: Network, architecture: Gru) -> dict[str, Tensor]:
-    if architecture.reset != "after":
-        raise ConversionError(
-            f"reset = {architecture.reset!r} is not what nn.GRU does; allowed is 'after'"
-        )
-    return _recurrent(network, architecture, "gru")
+def torch_fault(architecture: Architecture) -> str | None:
+    """Why no plain torch.nn layers compute what an architecture does; None where they do."""
+    match architecture:
+        case Rnn(activation=activation) if activation not in ("tanh", "relu"):
+            return (
+                f"activation = {activation!r} is not offered by nn.RNN; allowed are 'tanh' and "
+                "'relu'"
+            )
+        case Lstm(peephole=True):
+            return "nn.LSTM has no peephole; allowed is peephole = false"
+        case Gru(reset=reset) if reset != "after":
+            return f"reset = {reset!r} is not what nn.GRU does; allowed is 'after'"
+        case _ if type(architecture) not in _WRITERS:
+            allowed = ", ".join(sorted(kind_of(variant) for variant in _WRITERS))
+            return (
+                f"{kind_of(type(architecture))} has no counterpart among plain torch.nn layers; "
+                f"allowed are {allowed}"
+            )
+        case _:
+            return None
 
 
 def _recurrent(network: Network, architecture: Recurrent, cell: CellName) -> dict[str, Tensor]:
@@ -114,9 +111,9 @@ def _plain_tensors(network: Network) -> dict[str, Tensor]:
 
 
 _WRITERS: Mapping[type[Architecture], Callable[[Network, Any], dict[str, Tensor]]] = {
-    Gru: _gru,
-    Lstm: _lstm,
+    Gru: partial(_recurrent, cell="gru"),
+    Lstm: partial(_recurrent, cell="lstm"),
     Mlp: _linears,
     Resnet: _linears,
-    Rnn: _rnn,
+    Rnn: partial(_recurrent, cell="rnn"),
 }

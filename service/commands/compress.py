@@ -100,7 +100,7 @@ def compress(
             show_links(client, study)
         follow_to_the_end(client, study, as_json=as_json)
         folder = Path(f"compressed-{study.id}") if out is None else out
-        files = front_files(client, study.id, folder, quiet=as_json, dense=True)
+        files = front_files(client, study.id, folder, quiet=as_json)
         front = client.front(study.id)
     _tell(study, model, front, files, as_json=as_json)
 
@@ -165,10 +165,12 @@ def _tell(
             f"{values['quality']}, {values['parameters']} parameters, {values['throughput']} "
             "samples/s"
         )
-    if any(point.slower for point in front.points):
+    if slower := [point for point in front.points if point.slower]:
+        dense = any(point.links.get("dense") is not None for point in slower)
         complain(
             "points marked slower have fewer numbers than their dense twins and yet run below "
-            "them on the measuring device: there their .dense.safetensors is the faster form"
+            "them on the measuring device"
+            + (": there their .dense.safetensors is the faster form" if dense else "")
         )
     console = Console(soft_wrap=True, highlight=False)
     for file in files:

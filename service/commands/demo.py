@@ -78,7 +78,8 @@ def _conclude(client: Client, study: Study, out: Path) -> list[Path]:
     metric = front.objectives[0].metric
     typer.echo(f"Best {metric}: {_told(best)}")
     out.mkdir()
-    return fetch(client, study.id, best.trial, out)
+    dense = best.links.get("dense") is not None
+    return fetch(client, study.id, best.trial, out, dense=dense)
 
 
 def _told(point: FrontPoint) -> str:

@@ -1,12 +1,14 @@
 """`front`, `importance`, `report` and `download`: what studies found; `catalog`: what they name."""
 
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from service.answers import FrontPoint
 from service.client import Client, Refused, Unfinished
 from service.commands.arguments import AnyTrialArgument, StudyArgument
 from service.commands.bars import transfer_bar
@@ -104,7 +106,7 @@ def download(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Download checkpoint, reports and ONNX file of one trial, or of every point on the front."""
+    """Download checkpoint, reports, ONNX file and dense file of one trial, or of the front's."""
     if bundle and trial is not None:
         raise typer.BadParameter("--bundle is the whole front; name no trial with it")
     with connected(server, data_dir, as_json=as_json) as client:
@@ -112,7 +114,8 @@ def download(
             files = [_bundle(client, study_id, out, quiet=as_json)]
         elif trial is not None:
             out.mkdir(parents=True, exist_ok=True)
-            files = fetch(client, study_id, trial, out, quiet=as_json)
+            dense = client.trial(study_id, trial).links.get("dense") is not None
+            files = fetch(client, study_id, trial, out, quiet=as_json, dense=dense)
         else:
             files = front_files(client, study_id, out, quiet=as_json)
     if as_json:
@@ -144,12 +147,12 @@ def fetch(
     *,
     quiet: bool = False,
     place: str = "",
-    dense: bool = False,
+    dense: bool,
 ) -> list[Path]:
     """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
 
-    With `dense` its state dict of plain torch.nn layers too. An ONNX or dense file that cannot be
-    had is complained of, and the rest is fetched all the same.
+    With `dense`, for trials that have one, its state dict of plain torch.nn layers too. An ONNX or
+    dense file that cannot be had is complained of, and the rest is fetched all the same.
     """
     stem = f"trial-{number}"
     checkpoint = out / f"{stem}.safetensors"
@@ -183,26 +186,24 @@ def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Path:
         return client.bundle(study_id, out / file, told=told).path
 
 
-def front_files(
-    client: Client, study_id: str, out: Path, *, quiet: bool, dense: bool = False
-) -> list[Path]:
+def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> list[Path]:
     """Download the front as CSV and what `fetch` fetches of each of its points."""
-    numbers = _front_numbers(client, study_id)
+    points = _kept(client.front(study_id).points)
     out.mkdir(parents=True, exist_ok=True)
     files = [out / "front.csv"]
     write_whole(files[0], client.front_csv(study_id))
-    for place, number in enumerate(numbers, start=1):
-        counted = f" ({place} of {len(numbers)})"
-        files.extend(fetch(client, study_id, number, out, quiet=quiet, place=counted, dense=dense))
+    for place, point in enumerate(points, start=1):
+        counted = f" ({place} of {len(points)})"
+        dense = point.links.get("dense") is not None
+        files += fetch(client, study_id, point.trial, out, quiet=quiet, place=counted, dense=dense)
     return files
 
 
-def _front_numbers(client: Client, study_id: str) -> list[int]:
-    """The front's trials whose checkpoints are there; the others are named in a complaint."""
-    points = client.front(study_id).points
+def _kept(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+    """Those whose checkpoints are there; the others are named in a complaint."""
     for point in points:
         if point.links["checkpoint"] is None:
             complain(
                 f"trial {point.trial} has no checkpoint: the study's retention did not keep it"
             )
-    return [point.trial for point in points if point.links["checkpoint"] is not None]
+    return [point for point in points if point.links["checkpoint"] is not None]

@@ -187,8 +187,12 @@ def test_a_worker_reads_the_original_of_its_own_study_and_no_other(
     assert stored.status_code == 409
 
 
-def test_a_point_that_is_smaller_but_slower_says_so(client: TestClient, site: Site) -> None:
-    study = site.study(parametrizations=["low_rank"])
+@pytest.mark.parametrize(("activation", "torch_has_it"), [("tanh", True), ("abs", False)])
+def test_a_point_that_is_smaller_but_slower_says_so(
+    client: TestClient, site: Site, activation: str, torch_has_it: bool
+) -> None:
+    space = {"hidden_size": 8, "rnn.activation": activation}
+    study = site.study(parametrizations=["low_rank"], space=space)
     cases: list[tuple[int, Any, bool]] = [
         (10, {"median": 0.8, "low": 0.7, "high": 0.95}, True),
         (20, {"median": 0.95, "low": 0.9, "high": 1.02}, False),
@@ -219,7 +223,14 @@ def test_a_point_that_is_smaller_but_slower_says_so(client: TestClient, site: Si
     assert [row["slower"] for row in rows] == [str(slower) for *_, slower in cases]
     page = client.get(f"/studies/{study.id}").text
     assert page.count("smaller but slower") == 1
-    assert f"/v1/studies/{study.id}/trials/0/dense" in page
+    assert (f"/v1/studies/{study.id}/trials/0/dense" in page) is torch_has_it
+    links = [point["links"]["dense"] for point in client.get(path).json()["points"]]
+    trials = [
+        client.get(f"/v1/studies/{study.id}/trials/{number}").json()["links"]["dense"]
+        for number in range(len(cases))
+    ]
+    assert links == trials
+    assert all((link is not None) is torch_has_it for link in links)
 
 
 def test_a_dense_file_is_refused_where_torch_has_no_such_layer(
