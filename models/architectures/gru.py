@@ -1,7 +1,6 @@
 """The gated recurrent unit, in both of its published forms."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -102,18 +101,23 @@ class Gru(Recurrent):
 class GruCell(Cell):
     """Gates in the order update, reset, candidate."""
 
-    candidate_bias: nn.Parameter | None
-
     def __init__(self, reset: Reset, *, candidate_bias: nn.Parameter | None = None) -> None:
-        """A candidate bias `[n]` is for the reset after the matrix; no kernel of ours adds it."""
+        """A candidate bias `[n]` is for the reset after the matrix."""
         super().__init__()
         name, self.sequence = _SEQUENCES[reset]
-        self.kind = Kind(name, "tanh", 0.0) if candidate_bias is None else None
-        self.register_parameter("candidate_bias", candidate_bias)
+        self.kind = Kind(name, "tanh", 0.0)
+        self.candidate_bias = candidate_bias
 
-    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
-        """See `models.ops.recurrence`."""
-        if self.candidate_bias is None:
+    def forward(
+        self,
+        factors: Factors,
+        projections: Tensor,
+        initial: State,
+        *,
+        candidate_bias: Tensor | None = None,
+    ) -> Iterator[State]:
+        """See `models.ops.recurrence`; a `candidate_bias` stands in for the cell's own."""
+        bias = self.candidate_bias if candidate_bias is None else candidate_bias
+        if bias is None:
             return self.sequence(factors, projections, initial)
-        biased = partial(gru_sequence_reset_after, candidate_bias=self.candidate_bias)
-        return biased(factors, projections, initial)
+        return gru_sequence_reset_after(factors, projections, initial, candidate_bias=bias)

@@ -47,6 +47,14 @@ class Cell(nn.Module, ABC):
     kind: Kind | None = None
     """What the kernels call it; None where only `forward` computes it."""
 
+    candidate_bias: Tensor | None
+    """`[n]`, which some GRUs add to what a matrix made of the state; None in all other cells."""
+
+    def __init__(self) -> None:
+        """A cell without a candidate bias."""
+        super().__init__()
+        self.register_parameter("candidate_bias", None)
+
     @abstractmethod
     def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
         """Projections `[T, B, G*n]` -> T states; see `models.ops.recurrence`."""
@@ -319,6 +327,7 @@ class RecurrentNetwork(Network, Holding):
                 self._start(numbers, index, state),
                 # Whoever needs the last state alone keeps no other one.
                 every=self.every_step or lengths is not None or index + 1 < len(layers),
+                candidate_bias=cell.candidate_bias,
                 packed=layer.packed,
             )
             h = last[0]
@@ -337,7 +346,8 @@ class RecurrentNetwork(Network, Holding):
         ):
             state = self.readout.plain_weight().new_empty(1, self.recurrent.in_features)
             inputs = self._inputs(project, state.new_empty(1, 1, project.in_features))
-            held.append(_Layer(factors, pack(cell.kind, factors, inputs, state)))
+            packed = pack(cell.kind, factors, inputs, state, candidate_bias=cell.candidate_bias)
+            held.append(_Layer(factors, packed))
         self._held = held
 
     def release(self) -> None:

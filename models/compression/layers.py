@@ -155,7 +155,15 @@ class CompressedRecurrent(nn.Module):
             ends.append(tuple(part[going:] for part in state))
             state = tuple(part[:going].contiguous() for part in state)
             inputs = self._inputs(place, x[begin:end, :going])
-            states, state = run_sequence(cell.kind, cell, factors, inputs, state, every=True)
+            states, state = run_sequence(
+                cell.kind,
+                cell,
+                factors,
+                inputs,
+                state,
+                every=True,
+                candidate_bias=cell.candidate_bias,
+            )
             outputs.append(F.pad(states, (0, 0, 0, x.shape[1] - going)))
             begin = end
         ends.append(state)

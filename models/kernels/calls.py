@@ -35,7 +35,10 @@ _SHAPE_FIELDS = (
     *("models", "steps", "batch", "size", "inputs", "rank", "readers", "cell", "activation"),
     *("threads", "x_model", "x_step", "x_row"),
 )
-_TENSORS = ("x", "addends", "w_in", "bias", "weight", "left", "right", "diagonal", "h0", "c0")
+_TENSORS = (
+    *("x", "addends", "w_in", "bias", "candidate_bias"),
+    *("weight", "left", "right", "diagonal", "h0", "c0"),
+)
 _RESULTS = ("states", "cells", "last_h", "last_c")
 
 
@@ -66,6 +69,8 @@ class Tensors:
     """[M, G, n, I]"""
     bias: Tensor | None
     """[M, G, n]"""
+    candidate_bias: Tensor | None
+    """[M, n], added to W_q h by a GRU that resets after its matrix"""
     weight: Tensor | None
     """[M, G, n, n]; None where left and right are given"""
     left: Tensor | None

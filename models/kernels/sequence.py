@@ -9,8 +9,8 @@ from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
 
 _TENSORS = (
-    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? weight, "
-    "Tensor? left, Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0"
+    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? candidate_bias, "
+    "Tensor? weight, Tensor? left, Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0"
 )
 _KIND = "str cell, str activation, float slope"
 _COUNT = len(_TENSORS.split(","))

@@ -56,7 +56,9 @@ def stack(
 def _tensors(*given: Tensor | None) -> Tensors:
     x, bias, weight, left, right, diagonal = given
     assert x is not None
-    return Tensors(None, None, None, bias, weight, left, right, diagonal, x.unsqueeze(0), None)
+    return Tensors(
+        None, None, None, bias, None, weight, left, right, diagonal, x.unsqueeze(0), None
+    )
 
 
 def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:

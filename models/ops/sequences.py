@@ -7,6 +7,7 @@ device and is what the others are tested against; `graph`, that loop captured in
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -22,7 +23,9 @@ from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFact
 from models.ops.recurrence import State
 from models.ops.vendor import vendor_computes, vendor_sequence
 
-Reference: TypeAlias = Callable[[Factors, Tensor, State], Iterator[State]]
+Reference: TypeAlias = Callable[..., Iterator[State]]
+"""Factors, projections `[T, B, G*n]` and the first state -> T states; with a keyword
+`candidate_bias` where a GRU has one."""
 
 VENDOR_LSTM_BATCH = 64
 VENDOR_LSTM_SIZE = 384
@@ -63,6 +66,7 @@ def run_sequence(
     initial: State,
     *,
     every: bool,
+    candidate_bias: Tensor | None = None,
     packed: Packed | None = None,
 ) -> tuple[Tensor, State]:
     """Run a cell over all steps.
@@ -74,6 +78,7 @@ def run_sequence(
         inputs: what the cell reads.
         initial: the state before the first step, each part `[B, n]`.
         every: whether all states are wanted, or the last one alone.
+        candidate_bias: `[n]`, which a GRU that resets after its matrix adds to `W_q h`, or None.
         packed: the matrices as `pack` gave them, where it did.
 
     Returns:
@@ -83,21 +88,46 @@ def run_sequence(
     match backend:
         case "cpp":
             assert kind is not None
-            return _cpp(kind, factors, inputs, initial, every=every, packed=packed)
+            tensors = _tensors(factors, inputs, initial, candidate_bias)
+            return _cpp(kind, tensors, initial, every=every, packed=packed)
         case "vendor":
             assert kind is not None
             assert isinstance(factors, DenseFactors)
             assert isinstance(inputs, PlainInputs)
-            return vendor_sequence(kind, factors, inputs.x, inputs.weight, inputs.bias, initial)
+            return vendor_sequence(
+                kind,
+                factors,
+                inputs.x,
+                inputs.weight,
+                inputs.bias,
+                initial,
+                candidate_bias=candidate_bias,
+            )
         case "graph":
             assert kind is not None
-            return _graphed(kind, reference, factors, inputs, initial, every=every)
+            return _graphed(
+                kind,
+                reference,
+                factors,
+                inputs,
+                initial,
+                every=every,
+                candidate_bias=candidate_bias,
+            )
         case "torch":
-            return _looped(reference, factors, inputs.projections(), initial, every=every)
+            biased = _biased(reference, candidate_bias)
+            return _looped(biased, factors, inputs.projections(), initial, every=every)
 
 
 @torch.no_grad()
-def pack(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> Packed | None:
+def pack(
+    kind: Kind | None,
+    factors: Factors,
+    inputs: Inputs,
+    state: Tensor,
+    *,
+    candidate_bias: Tensor | None = None,
+) -> Packed | None:
     """Matrices in the kernels' own order, for many runs without gradients.
 
     None where the kernels do not run. Of the inputs and the state `[B, n]` only sizes matter.
@@ -105,7 +135,7 @@ def pack(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> 
     if kind is None or choose(kind, factors, inputs, state) != "cpp":
         return None
     cell = state.new_empty(state.shape)
-    return Packed(kind, _tensors(factors, inputs, (state, cell)))
+    return Packed(kind, _tensors(factors, inputs, (state, cell), candidate_bias))
 
 
 def choose(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> Backend:
@@ -225,15 +255,8 @@ def _learns(*tensors: Tensor | None) -> bool:
 
 
 def _cpp(
-    kind: Kind,
-    factors: Factors,
-    inputs: Inputs,
-    initial: State,
-    *,
-    every: bool,
-    packed: Packed | None,
+    kind: Kind, tensors: Tensors, initial: State, *, every: bool, packed: Packed | None
 ) -> tuple[Tensor, State]:
-    tensors = _tensors(factors, inputs, initial)
     learns = _learns(*tensors.in_order())
     states, _, last_h, last_c = sequence(kind, tensors, None, keep=every or learns, packed=packed)
     last: State = (last_h[0],) if len(initial) == 1 else (last_h[0], last_c[0])
@@ -242,7 +265,9 @@ def _cpp(
     return modulus(states[0]) if kind.activation == "abs" else states[0], last
 
 
-def _tensors(factors: Factors, inputs: Inputs, initial: State) -> Tensors:
+def _tensors(
+    factors: Factors, inputs: Inputs, initial: State, candidate_bias: Tensor | None
+) -> Tensors:
     """One model's tensors as the kernels take them, with a model axis of 1."""
     plain = inputs if isinstance(inputs, PlainInputs) else None
     state, *cell = initial
@@ -254,6 +279,7 @@ def _tensors(factors: Factors, inputs: Inputs, initial: State) -> Tensors:
         addends=None if plain is not None else inputs.projections().unsqueeze(0),
         w_in=None if plain is None else plain.weight.view(1, gates, size, plain.x.shape[-1]),
         bias=None if bias is None else bias.view(1, gates, size),
+        candidate_bias=None if candidate_bias is None else candidate_bias.unsqueeze(0),
         **matrices,
         h0=state.unsqueeze(0),
         c0=cell[0].unsqueeze(0) if cell else None,
@@ -278,6 +304,12 @@ def _matrices(factors: Factors) -> tuple[int, dict[str, Tensor | None]]:
     }
 
 
+def _biased(reference: Reference, candidate_bias: Tensor | None) -> Reference:
+    if candidate_bias is None:
+        return reference
+    return partial(reference, candidate_bias=candidate_bias)
+
+
 def _looped(
     reference: Reference, factors: Factors, projections: Tensor, initial: State, *, every: bool
 ) -> tuple[Tensor, State]:
@@ -293,15 +325,21 @@ def _graphed(
     initial: State,
     *,
     every: bool,
+    candidate_bias: Tensor | None,
 ) -> tuple[Tensor, State]:
     form, parts = _taken_apart(factors)
+    biases = () if candidate_bias is None else (candidate_bias,)
+    begin, end = len(parts), len(parts) + len(initial)
 
     def loop(projections: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-        matrices = _put_together(form, tensors[: len(parts)])
-        states, last = _looped(reference, matrices, projections, tensors[len(parts) :], every=every)
+        matrices, own = _put_together(form, tensors[:begin]), tensors[begin:end]
+        # The graph's own copy: a cell's bias would be that of the cell which was recorded.
+        biased = _biased(reference, next(iter(tensors[end:]), None))
+        states, last = _looped(biased, matrices, projections, own, every=every)
         return (states, *last) if every else last
 
-    results = cuda_graphs.run((kind, form, every), loop, (inputs.projections(), *parts, *initial))
+    name = kind, form, every, len(biases)
+    results = cuda_graphs.run(name, loop, (inputs.projections(), *parts, *initial, *biases))
     return (results[0], results[1:]) if every else (initial[0].new_empty(0), results)
 
 

@@ -53,16 +53,23 @@ def vendor_sequence(
     w_in: Tensor,
     bias: Tensor | None,
     initial: tuple[Tensor, ...],
+    *,
+    candidate_bias: Tensor | None = None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """States `[T, B, n]` and the last state of a cell over x `[T, B, I]`.
 
-    `w_in` is `[G*n, I]`, `bias` `[G*n]`; both and the matrices have our order of gates.
+    `w_in` is `[G*n, I]`, `bias` `[G*n]`; both and the matrices have our order of gates. A
+    `candidate_bias` `[n]` is a GRU's, added to what its last matrix made of the state.
     """
     weight = factors.weight.flatten(0, 1)
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    inner_bias = torch.zeros_like(bias)
+    if candidate_bias is not None:
+        # The candidate is the last gate in the vendor's order, too.
+        inner_bias = torch.cat((inner_bias[: -len(candidate_bias)], candidate_bias))
     if (order := _GATE_ORDER.get(kind.cell)) is not None:
         weight, w_in, bias = (_reordered(part, order) for part in (weight, w_in, bias))
-    weights = w_in, weight, bias, torch.zeros_like(bias)
+    weights = w_in, weight, bias, inner_bias
     if x.is_cuda:
         weights = _in_one_piece(weights)
     # One row for all samples is no state to cuDNN.

@@ -21,6 +21,7 @@ CELLS = [
     {"kind": "rnn", "activation": "abs"},
     {"kind": "gru", "reset": "before"},
     {"kind": "gru", "reset": "after"},
+    {"kind": "gru", "reset": "after", "candidate_bias": True},
     {"kind": "lstm"},
 ]
 PARAMETRIZATIONS = [{"kind": "dense"}, {"kind": "low_rank_diagonal", "d": 2}]
@@ -54,7 +55,7 @@ def started(spec: ModelSpec, seed: int = 0):
 
 @pytest.mark.parametrize("backend", ["cpp", "torch"])
 @pytest.mark.parametrize("parametrization", PARAMETRIZATIONS, ids=lambda p: p["kind"])
-@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(c.values()))
+@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(map(str, c.values())))
 def test_padding_changes_neither_answers_nor_gradients(
     cell, parametrization, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +79,7 @@ def test_padding_changes_neither_answers_nor_gradients(
 
 
 @pytest.mark.parametrize("parametrization", PARAMETRIZATIONS, ids=lambda p: p["kind"])
-@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(c.values()))
+@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("steps", ["last", "every"])
 def test_a_sequence_in_pieces_is_the_sequence(cell, parametrization, steps: str) -> None:
     network = started(spec_of(cell, parametrization, steps=steps))
@@ -93,7 +94,7 @@ def test_a_sequence_in_pieces_is_the_sequence(cell, parametrization, steps: str)
     assert len(state) == (4 if cell["kind"] == "lstm" else 2)
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(c.values()))
+@pytest.mark.parametrize("cell", CELLS, ids=lambda c: "-".join(map(str, c.values())))
 @pytest.mark.parametrize("steps", ["last", "every"])
 def test_tokens_are_embedded_counted_stored_and_exported(cell, steps: str) -> None:
     spec = spec_of(cell, {"kind": "low_rank", "d": 2}, TOKENS, steps=steps)

@@ -50,6 +50,9 @@ def outputs_and_gradients(
         pytest.param(Rnn(hidden_size=1), Householder(m=1), id="ornn-1x1"),
         pytest.param(Gru(hidden_size=6, layers=2), HouseholderSvd(m1=2, m2=6), id="svd-gru"),
         pytest.param(
+            Gru(hidden_size=6, reset="after", candidate_bias=True), LowRank(d=2), id="biased-gru"
+        ),
+        pytest.param(
             Rnn(hidden_size=96), HouseholderSvd(m1=3, m2=2, bound="clip"), id="svd-factored"
         ),
         pytest.param(Rnn(hidden_size=6), FactorizedSvd(margin=0.1), id="factorized-cayley"),

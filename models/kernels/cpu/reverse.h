@@ -4,7 +4,7 @@
 
 // Where one thread adds up what reaches the weights of one model; null: not wanted.
 struct WeightGradients {
-  float *w_in, *bias, *weight, *left, *right, *diagonal;
+  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal;
 };
 
 // What the weights' gradients need of a chunk of steps: row (t, i) of a tile in each.
@@ -104,22 +104,25 @@ struct Reverse {
       if (out.bias)
         add_column_sums(rows, n, own, row, out.bias + gate * n, 1, [](int64_t, int64_t) { return fill(1.f); });
     }
+    if (out.candidate_bias)
+      add_column_sums(rows, n, pre(0, 2), wide, out.candidate_bias, 1, [](int64_t, int64_t) { return fill(1.f); });
   }
 };
 
 struct Sizes {
-  int64_t w_in, bias, weight, left, right, diagonal;
+  int64_t w_in, bias, candidate_bias, weight, left, right, diagonal;
   Sizes(const Shape &s, const Plan &p)
-      : w_in(p.gates * p.n * p.inputs), bias(p.gates * p.n), weight(p.d ? 0 : p.gates * p.n * p.n),
-        left(p.gates * p.n * p.d), right(s.readers * p.d * p.n), diagonal(p.gates * p.n) {}
-  int64_t sum() const { return w_in + bias + weight + left + right + diagonal; }
+      : w_in(p.gates * p.n * p.inputs), bias(p.gates * p.n), candidate_bias(p.n),
+        weight(p.d ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.readers * p.d * p.n),
+        diagonal(p.gates * p.n) {}
+  int64_t sum() const { return w_in + bias + candidate_bias + weight + left + right + diagonal; }
 };
 
 // Model m's part of the caller's gradients.
 inline WeightGradients part(const Gradients &g, const Sizes &z, int64_t m) {
   auto at = [m](float *p, int64_t size) { return p ? p + m * size : nullptr; };
-  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.weight, z.weight),
-          at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal)};
+  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.candidate_bias, z.candidate_bias),
+          at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal)};
 }
 
 // The same parts in one block of a thread's own memory.
@@ -131,6 +134,7 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   };
   WeightGradients out;
   out.w_in = next(g.w_in, z.w_in), out.bias = next(g.bias, z.bias);
+  out.candidate_bias = next(g.candidate_bias, z.candidate_bias);
   out.weight = next(g.weight, z.weight), out.left = next(g.left, z.left);
   out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
   return out;
@@ -167,6 +171,7 @@ class Accumulators {
     for (int64_t i = 0; i < (int64_t)blocks_.size(); i++) {
       WeightGradients to = part(g_, sizes_, i % models_), from = private_part(g_, sizes_, blocks_[i]);
       add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
+      add(to.candidate_bias, from.candidate_bias, sizes_.candidate_bias);
       add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
       add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
     }

@@ -23,6 +23,7 @@ struct Arguments {
   const float *addends;    // [M, T, B, G n], what the inputs add; null where x is given
   const float *w_in;       // [M, G, n, I]
   const float *bias;       // [M, G, n] or null
+  const float *candidate_bias;  // [M, n], added to W_q h by a GRU that resets after its matrix; or null
   const float *weight;     // [M, G, n, n] or null
   const float *left;       // [M, G, n, d] or null
   const float *right;      // [M, readers, d, n] or null
@@ -41,14 +42,14 @@ struct Gradients {
   const float *states, *cells, *last_h, *last_c;
   float *x;  // [M, T, B, I] contiguous
   float *addends;
-  float *w_in, *bias, *weight, *left, *right, *diagonal;  // zeros before the call
+  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal;  // zeros before the call
   float *h0, *c0;
 };
 
 struct Packed;  // weights in the order in which the kernels read them
 
 extern "C" {
-// Null where memory ran out. Of the arguments the weights and the bias are read, and not needed again.
+// Null where memory ran out. Of the arguments the weights and biases are read, and not needed again.
 Packed *sequence_pack(const Shape *shape, const Arguments *arguments);
 void sequence_unpack(Packed *packed);
 

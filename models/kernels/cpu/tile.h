@@ -35,7 +35,8 @@ struct Plan {
   int gates, groups, readers_of[2];
   Group group[2];
   int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
-  const float *bias, *diagonal;  // [G, np] or null
+  const float *bias, *diagonal;  // [G, np]; the diagonal may be null
+  const float *candidate_bias;   // [np]
   Panels input[MOST_GATES], main[MOST_GATES], right[2];
   Panels input_back[MOST_GATES], main_back[2], left_back[MOST_GATES], right_back[2];
 
@@ -52,7 +53,8 @@ struct Plan {
   }
 
   int64_t floats(bool backward) const {
-    int64_t sum = 2 * Arena::rounded(gates * np) + gates * Arena::rounded(packed_size(inputs, n));
+    int64_t sum = 2 * Arena::rounded(gates * np) + Arena::rounded(np);
+    sum += gates * Arena::rounded(packed_size(inputs, n));
     if (backward) sum += gates * Arena::rounded(packed_size(np, inputs));
     if (!d) {
       sum += gates * Arena::rounded(packed_size(n, n));
@@ -68,18 +70,20 @@ struct Plan {
     return sum;
   }
 
-  const float *pad_rows(const float *rows, Arena &arena) const {
-    float *out = arena.take(gates * np);
-    memset(out, 0, gates * np * 4);
+  // Zeros where there are no rows.
+  const float *pad_rows(const float *rows, int count, Arena &arena) const {
+    float *out = arena.take(count * np);
+    memset(out, 0, count * np * 4);
     if (!rows) return out;
-    for (int g = 0; g < gates; g++) memcpy(out + g * np, rows + g * n, n * 4);
+    for (int i = 0; i < count; i++) memcpy(out + i * np, rows + i * n, n * 4);
     return out;
   }
 
   void pack_weights(const Shape &s, const Arguments &a, int64_t model, bool backward, Arena &arena) {
     const int64_t G = gates, n = this->n, d = this->d, I = inputs;
-    bias = pad_rows(a.bias ? a.bias + model * G * n : nullptr, arena);
-    diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, arena) : nullptr;
+    bias = pad_rows(a.bias ? a.bias + model * G * n : nullptr, gates, arena);
+    candidate_bias = pad_rows(a.candidate_bias ? a.candidate_bias + model * n : nullptr, 1, arena);
+    diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, gates, arena) : nullptr;
     for (int g = 0; g < gates && I; g++) {
       const float *w = a.w_in + (model * G + g) * n * I;
       input[g] = pack<true>(I, n, arena.take(packed_size(I, n)), [=](int64_t k, int64_t j) { return w[j * I + k]; });
@@ -173,7 +177,7 @@ struct Tile {
 };
 
 // Gates of a tile's step: [rows][4][np], in the order of the cell; a GRU that resets after its
-// matrix has W_q h in the fourth place.
+// matrix has W_q h, with the bias that is added to it, in the fourth place.
 struct Scratch {
   float *gates, *reset, *q;
   float *gate(int g, int row, int64_t np) const { return gates + (row * MOST_GATES + g) * np; }

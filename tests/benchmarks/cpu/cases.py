@@ -50,6 +50,11 @@ def _gru(size: int, reset: str = "before") -> dict[str, Any]:
     return {"kind": "gru", "hidden_size": size, "reset": reset, "carry_bias": 5.0}
 
 
+def _torchs_gru(size: int) -> dict[str, Any]:
+    """With both biases of torch.nn.GRU, as one that was trained there and compressed here."""
+    return {**_gru(size, "after"), "candidate_bias": True}
+
+
 def _lstm(size: int) -> dict[str, Any]:
     return {"kind": "lstm", "hidden_size": size}
 
@@ -97,6 +102,9 @@ SEQUENCES = (
     Case("low-rank GRU n256 d32 B20", _gru(256), _low_rank(32), 200, 20, note=_RESET),
     Case("low-rank GRU n512 d4 B20", _gru(512), _low_rank(4), 200, 20, note=_RESET),
     Case("low-rank GRU n512 d64 B20", _gru(512), _low_rank(64), 200, 20, note=_RESET),
+    Case("torch's GRU, compressed n128 d24 B20", _torchs_gru(128), _low_rank(24), 784, 20),
+    Case("torch's GRU, compressed n256 d32 B20", _torchs_gru(256), _low_rank(32), 200, 20),
+    Case("torch's GRU, dense n128 B20", _torchs_gru(128), _DENSE, 784, 20),
     Case("low-rank LSTM n256 d32 B20", _lstm(256), _low_rank(32), 200, 20),
     Case("low-rank LSTM n1740 d300 B20", _lstm(1740), _low_rank(300), 20, 20, inputs=64),
     Case("dense RNN n128 B128", _rnn(128), _DENSE, 784, 128),

@@ -125,6 +125,7 @@ def _tensors(setting: Setting, size: int, rank: int | None) -> Tensors:
         addends=None,
         w_in=draw(gates, size, 1, scale=0.5),
         bias=draw(gates, size, scale=0.1),
+        candidate_bias=None,
         weight=draw(gates, size, size, scale=0.7 * scale) if whole else None,
         left=None if whole else draw(gates, size, rank, scale=0.5 * rank**-0.5),
         right=None if whole else draw(gates, rank, size, scale=scale),

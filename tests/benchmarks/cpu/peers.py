@@ -94,7 +94,8 @@ def _torch_backend(case: Case, data: Data, mode: Mode) -> Contestant:
 
 def _materialised(case: Case, data: Data, mode: Mode) -> Contestant:
     network = _network(case)
-    kind = _layer(network).kind
+    cell = _layer(network)
+    kind = cell.kind
     assert kind is not None
     held = dense_weight(network.recurrent.factors()).detach() if mode == "infer" else None
 
@@ -103,7 +104,12 @@ def _materialised(case: Case, data: Data, mode: Mode) -> Contestant:
         states = x.transpose(0, 1)
         initial = _initial(network, x.shape[0])
         _, last = vendor_sequence(
-            kind, DenseFactors(weight), states, *_input_parts(network), initial
+            kind,
+            DenseFactors(weight),
+            states,
+            *_input_parts(network),
+            initial,
+            candidate_bias=cell.candidate_bias,
         )
         return network.readout(last[0])
 

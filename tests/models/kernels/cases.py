@@ -33,9 +33,18 @@ class Sizes:
 
 
 def random_tensors(
-    cell: CellName, form: Form, sizes: Sizes, *, rank: int = 3, seed: int = 0
+    cell: CellName,
+    form: Form,
+    sizes: Sizes,
+    *,
+    rank: int = 3,
+    seed: int = 0,
+    candidate_bias: bool = True,
 ) -> Tensors:
-    """Single precision, scaled so that states neither vanish nor explode; all need gradients."""
+    """Single precision, scaled so that states neither vanish nor explode; all need gradients.
+
+    With a candidate bias where the cell can have one, or without.
+    """
     generator = torch.Generator().manual_seed(seed)
     gates, n, rank = GATES[cell], sizes.size, min(rank, sizes.size)
 
@@ -57,6 +66,9 @@ def random_tensors(
         addends=draw(models, steps, batch, gates * n) if projected else None,
         w_in=None if projected else draw(models, gates, n, inputs, scale=0.5),
         bias=None if projected else draw(models, gates, n, scale=0.3),
+        candidate_bias=(
+            draw(models, n, scale=0.5) if candidate_bias and cell == "gru_reset_after" else None
+        ),
         weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
         left=None if dense else draw(models, gates, n, rank, scale=0.5 / rank**0.5),
         right=None if dense else draw(models, readers, rank, n, scale=0.8 / n**0.5),
@@ -90,7 +102,8 @@ def step_by_step(kind: Kind, tensors: Tensors, lengths: Tensor | None = None) ->
     states: list[Tensor] = []
     cells: list[Tensor] = []
     for t in range(tensors.steps):
-        next_h, next_c = _step(kind, _base(tensors, t, GATES[kind.cell]), weight, h, c)
+        base = _base(tensors, t, GATES[kind.cell])
+        next_h, next_c = _step(kind, base, weight, h, c, tensors.candidate_bias)
         if lengths is not None:
             live = (t < lengths).unsqueeze(-1)
             next_h = torch.where(live, next_h, h)
@@ -103,7 +116,12 @@ def step_by_step(kind: Kind, tensors: Tensors, lengths: Tensor | None = None) ->
 
 
 def _step(
-    kind: Kind, base: Tensor, weight: Tensor, h: Tensor, c: Tensor | None
+    kind: Kind,
+    base: Tensor,
+    weight: Tensor,
+    h: Tensor,
+    c: Tensor | None,
+    candidate_bias: Tensor | None,
 ) -> tuple[Tensor, Tensor | None]:
     """One step; `base` is what inputs and bias add, `[M, G, B, n]`."""
 
@@ -121,7 +139,9 @@ def _step(
     if kind.cell == "gru_reset_before":
         candidate = gate(2, reset * h).tanh()
     else:
-        candidate = (base[:, 2] + reset * (gate(2, h) - base[:, 2])).tanh()
+        inner = gate(2, h) - base[:, 2]
+        inner = inner if candidate_bias is None else inner + candidate_bias.unsqueeze(1)
+        candidate = (base[:, 2] + reset * inner).tanh()
     return update * h + (1 - update) * candidate, None
 
 

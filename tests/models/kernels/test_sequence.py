@@ -1,6 +1,7 @@
 """The kernels against the cells' equations in double precision."""
 
 import itertools
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -98,6 +99,19 @@ def test_states_and_gradients_are_those_of_the_equations(kind: Kind, form: Form)
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_a_gru_without_a_candidate_bias_is_one_whose_is_zero(form: Form) -> None:
+    kind = Kind("gru_reset_after", "tanh", 0.0)
+    for sizes in SIZES:
+        without = random_tensors("gru_reset_after", form, sizes, candidate_bias=False)
+        assert without.candidate_bias is None
+        compare(kind, without, None)
+        zero = replace(without, candidate_bias=torch.zeros(sizes.models, sizes.size))
+        with torch.no_grad():
+            found, expected = (sequence(kind, t, None, keep=True) for t in (without, zero))
+        assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_memory_of_earlier_calls_is_not_read(cell: CellName, form: Form) -> None:
     """Workspaces are kept between calls: these are full of NaN when the second call begins."""
@@ -174,7 +188,8 @@ def test_packed_weights_give_the_same_numbers_whatever_becomes_of_theirs(
     with torch.no_grad():
         expected = sequence(kind, tensors, None, keep=True)
         packed = Packed(kind, tensors)
-        for weights in (tensors.weight, tensors.left, tensors.w_in, tensors.bias):
+        biases = tensors.bias, tensors.candidate_bias
+        for weights in (tensors.weight, tensors.left, tensors.w_in, *biases):
             if weights is not None:
                 weights.zero_()
         found = sequence(kind, tensors, None, keep=True, packed=packed)

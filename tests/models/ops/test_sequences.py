@@ -9,12 +9,15 @@ from typing import cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from models.architectures.gru import GruCell
 from models.kernels.calls import CELLS, GATES, CellName, Kind, Tensors
 from models.kernels.library import library
+from models.ops import cuda_graphs
 from models.ops.activations import activation_of
 from models.ops.backends import Backend, prefer
+from models.ops.cuda_graphs import Graphs
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
 from models.ops.recurrence import (
     State,
@@ -30,6 +33,7 @@ from models.ops.sequences import (
     PlainInputs,
     ProjectedInputs,
     Reference,
+    _graphed,  # pyright: ignore[reportPrivateUsage]
     choose,
     computing,
     run_sequence,
@@ -43,6 +47,7 @@ from tests.models.kernels.cases import (
     random_tensors,
     step_by_step,
 )
+from tests.models.ops.test_cuda_graphs import Recorder
 
 needs_kernels = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 
@@ -69,9 +74,10 @@ def name_of(kind: Kind) -> str:
     return kind.activation if kind.cell == "rnn" else kind.cell
 
 
-def drawn(kind: Kind | None, form: Form, sizes: Sizes) -> Tensors:
-    """Random tensors of a cell."""
-    return random_tensors("rnn" if kind is None else cast(CellName, kind.cell), form, sizes)
+def drawn(kind: Kind | None, form: Form, sizes: Sizes, *, candidate_bias: bool = True) -> Tensors:
+    """Random tensors of a cell, with a candidate bias where it can have one, or without."""
+    cell = "rnn" if kind is None else cast(CellName, kind.cell)
+    return random_tensors(cell, form, sizes, candidate_bias=candidate_bias)
 
 
 def reference_of(kind: Kind) -> Reference:
@@ -85,7 +91,7 @@ def reference_of(kind: Kind) -> Reference:
     return cells[kind.cell]
 
 
-def never(_factors: Factors, _projections: Tensor, _initial: State) -> Iterator[State]:
+def never(*_: object, **__: object) -> Iterator[State]:
     raise AssertionError("the loop was not to run")
 
 
@@ -115,6 +121,27 @@ def as_called(tensors: Tensors) -> tuple[Factors, Inputs, State]:
     return factors, inputs, (only(tensors.h0), *cell)
 
 
+def bias_of(tensors: Tensors) -> Tensor | None:
+    """One model's candidate bias."""
+    return None if tensors.candidate_bias is None else tensors.candidate_bias[0]
+
+
+def run(
+    kind: Kind, tensors: Tensors, reference: Reference | None = None, *, every: bool = True
+) -> tuple[Tensor, State]:
+    """One model's sequence, as a network runs it."""
+    factors, inputs, initial = as_called(tensors)
+    return run_sequence(
+        kind,
+        reference or reference_of(kind),
+        factors,
+        inputs,
+        initial,
+        every=every,
+        candidate_bias=bias_of(tensors),
+    )
+
+
 def moved(tensors: Tensors, device: str, dtype: torch.dtype = torch.float32) -> Tensors:
     """The same numbers as leaves of another device and type."""
     return Tensors(
@@ -134,8 +161,7 @@ def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
     """All states, the last one and the gradients of everything, against the cell's equations."""
     exact = in_double_precision(moved(tensors, "cpu", torch.float64))
     expected = step_by_step(kind, exact)
-    factors, inputs, initial = as_called(tensors)
-    states, last = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    states, last = run(kind, tensors)
     close(states, expected.states[0], tolerance)
     close(last[0], expected.states[0, -1], tolerance)
     total, exact_total = states.square().sum(), expected.states.square().sum()
@@ -148,9 +174,7 @@ def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
     for one, other in zip(ours, theirs, strict=True):
         close(one, other, 5 * tolerance)
     with torch.inference_mode():
-        nothing, alone = run_sequence(
-            kind, reference_of(kind), factors, inputs, initial, every=False
-        )
+        nothing, alone = run(kind, tensors, every=False)
     assert nothing.numel() == 0 or nothing.shape == states.shape
     close(alone[0], expected.states[0, -1], tolerance)
 
@@ -171,9 +195,18 @@ def asked(
 def test_every_backend_that_computes_a_sequence_computes_the_same(
     kind: Kind, form: Form, inputs: int, device: str
 ) -> None:
-    # Single precision, a few steps: a few dozen roundings of 6e-8.
     sizes = Sizes(models=1, steps=6, batch=3, size=7, inputs=inputs)
-    tensors = moved(drawn(kind, form, sizes), device)
+    check_all_backends(kind, moved(drawn(kind, form, sizes), device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_backend_does_without_a_candidate_bias(form: Form, device: str) -> None:
+    kind = Kind("gru_reset_after", "tanh", 0.0)
+    check_all_backends(kind, moved(drawn(kind, form, SMALL, candidate_bias=False), device))
+
+
+def check_all_backends(kind: Kind, tensors: Tensors) -> None:
     factors, given, initial = as_called(tensors)
     backends = computing(kind, factors, given, initial[0])
     assert backends[-1] == "torch"
@@ -182,6 +215,7 @@ def test_every_backend_that_computes_a_sequence_computes_the_same(
             assert choose(kind, factors, given, initial[0]) == backend
             # A graph replays from the second call on.
             for _ in range(3):
+                # Single precision, a few steps: a few dozen roundings of 6e-8.
                 check(kind, tensors, tolerance=5e-6)
 
 
@@ -244,8 +278,7 @@ def test_half_precision_is_not_ours(kind: Kind, form: Form) -> None:
     assert "cpp" not in computing(*asked(kind, form, SMALL, dtype=torch.bfloat16))
     tensors = drawn(kind, form, SMALL)
     exact = step_by_step(kind, in_double_precision(tensors))
-    factors, inputs, initial = as_called(moved(tensors, "cpu", torch.bfloat16))
-    states, _ = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    states, _ = run(kind, moved(tensors, "cpu", torch.bfloat16))
     assert states.dtype == torch.bfloat16
     # 8 bits, rounded a few times per step.
     close(states, exact.states[0], 0.05)
@@ -266,7 +299,16 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
     mask = torch.randint(0, 2, shape, generator=generator).double()
     factors = MaskedFactors(inner, mask)
     assert computing(kind, factors, inputs, initial[0]) == ("torch",)
-    states, _ = run_sequence(kind, reference_of(kind), factors, inputs, initial, every=True)
+    candidate_bias = bias_of(tensors)
+    states, _ = run_sequence(
+        kind,
+        reference_of(kind),
+        factors,
+        inputs,
+        initial,
+        every=True,
+        candidate_bias=candidate_bias,
+    )
     # The first step by hand: what a matrix sees of h0, and of r * h0, is what its mask leaves.
     assert tensors.left is not None
     assert tensors.right is not None
@@ -286,8 +328,11 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
         first = leave * (forget * initial[1] + enter * candidate).tanh()
     else:
         update, reset = ((base[g] + gate(g, h)).sigmoid() for g in range(2))
-        inner_product = reset * gate(2, h) if cell == "gru_reset_after" else gate(2, reset * h)
-        first = update * h + (1 - update) * (base[2] + inner_product).tanh()
+        if candidate_bias is None:
+            product = gate(2, reset * h)
+        else:
+            product = reset * (gate(2, h) + candidate_bias)
+        first = update * h + (1 - update) * (base[2] + product).tanh()
     close(states[0], first.detach(), 1e-12)
 
 
@@ -300,9 +345,7 @@ def test_no_sample_is_no_work_and_no_error(kind: Kind, backend: Backend) -> None
         factors, inputs, initial = as_called(tensors)
         with prefer(backend):
             assert choose(kind, factors, inputs, initial[0]) != "vendor"
-            states, last = run_sequence(
-                kind, reference_of(kind), factors, inputs, initial, every=True
-            )
+            states, last = run(kind, tensors)
         assert states.shape == (4, 0, 6)
         assert all(part.shape == (0, 6) for part in last)
 
@@ -337,11 +380,37 @@ def test_an_unknown_backend_is_refused_with_those_that_there_are(
 
 
 @needs_kernels
-def test_where_our_kernels_run_no_loop_does() -> None:
-    kind = Kind("gru_reset_before", "tanh", 0.0)
-    factors, inputs, initial = as_called(drawn(kind, "tied", SMALL))
-    states, _ = run_sequence(kind, never, factors, inputs, initial, every=True)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_where_our_kernels_run_no_loop_does(kind: Kind) -> None:
+    with torch.no_grad():
+        states, _ = run(kind, drawn(kind, "tied", SMALL), never)
     assert states.shape == (SMALL.steps, SMALL.batch, SMALL.size)
+
+
+def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cells of one shape share a recording, which runs again here as a graph does on a GPU."""
+    recorder = Recorder()
+    monkeypatch.setattr(cuda_graphs, "run", Graphs(recorder).run)
+    kind = Kind("gru_reset_after", "tanh", 0.0)
+    drawn_cells = [random_tensors("gru_reset_after", "tied", SMALL, seed=seed) for seed in (0, 1)]
+    for tensors in drawn_cells * 3:
+        cell = GruCell("after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan)))
+        factors, inputs, initial = as_called(tensors)
+        bias = tensors.candidate_bias
+        assert bias is not None
+        states, _ = _graphed(
+            kind, cell, factors, inputs, initial, every=True, candidate_bias=bias[0]
+        )
+        exact = in_double_precision(tensors)
+        assert exact.candidate_bias is not None
+        expected = step_by_step(kind, exact)
+        close(states, expected.states[0], 5e-6)
+        (found,) = torch.autograd.grad(states.square().sum(), bias)
+        (gradient,) = torch.autograd.grad(expected.states.square().sum(), exact.candidate_bias)
+        close(found, gradient, 2e-5)
+    assert recorder.count == 2  # forward and backward
 
 
 WITHOUT_KERNELS = """
