@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from models.architectures.highway import NormalisedMiddle
 from models.errors import ModelError
-from models.linear import StructuredLinear, hold, release
+from models.linear import StructuredLinear, hold, release, stored_matrices
 from models.network import Network
 from models.ops.backends import Backend
 from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
@@ -27,9 +27,7 @@ def fuse(network: Network) -> "FusedNetwork":
     folds = not any(isinstance(part, NormalisedMiddle) for part in network.modules())
     with torch.no_grad():
         frozen: dict[int, Any] = {
-            id(part): FrozenLinear(part, fold=folds)
-            for part in network.modules()
-            if isinstance(part, StructuredLinear)
+            id(part): FrozenLinear(part, fold=folds) for part in stored_matrices(network)
         }
         # A deep copy takes what its memo has for an object in the object's place.
         copied = copy.deepcopy(network, frozen)

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 from abc import abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,11 @@ class StructuredLinear(nn.Module, Holding):
     @abstractmethod
     def degrees_of_freedom(self) -> int:
         """Dimension of the set of matrices that the parameters reach, all copies together."""
+
+    @property
+    def members(self) -> "Sequence[StructuredLinear]":
+        """The maps that this one is put together of, if it stores nothing itself."""
+        return ()
 
     @property
     def inner_size(self) -> int | None:
@@ -89,6 +94,16 @@ class StructuredLinear(nn.Module, Holding):
     def extra_repr(self) -> str:
         """Sizes, for printing."""
         return f"{self.in_features}, {self.out_features}, copies={self.copies}"
+
+
+def stored_matrices(module: nn.Module) -> Iterator[StructuredLinear]:
+    """The structured matrices by which a module's numbers are stored, each once.
+
+    What is put together of others stores none.
+    """
+    for part in module.modules():
+        if isinstance(part, StructuredLinear) and not part.members:
+            yield part
 
 
 class Affine(nn.Module):

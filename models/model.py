@@ -2,14 +2,14 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
-from models.linear import StructuredLinear
+from models.linear import StructuredLinear, stored_matrices
 from models.network import Network
 from models.ops.initialisation import generator_of
 from models.ops.linalg import singular_values
@@ -95,16 +95,22 @@ class ModelSpec(Spec):
         It follows from the architecture, the signature, the parametrization's kind and options, and
         the shapes of all tensors, and not from numbers that only change values.
         """
-        parametrization = self.parametrization.model_dump(mode="json")
         shape = {
             "architecture": self.architecture.model_dump(mode="json"),
             "signature": self.signature.model_dump(mode="json"),
-            "parametrization": {
-                name: value for name, value in parametrization.items() if isinstance(value, str)
-            },
+            "parametrization": _words(self.parametrization.model_dump(mode="json")),
             "tensors": self.tensor_shapes(),
         }
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+
+
+def _words(document: dict[str, Any]) -> dict[str, Any]:
+    """What a document says in words, and so do the documents in its lists."""
+    words: dict[str, Any] = {n: value for n, value in document.items() if isinstance(value, str)}
+    for name, value in document.items():
+        if isinstance(value, list):
+            words[name] = [_words(one) for one in cast(list[dict[str, Any]], value)]
+    return words
 
 
 def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, Any]]:
@@ -116,8 +122,7 @@ def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, 
     """
     scales = {
         part.get_parameter(name): scale
-        for part in module.modules()
-        if isinstance(part, StructuredLinear)
+        for part in stored_matrices(module)
         for name, scale in part.learning_rate_scales().items()
     }
     by_scale: dict[float, list[nn.Parameter]] = {1.0: []}
@@ -140,11 +145,7 @@ def after_step(module: nn.Module) -> None:
 
 def penalty(module: nn.Module) -> Tensor | None:
     """What the structured weights add to the training loss, a scalar; None where none asks."""
-    parts = [
-        part
-        for linear in module.modules()
-        if isinstance(linear, StructuredLinear) and (part := linear.penalty()) is not None
-    ]
+    parts = [part for linear in stored_matrices(module) if (part := linear.penalty()) is not None]
     return torch.stack(parts).sum() if parts else None
 
 
@@ -160,9 +161,7 @@ def spectral_margin(module: nn.Module) -> float | None:
     is no such matrix.
     """
     spectra = [
-        values.abs()
-        for part in module.modules()
-        if isinstance(part, StructuredLinear) and (values := _spectrum(part)) is not None
+        values.abs() for part in stored_matrices(module) if (values := _spectrum(part)) is not None
     ]
     return max((float((values - 1).abs().max()) for values in spectra), default=None)
 

@@ -129,7 +129,8 @@ class _Matrix(Protocol):
 def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
     """The module's own row, its own tensors, and then everything below it.
 
-    A module's freedom and cost are its own where it is a matrix, else the sums over what it owns.
+    A module's freedom and cost are its own where it stores a matrix, else the sums over what it
+    owns.
     """
     own = [
         _tensor_row(f"{prefix}{name}", tensor, trainable=trainable)
@@ -141,7 +142,7 @@ def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
         rows = _rows(child, f"{prefix}{name}.")
         children.append(rows[0])
         below += rows
-    if isinstance(module, _Matrix):
+    if isinstance(module, _Matrix) and not _is_put_together(module):
         freedom, cost = module.degrees_of_freedom(), module.multiply_adds()
         numbers = sum(row.parameters for row in (*own, *children))
         shared = {"multiply_adds": None} | (
@@ -168,6 +169,10 @@ def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
         multiply_adds=cost,
     )
     return [row, *own, *below]
+
+
+def _is_put_together(module: nn.Module) -> bool:
+    return isinstance(module, StructuredLinear) and bool(module.members)
 
 
 def _own_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor, bool]]:

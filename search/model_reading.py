@@ -22,7 +22,7 @@ from models.model import ModelSpec
 from models.network import Network
 from models.ops.activations import Activation
 from models.parametrizations import Dense
-from models.spec import Spec, kind_of
+from models.spec import Spec
 from search.tensor_files import DTYPES, MOST_TENSORS, TensorFile, look_through
 
 Source = Literal["reflectory", "torch"]
@@ -132,9 +132,8 @@ def _of_ours(
     network = cast(Network, loaded.module).float()
     if not folds:
         return network, spec, []
-    kind = kind_of(type(spec.parametrization))
     dense, twin = fold(network, spec)
-    return dense, twin, [f"matrices stored as {kind} became plain ones"]
+    return dense, twin, [f"matrices stored as {spec.parametrization.family} became plain ones"]
 
 
 def _of_torch(file: TensorFile, options: ModelOptions) -> tuple[Network, ModelSpec, list[str]]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from models.example_input import example_input
 from models.fused import fuse
-from models.linear import StructuredLinear
+from models.linear import stored_matrices
 from models.model import ModelSpec, after_step, parameter_groups
 from models.ops.backends import Backend, prefer
 from models.ops.vendor import tf32_allowed
@@ -416,9 +416,5 @@ def _training_step(
 
 def _evaluation_form(module: nn.Module) -> tuple[str, ...]:
     with torch.no_grad():
-        forms = {
-            type(part.factors()).__name__
-            for part in module.modules()
-            if isinstance(part, StructuredLinear)
-        }
+        forms = {type(part.factors()).__name__ for part in stored_matrices(module)}
     return tuple(sorted(forms))

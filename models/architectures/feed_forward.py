@@ -260,6 +260,6 @@ class FeedForwardNetwork(Network):
 def affine_layers(factors: Factors, bias: Tensor, *, gates: int) -> list[tuple[Factors, Tensor]]:
     """Each layer's matrices with the addend that their `advance` takes; bias is `[L, gates*n]`."""
     layers = factors.split(gates)
-    # A batch of one, which every batch takes as its own.
-    addends = layers[0].arrange(bias.unsqueeze(1))
-    return list(zip(layers, addends, strict=True))
+    # A step with a batch of one, which every batch takes as its own.
+    rows = bias.view(len(layers), 1, 1, -1).unbind(0)
+    return [(layer, layer.arrange(row)[0]) for layer, row in zip(layers, rows, strict=True)]

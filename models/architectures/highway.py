@@ -192,10 +192,9 @@ class NormalisedHighwayStack(Stack):
     def __init__(self, hidden: StructuredLinear, *, dropout: float, inner_dropout: float) -> None:
         super().__init__()
         width = GATES * hidden.out_features
-        inner = _inner_shape(hidden)
         self.products = nn.ModuleList(
             NormalisedProduct(width, dropout=dropout, inner=inner, inner_dropout=inner_dropout)
-            for _ in range(hidden.slot.layers)
+            for inner in _inner_shapes(hidden)
         )
         self.scale = nn.Parameter(torch.ones(hidden.slot.layers, width))
 
@@ -268,6 +267,13 @@ def _unscaled_mask(like: Tensor, dropout: float, *, training: bool) -> Tensor | 
     if not training:
         return 1 - dropout
     return F.dropout(torch.ones_like(like), dropout) * (1 - dropout)
+
+
+def _inner_shapes(hidden: StructuredLinear) -> list[tuple[int, int] | None]:
+    """What `_inner_shape` says of each layer."""
+    if hidden.members:
+        return [_inner_shape(member) for member in hidden.members]
+    return [_inner_shape(hidden)] * hidden.slot.layers
 
 
 def _inner_shape(hidden: StructuredLinear) -> tuple[int, int] | None:

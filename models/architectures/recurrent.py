@@ -215,8 +215,14 @@ class Recurrent(Architecture):
         state = self.state_size
         sizes = [signature.input_size, *[state] * (self.layers - 1)]
         return [
-            Slot(out_features=state, in_features=size, gates=self.gates, auxiliary=True)
-            for size in sizes
+            Slot(
+                out_features=state,
+                in_features=size,
+                gates=self.gates,
+                auxiliary=True,
+                layer=layer,
+            )
+            for layer, size in enumerate(sizes)
         ]
 
     def _plain_input_count(self, slot: Slot) -> int:

@@ -86,7 +86,13 @@ def _recurrent(name: str, layer: nn.RNNBase, inputs: StructuredInputs) -> Compre
 def _input(weights: RecurrentWeights, place: int, inputs: StructuredInputs) -> InputLayer:
     matrix = weights.inputs[place]
     size = weights.hidden_size
-    slot = Slot(out_features=size, in_features=matrix.shape[1], gates=weights.gates, auxiliary=True)
+    slot = Slot(
+        out_features=size,
+        in_features=matrix.shape[1],
+        gates=weights.gates,
+        auxiliary=True,
+        layer=place,
+    )
     bias = None if weights.biases is None else weights.biases[place]
     layer: InputLayer
     if is_structured(slot, inputs):

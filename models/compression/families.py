@@ -4,6 +4,7 @@ A parametrization that can be converted to has one file here and one name in the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -16,6 +17,7 @@ from models.compression.householder_svd import fit_householder_svd_
 from models.compression.low_rank import fit_low_rank_
 from models.compression.low_rank_diagonal import fit_low_rank_diagonal_
 from models.compression.packed_rotations import fit_packed_rotations_
+from models.compression.per_layer import fit_per_layer_
 from models.compression.rotation_svd import fit_rotation_svd_
 from models.compression.target import Target
 from models.errors import ConversionError, SlotError
@@ -30,6 +32,7 @@ from models.parametrizations import (
     LowRankDiagonal,
     PackedRotations,
     Parametrization,
+    PerLayer,
     RotationSvd,
 )
 from models.spec import Slot, kind_of
@@ -37,7 +40,7 @@ from models.spec import Slot, kind_of
 Converter: TypeAlias = Callable[[Any, Target], None]
 """Brings a freshly built module of its family, in double precision, near a target, in place."""
 
-CONVERTERS: Mapping[type[Parametrization], Converter] = {
+_OF_FAMILIES: Mapping[type[Parametrization], Converter] = {
     Dense: fit_dense_,
     FactorizedSvd: fit_factorized_svd_,
     Householder: fit_householder_,
@@ -48,19 +51,25 @@ CONVERTERS: Mapping[type[Parametrization], Converter] = {
     RotationSvd: fit_rotation_svd_,
 }
 
+CONVERTERS: Mapping[type[Parametrization], Converter] = {
+    **_OF_FAMILIES,
+    PerLayer: partial(fit_per_layer_, converters=_OF_FAMILIES),
+}
 
-def refuse_unconvertible(parametrization: type[Parametrization]) -> None:
-    """Refuse a parametrization for which nearest members have no algorithm.
+
+def refuse_unconvertible(*families: type[Parametrization]) -> None:
+    """Refuse families for which nearest members have no algorithm.
 
     Raises:
-        ConversionError: names it and those that have one.
+        ConversionError: names the first one and those that have one.
     """
-    if parametrization not in CONVERTERS:
-        allowed = ", ".join(sorted(kind_of(variant) for variant in CONVERTERS))
-        raise ConversionError(
-            f"there is no conversion of plain matrices to {kind_of(parametrization)}, whose "
-            f"nearest members only training finds; allowed are {allowed}"
-        )
+    for family in families:
+        if family not in _OF_FAMILIES:
+            allowed = ", ".join(sorted(kind_of(variant) for variant in _OF_FAMILIES))
+            raise ConversionError(
+                f"there is no conversion of plain matrices to {kind_of(family)}, whose "
+                f"nearest members only training finds; allowed are {allowed}"
+            )
 
 
 def convert_weight(
@@ -77,7 +86,7 @@ def convert_weight(
     Args:
         weight: `[out, in]`, or `[G, out, in]` for the G matrices of a slot; of any floating type.
         parametrization: the family, with its counts.
-        slot: how the matrices belong together; without one each stands for itself.
+        slot: how the matrices belong together; without one each stands for itself, as a layer.
         moments: `E[x x^T]` `[G, in, in]` of what the matrices read. Families with a closed form for
             it (low_rank, low_rank_diagonal) then keep outputs rather than weights.
         earlier: what this function gave for smaller counts, which the result does not fall behind.
@@ -90,7 +99,7 @@ def convert_weight(
         ConversionError: the matrices are not finite, or the family has no conversion.
         SlotError: the family cannot hold matrices of this size.
     """
-    refuse_unconvertible(type(parametrization))
+    refuse_unconvertible(*parametrization.families)
     matrices = weight.detach().to("cpu", torch.float64)
     matrices = matrices if matrices.dim() == 3 else matrices.unsqueeze(0)
     if slot is None:

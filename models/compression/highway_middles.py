@@ -5,7 +5,7 @@ middle's mask leaves on average, and normalises that once more. All but the mean
 the mean moves that of the normalisation behind it.
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -18,6 +18,7 @@ from models.architectures.highway import (
     NormalisedProduct,
 )
 from models.compression.parts import structured_parts
+from models.compression.report import stored_weight
 from models.linear import StructuredLinear
 from models.ops.factors import LowRankFactors
 from models.ops.weight_norm import NormalisedRows
@@ -27,16 +28,12 @@ from models.parametrizations.low_rank_factors import LowRankLinear
 def fold_middles(network: nn.Module) -> Tensor | None:
     """`k L diag(1 / (std + eps)) R + diag(D)` `[G, n, n]` of all layers, in double precision.
 
-    None where there are no middles.
+    Layers without a middle have their matrices as they are. None where there are no middles.
     """
-    weights: list[Tensor] = []
-    for middle, layer in _middles(network):
-        right = layer.right * _scale(middle).view(len(layer.right), -1, 1)
-        weight = layer.left @ right.repeat_interleave(layer.shared_by, 0)
-        if layer.diagonal is not None:
-            weight = weight + torch.diag_embed(layer.diagonal)
-        weights.append(weight)
-    return torch.cat(weights) if weights else None
+    layers = _layers(network)
+    if all(layer.middle is None for layer in layers):
+        return None
+    return torch.cat([_folded(layer) for layer in layers])
 
 
 @torch.no_grad()
@@ -45,26 +42,53 @@ def shift_norms_(network: nn.Module, dense: nn.Module) -> None:
 
     It is subtracted before that normalisation, and so added to its mean.
     """
-    for (middle, layer), product in zip(_middles(network), _products(dense), strict=False):
-        shift = _scale(middle) * middle.norm.mean.to("cpu", torch.float64)
-        columns = shift.view(len(layer.right), -1, 1).repeat_interleave(layer.shared_by, 0)
-        product.norm.mean.add_((layer.left @ columns).flatten().to(product.norm.mean))
+    for layer, product in zip(_layers(network), _products(dense), strict=False):
+        if layer.middle is None or layer.factors is None:
+            continue
+        left, right = layer.factors.left, layer.factors.right
+        shift = _scale(layer.middle) * layer.middle.norm.mean.to("cpu", torch.float64)
+        columns = shift.view(len(right), -1, 1).repeat_interleave(layer.factors.shared_by, 0)
+        product.norm.mean.add_((left @ columns).flatten().to(product.norm.mean))
 
 
 @torch.no_grad()
 def neutralise_middles_(network: nn.Module) -> None:
     """Make middles subtract 0 and divide by 1, and L undo their masks' mean, in place."""
-    hidden = structured_parts(network).get("hidden")
-    if not isinstance(hidden, LowRankLinear):
-        return
-    middles = [product.middle for product in _products(network) if product.middle is not None]
-    for middle in middles:
-        middle.norm.mean.zero_()
-        middle.norm.std.fill_(1 - EPSILON)
-    if middles:
-        left = hidden.left.gain if isinstance(hidden.left, NormalisedRows) else hidden.left
-        assert left is not None
-        left.div_(1 - middles[0].dropout)
+    done: set[StructuredLinear] = set()
+    for layer in _layers(network):
+        if layer.middle is None:
+            continue
+        layer.middle.norm.mean.zero_()
+        layer.middle.norm.std.fill_(1 - EPSILON)
+        # Layers that are stored together have their L, too.
+        if layer.owner not in done:
+            done.add(layer.owner)
+            assert isinstance(layer.owner, LowRankLinear)
+            stored = layer.owner.left
+            left = stored.gain if isinstance(stored, NormalisedRows) else stored
+            assert left is not None
+            left.div_(1 - layer.middle.dropout)
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """A layer of a batch-normalised highway stack."""
+
+    owner: StructuredLinear
+    """What stores its matrices, alone or with those of all layers."""
+    middle: NormalisedMiddle | None
+    factors: LowRankFactors | None
+    """Its matrices around the middle, in double precision on the CPU."""
+
+
+def _folded(layer: _Layer) -> Tensor:
+    if layer.middle is None or layer.factors is None:
+        # Beside layers with a middle it stands alone.
+        return stored_weight(layer.owner)
+    left, right, diagonal = layer.factors.left, layer.factors.right, layer.factors.diagonal
+    right = right * _scale(layer.middle).view(len(right), -1, 1)
+    weight = left @ right.repeat_interleave(layer.factors.shared_by, 0)
+    return weight if diagonal is None else weight + torch.diag_embed(diagonal)
 
 
 def _products(network: nn.Module) -> list[NormalisedProduct]:
@@ -75,24 +99,26 @@ def _products(network: nn.Module) -> list[NormalisedProduct]:
     return cast(list[NormalisedProduct], list(stack.products))
 
 
-def _middles(network: nn.Module) -> Iterator[tuple[NormalisedMiddle, LowRankFactors]]:
-    """Each layer's middle with its factors in double precision on the CPU."""
-    hidden = structured_parts(network).get("hidden")
+def _layers(network: nn.Module) -> list[_Layer]:
+    """The layers of a batch-normalised highway stack; none of any other network."""
     products = _products(network)
-    if hidden is None or not products or products[0].middle is None:
-        return
-    for product, layer in zip(products, _layers(hidden), strict=True):
-        assert product.middle is not None
-        yield product.middle, layer
+    if not products:
+        return []
+    hidden = structured_parts(network)["hidden"]
+    owners = hidden.members or [hidden]
+    matrices = [(owner, factors) for owner in owners for factors in _factors(owner)]
+    return [
+        _Layer(owner, product.middle, factors)
+        for product, (owner, factors) in zip(products, matrices, strict=True)
+    ]
 
 
-def _scale(middle: NormalisedMiddle) -> Tensor:
-    return (1 - middle.dropout) / (middle.norm.std.to("cpu", torch.float64) + EPSILON)
-
-
-def _layers(hidden: StructuredLinear) -> list[LowRankFactors]:
+def _factors(owner: StructuredLinear) -> list[LowRankFactors] | list[None]:
+    """Those of each layer, where they have a narrow middle."""
+    if owner.inner_size is None:
+        return [None] * owner.slot.layers
     with torch.no_grad():
-        factors = hidden.make_factors()
+        factors = owner.make_factors()
     assert isinstance(factors, LowRankFactors)
     diagonal = factors.diagonal
     whole = LowRankFactors(
@@ -100,4 +126,8 @@ def _layers(hidden: StructuredLinear) -> list[LowRankFactors]:
         factors.right.to("cpu", torch.float64),
         None if diagonal is None else diagonal.to("cpu", torch.float64),
     )
-    return whole.split(hidden.slot.gates)
+    return whole.split(owner.slot.gates)
+
+
+def _scale(middle: NormalisedMiddle) -> Tensor:
+    return (1 - middle.dropout) / (middle.norm.std.to("cpu", torch.float64) + EPSILON)

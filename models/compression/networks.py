@@ -12,10 +12,11 @@ from models.compression.moments import moments_of
 from models.compression.parts import modules_of, structured_parts
 from models.compression.report import (
     ConversionReport,
-    Cost,
     LayerConversion,
+    costs_of,
     layers_of,
     numbers_of,
+    plain_costs,
     relative_distance,
     stored_weight,
 )
@@ -51,7 +52,7 @@ def convert(
         ConversionError: the target's parametrization has no conversion, a number is not finite, or
             the network is not of the target's architecture. SpecError: see `ModelSpec.check`.
     """
-    refuse_unconvertible(type(target.parametrization))
+    refuse_unconvertible(*target.parametrization.families)
     target.check()
     dense = _dense_form(network, target)
     moments: dict[str, Tensor] = {}
@@ -75,8 +76,9 @@ def convert(
         )
         linear.load_state_dict(solution.state_dict())
         fitted |= {f"{name}.{key}" for key in linear.state_dict()}
-        cost = _cost_of(before.get(name), weight)
-        rows += layers_of(name, weight, linear, before=cost, moments=moments.get(name))
+        had = before.get(name)
+        costs = plain_costs(weight, linear.slot) if had is None else costs_of(had)
+        rows += layers_of(name, weight, linear, before=costs, moments=moments.get(name))
     neutralise_middles_(converted)
     _copy_others_(dense, converted, known=fitted)
     converted.train(network.training)
@@ -185,12 +187,6 @@ def _write_affine_(name: str, part: Affine, source: nn.Module | None) -> None:
         part.weight.start_from_(weight.to(part.weight.direction))
     else:
         part.weight.copy_(weight)
-
-
-def _cost_of(linear: StructuredLinear | None, weight: Tensor) -> Cost:
-    if linear is None:
-        return Cost(parameters=weight.numel(), multiply_adds=weight.numel())
-    return Cost(parameters=numbers_of(linear), multiply_adds=linear.multiply_adds())
 
 
 def _move_like(network: Network, other: Network) -> None:

@@ -15,9 +15,11 @@ def modules_of(network: nn.Module) -> dict[str, nn.Module]:
 
 
 def structured_parts(network: nn.Module) -> dict[str, StructuredLinear]:
-    """The structured matrices."""
-    return {
+    """The structured matrices, whole slots each: what one is put together of is not named."""
+    parts = {
         name: part
         for name, part in modules_of(network).items()
         if isinstance(part, StructuredLinear)
     }
+    inner = {id(member) for part in parts.values() for member in part.members}
+    return {name: part for name, part in parts.items() if id(part) not in inner}

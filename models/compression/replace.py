@@ -17,10 +17,10 @@ from models.compression.moments import arguments, moments_of
 from models.compression.parts import modules_of, structured_parts
 from models.compression.report import (
     ConversionReport,
-    Cost,
     LayerConversion,
     layers_of,
     numbers_of,
+    plain_costs,
     relative_distance,
     stored_weight,
 )
@@ -31,7 +31,11 @@ from models.parametrizations import AnyParametrization, Parametrization
 from models.spec import kind_of
 
 Chosen: TypeAlias = Parametrization | Mapping[str, Any]
-"""A parametrization, or the document of one: `{"kind": "low_rank", "d": 8}`."""
+"""A parametrization, or the document of one: `{"kind": "low_rank", "d": 8}`.
+
+`{"kind": "per_layer", "layers": [...]}` has one for each layer of a recurrent module, and where
+that is bidirectional one for each layer and direction, forwards first.
+"""
 
 Choice: TypeAlias = Chosen | Mapping[str, Chosen]
 """One for all layers, or by patterns of their names, of which the first that fits counts."""
@@ -84,7 +88,7 @@ def compress(
             name=name,
         )
         _put(compressed, name, _like(fitted, linear))
-        before = Cost(parameters=weight.numel(), multiply_adds=weight.numel())
+        before = plain_costs(weight, linear.slot)
         rows += layers_of(name, weight, fitted, before=before, moments=moments.get(name))
     error = None
     if answer is not None:
@@ -183,7 +187,7 @@ def _parametrizations(choice: Choice) -> dict[str, Parametrization]:
         for pattern, one in choice.items()
     }
     for one in found.values():
-        refuse_unconvertible(type(one))
+        refuse_unconvertible(*one.families)
     return found
 
 

@@ -1,6 +1,7 @@
 """What a conversion lost and what it saved."""
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from pydantic import Field
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from models.linear import StructuredLinear
 from models.model import ModelSpec
-from models.spec import Spec
+from models.spec import Slot, Spec
 
 
 class LayerConversion(Spec):
@@ -52,7 +53,7 @@ class ConversionReport(Spec):
 
 
 class Cost(Spec):
-    """Numbers and multiply-adds of a slot as it was."""
+    """Numbers and multiply-adds of one layer of a slot."""
 
     parameters: int
     multiply_adds: int
@@ -63,12 +64,12 @@ def layers_of(
     weight: Tensor,
     linear: StructuredLinear,
     *,
-    before: Cost,
+    before: Sequence[Cost],
     moments: Tensor | None,
 ) -> list[LayerConversion]:
     """One row per layer of a slot, of what the module holds in the type that it has.
 
-    `weight` is W `[G, out, in]`, `moments` `[G, in, in]`.
+    `weight` is W `[G, out, in]`, `before` what each layer was, `moments` `[G, in, in]`.
     """
     slot = linear.slot
     stored = stored_weight(linear)
@@ -76,7 +77,7 @@ def layers_of(
     stack = (slot.layers, slot.gates)
     difference = (weight - stored).view(*stack, *weight.shape[1:])
     weight = weight.view_as(difference)
-    after = Cost(parameters=numbers_of(linear), multiply_adds=linear.multiply_adds())
+    after = costs_of(linear)
     rows: list[LayerConversion] = []
     for layer in range(slot.layers):
         seen = None
@@ -95,13 +96,32 @@ def layers_of(
                 weight_error=_share(difference[layer].square().sum(), weight[layer].square().sum()),
                 gate_errors=tuple(gates),
                 output_error=seen,
-                parameters_before=before.parameters // slot.layers,
-                parameters_after=after.parameters // slot.layers,
-                multiply_adds_before=before.multiply_adds // slot.layers,
-                multiply_adds_after=after.multiply_adds // slot.layers,
+                parameters_before=before[layer].parameters,
+                parameters_after=after[layer].parameters,
+                multiply_adds_before=before[layer].multiply_adds,
+                multiply_adds_after=after[layer].multiply_adds,
             )
         )
     return rows
+
+
+def costs_of(linear: StructuredLinear) -> list[Cost]:
+    """Of each layer; layers that are stored together cost the same."""
+    if linear.members:
+        return [cost for member in linear.members for cost in costs_of(member)]
+    layers = linear.slot.layers
+    return [
+        Cost(
+            parameters=numbers_of(linear) // layers,
+            multiply_adds=linear.multiply_adds() // layers,
+        )
+    ] * layers
+
+
+def plain_costs(weight: Tensor, slot: Slot) -> list[Cost]:
+    """Of each layer of plain matrices `[G, out, in]`."""
+    each = weight.numel() // slot.layers
+    return [Cost(parameters=each, multiply_adds=each)] * slot.layers
 
 
 def numbers_of(module: nn.Module) -> int:

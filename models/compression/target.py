@@ -1,6 +1,7 @@
 """What a slot is to hold: plain matrices, and what is known of the vectors that they read."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -40,6 +41,16 @@ class Target:
         refuse_not_finite(name, self.weight)
         if self.moments is not None:
             refuse_not_finite(f"what {name} read of the calibration batch", self.moments)
+
+    def by_layer(self, earlier: Sequence[StructuredLinear | None]) -> "Iterator[Target]":
+        """The target of each layer alone, with what that must not fall behind."""
+        slot, gates = replace(self.slot, layers=1), self.slot.gates
+        weights = torch.split(self.weight, gates)
+        moments = (
+            [None] * len(weights) if self.moments is None else torch.split(self.moments, gates)
+        )
+        for weight, moment, before in zip(weights, moments, earlier, strict=True):
+            yield Target(slot=slot, weight=weight, moments=moment, earlier=before)
 
     def weighting(self) -> tuple[Tensor, Tensor] | None:
         """`C^{1/2}` and `C^{-1/2}` `[G, in, in]` of the moments C, or None without any."""

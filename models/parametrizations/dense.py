@@ -12,7 +12,7 @@ from models.linear import StructuredLinear
 from models.ops.complex_matrices import real_form
 from models.ops.factors import DenseFactors
 from models.ops.initialisation import glorot_uniform_, identity_, orthogonal_
-from models.parametrizations.parametrization import Parametrization
+from models.parametrizations.parametrization import Family
 from models.spec import Slot
 
 Start = Literal["glorot_uniform", "orthogonal", "identity"]
@@ -24,7 +24,7 @@ _STARTS = {
 }
 
 
-class Dense(Parametrization):
+class Dense(Family):
     """All `out * in` numbers of W; in a complex slot, real and imaginary parts of all of them."""
 
     title: ClassVar[str] = "Dense"

@@ -20,11 +20,11 @@ from models.ops.orthogonal_maps import (
 )
 from models.ops.precision import raised
 from models.ops.spectrum import SigmoidSpectrum
-from models.parametrizations.parametrization import Parametrization, refuse_rectangle
+from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
 
-class FactorizedSvd(Parametrization):
+class FactorizedSvd(Family):
     """`W = U diag(s) V^T` with rotations U and V, and every s within the margin of 1.
 
     `s = 2 margin sigmoid(p) + 1 - margin`; with margin 0 all s are 1, there is no p, and W is

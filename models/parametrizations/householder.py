@@ -17,7 +17,7 @@ from models.ops.householder import (
 )
 from models.ops.initialisation import normal_
 from models.parametrizations.parametrization import (
-    Parametrization,
+    Family,
     refuse_outside,
     refuse_rectangle,
 )
@@ -25,7 +25,7 @@ from models.parametrizations.staircase import Staircase, trainable_entries
 from models.spec import Slot
 
 
-class Householder(Parametrization):
+class Householder(Family):
     """`W = H_n(u_n) ... H_{n-m+1}(u_{n-m+1})`: reflectors of n, n - 1, ... coordinates.
 
     W keeps every norm exactly, and is the identity on n - m directions. The determinant is (-1)^m

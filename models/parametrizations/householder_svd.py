@@ -15,7 +15,7 @@ from models.ops.householder import staircase_entries, svd_diagonal_low_rank, svd
 from models.ops.initialisation import glorot_limit, normal_, uniform_
 from models.ops.precision import raised
 from models.ops.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
-from models.parametrizations.parametrization import Parametrization, refuse_outside
+from models.parametrizations.parametrization import Family, refuse_outside
 from models.parametrizations.staircase import Staircase, trainable_entries
 from models.spec import Slot
 from models.upkeep import Settling
@@ -30,7 +30,7 @@ _SPECTRA: Mapping[Bound, Callable[[float, float], Spectrum]] = {
 }
 
 
-class HouseholderSvd(Parametrization):
+class HouseholderSvd(Family):
     """`W = U diag(s) V^T`: U of m1 reflectors, V of m2, and every s within r of sigma_star.
 
     `s = sigma_star + 2 r (sigmoid(p) - 1/2)` starts at sigma_star. With m1 = m2 = min(in, out) and

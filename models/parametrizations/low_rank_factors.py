@@ -11,7 +11,7 @@ from models.linear import StructuredLinear
 from models.ops.factors import LowRankFactors
 from models.ops.initialisation import glorot_uniform_
 from models.ops.weight_norm import NormalisedRows, plain_rows
-from models.parametrizations.parametrization import Parametrization, refuse_outside
+from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
 
@@ -20,7 +20,7 @@ def largest_saving_rank(smaller_side: int) -> int:
     return max(1, (smaller_side - 1) // 2)
 
 
-class LowRankParametrization(Parametrization):
+class LowRankParametrization(Family):
     """Matrices whose main part is `L_g R_g`, in the ways in which both factors can be kept."""
 
     d: int = Field(ge=1, description="inner dimension of L R, at most the shorter side")

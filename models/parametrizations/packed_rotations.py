@@ -16,11 +16,11 @@ from models.parametrizations.packed_angles import (
     most_stages,
     refuse_unturnable,
 )
-from models.parametrizations.parametrization import Parametrization, refuse_outside
+from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
 
-class PackedRotations(Parametrization):
+class PackedRotations(Family):
     """`W = P_1 ... P_count`, each P a set of floor(n/2) rotations of disjoint pairs of coordinates.
 
     W keeps every norm exactly. All stages together turn every pair of coordinates once and have the

@@ -1,6 +1,7 @@
 """What every parametrization of weight matrices offers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 import torch
@@ -8,18 +9,71 @@ import torch
 from models.draw import Draw
 from models.errors import SlotError
 from models.linear import StructuredLinear
-from models.spec import Slot, Spec
+from models.spec import Slot, Spec, kind_of
 
 
 class Parametrization(Spec, ABC):
-    """How the weight matrices of a slot are stored.
+    """How the weight matrices of a slot are stored: by a member of a family, or of several."""
+
+    title: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def families(self) -> "Sequence[type[Family]]":
+        """The families by which matrices are stored, each named at least once."""
+
+    @property
+    def family(self) -> str:
+        """The kind of the one family of all matrices, or else one's own kind."""
+        first, *others = set(self.families)
+        return kind_of(type(self) if others else first)
+
+    @abstractmethod
+    def check(self, slot: Slot) -> None:
+        """Refuse a slot that this member cannot hold.
+
+        Raises:
+            SlotError: not defined for the slot, or a hyperparameter is out of its range.
+        """
+
+    def cut(self, slot: Slot) -> Self:  # noqa: ARG002 -- nothing to cut where nothing is counted
+        """The same with counts and ranks cut to what the slot holds."""
+        return self
+
+    def fitted(self, slot: Slot) -> "Parametrization":
+        """What is stored in a slot: this, cut where the slot is an auxiliary one."""
+        return self.cut(slot) if slot.auxiliary else self
+
+    @abstractmethod
+    def parameter_count(self, slot: Slot) -> int:
+        """Trainable numbers of a slot, by a formula that never falls when a field grows."""
+
+    def paper_count(self, slot: Slot) -> int:
+        """The count by the source's convention, where that differs from the trainable numbers."""
+        return self.parameter_count(slot)
+
+    @abstractmethod
+    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
+        """A freshly initialised module of the slot's matrices, drawn from the generator alone.
+
+        Raises:
+            SlotError: see `check`.
+        """
+
+
+class Family(Parametrization, ABC):
+    """A way of storing matrices that a search may name.
 
     A variant is one file with its fields, search space, counts and module, and one name in the
     union of this package. Its `kind` tells it apart.
     """
 
-    title: ClassVar[str]
     paper: ClassVar[str]
+
+    @property
+    def families(self) -> "Sequence[type[Family]]":
+        """Itself alone."""
+        return (type(self),)
 
     @classmethod
     @abstractmethod
@@ -42,38 +96,6 @@ class Parametrization(Spec, ABC):
         """
         if slot.field != "real":
             raise SlotError(f"defined for real matrices only, not for a {slot} one")
-
-    @abstractmethod
-    def check(self, slot: Slot) -> None:
-        """Refuse a slot that this member cannot hold.
-
-        Raises:
-            SlotError: not defined for the slot, or a hyperparameter is out of its range.
-        """
-
-    def cut(self, slot: Slot) -> Self:  # noqa: ARG002 -- nothing to cut where nothing is counted
-        """The same with counts and ranks cut to what the slot holds."""
-        return self
-
-    def fitted(self, slot: Slot) -> Self:
-        """What is stored in a slot: this, cut where the slot is an auxiliary one."""
-        return self.cut(slot) if slot.auxiliary else self
-
-    @abstractmethod
-    def parameter_count(self, slot: Slot) -> int:
-        """Trainable numbers of a slot, by a formula that never falls when a field grows."""
-
-    def paper_count(self, slot: Slot) -> int:
-        """The count by the source's convention, where that differs from the trainable numbers."""
-        return self.parameter_count(slot)
-
-    @abstractmethod
-    def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
-        """A freshly initialised module of the slot's matrices, drawn from the generator alone.
-
-        Raises:
-            SlotError: see `check`.
-        """
 
 
 def refuse_outside(name: str, value: int, slot: Slot, *, most: int) -> None:

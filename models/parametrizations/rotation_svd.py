@@ -18,7 +18,7 @@ from models.parametrizations.packed_angles import (
     most_stages,
     refuse_unturnable,
 )
-from models.parametrizations.parametrization import Parametrization, refuse_outside
+from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
 Reduction = Literal["sum", "mean"]
@@ -29,7 +29,7 @@ _REDUCTIONS: Mapping[Reduction, Callable[[Tensor], Tensor]] = {
 }
 
 
-class RotationSvd(Parametrization):
+class RotationSvd(Family):
     """`W = U diag(s) V^T`: U of count_u packed rotations, V of count_v, and s drawn towards 1.
 
     s starts at 1 and is free; the loss gets `penalty / 2 * sum_i |s_i - 1|^2` for every matrix.

@@ -13,11 +13,11 @@ from models.ops.factors import DenseFactors
 from models.ops.initialisation import glorot_uniform_, uniform_
 from models.ops.precision import raised
 from models.ops.unitary import fourier_product, hashed_order
-from models.parametrizations.parametrization import Parametrization, refuse_rectangle
+from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
 
-class UnitaryFft(Parametrization):
+class UnitaryFft(Family):
     """`W = D_3 R_2 F^-1 D_2 Pi R_1 F D_1`, unitary, of 7 n numbers.
 
     The D are diagonals `e^{i theta}`, the R reflections `I - 2 v v^* / |v|^2` with complex v, F the

@@ -18,11 +18,11 @@ from models.ops.orthogonal_maps import (
     skew_hermitian_form,
 )
 from models.ops.precision import raised
-from models.parametrizations.parametrization import Parametrization, refuse_rectangle
+from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
 
-class UnitaryFull(Parametrization):
+class UnitaryFull(Family):
     """`W` unitary, the Cayley transform or the exponential of a skew-Hermitian A of n^2 numbers.
 
     The source keeps W itself, 2 n^2 numbers, and multiplies it by a Cayley transform in each step:

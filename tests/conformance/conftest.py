@@ -3,12 +3,12 @@
 import pytest
 
 from models.architectures import ARCHITECTURES, Architecture
-from models.parametrizations import PARAMETRIZATIONS, Parametrization
+from models.parametrizations import PARAMETRIZATIONS, Family
 from models.spec import kind_of
 
 
 @pytest.fixture(params=PARAMETRIZATIONS, ids=kind_of)
-def parametrization(request: pytest.FixtureRequest) -> type[Parametrization]:
+def parametrization(request: pytest.FixtureRequest) -> type[Family]:
     return request.param
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from models.architectures import ARCHITECTURES, Architecture
 from models.errors import SpecError
 from models.model import ModelSpec
-from models.parametrizations import PARAMETRIZATIONS, Parametrization
+from models.parametrizations import PARAMETRIZATIONS, Family
 from models.spec import Signature, kind_of
 from tests.conformance.variants import alternatives, drawn
 
@@ -37,7 +37,7 @@ def options(variant: type[Architecture]) -> Iterator[Architecture]:
 
 def spec_of(
     architecture: Architecture,
-    parametrization: type[Parametrization],
+    parametrization: type[Family],
     signature: Signature = LAST,
     *,
     share: float = 0.5,
@@ -62,14 +62,14 @@ def admitted(spec: ModelSpec) -> bool:
     return True
 
 
-def fitting(variant: type[Architecture]) -> list[type[Parametrization]]:
+def fitting(variant: type[Architecture]) -> list[type[Family]]:
     """The parametrizations that hold the main slots of an architecture, in the union's order."""
     return [p for p in PARAMETRIZATIONS if admitted(spec_of(small(variant), p))]
 
 
 def specs(
     variant: type[Architecture],
-    parametrization: type[Parametrization],
+    parametrization: type[Family],
     signature: Signature = LAST,
 ) -> Iterator[ModelSpec]:
     """What is admitted of the base model and of its options."""
@@ -80,7 +80,7 @@ def specs(
 
 
 @cache
-def pairs() -> list[tuple[type[Architecture], type[Parametrization]]]:
+def pairs() -> list[tuple[type[Architecture], type[Family]]]:
     """Every architecture with every parametrization that fits it."""
     return [
         (architecture, parametrization)
@@ -89,6 +89,6 @@ def pairs() -> list[tuple[type[Architecture], type[Parametrization]]]:
     ]
 
 
-def pair_name(pair: tuple[type[Architecture], type[Parametrization]]) -> str:
+def pair_name(pair: tuple[type[Architecture], type[Family]]) -> str:
     """A pair in words, for the names of tests."""
     return "-".join(map(kind_of, pair))

@@ -13,7 +13,7 @@ from models.errors import InputError, SignatureError, SlotError
 from models.linear import StructuredLinear
 from models.model import ModelSpec, parameter_groups
 from models.network import GradientProbe, observed
-from models.parametrizations import PARAMETRIZATIONS, Parametrization
+from models.parametrizations import PARAMETRIZATIONS, Family
 from models.report import parameter_report
 from models.spec import Signature, kind_of
 from tests.conformance.model_specs import (
@@ -30,7 +30,7 @@ from tests.conformance.model_specs import (
 )
 from tests.conformance.variants import Corner
 
-Pair = tuple[type[Architecture], type[Parametrization]]
+Pair = tuple[type[Architecture], type[Family]]
 
 
 @pytest.fixture(params=pairs(), ids=pair_name)

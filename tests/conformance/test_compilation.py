@@ -8,7 +8,7 @@ import torch
 
 from models.architectures import ARCHITECTURES, Architecture
 from models.model import ModelSpec
-from models.parametrizations import Dense, Parametrization
+from models.parametrizations import Dense, Family
 from models.spec import Signature
 from tests.conformance.model_specs import admitted, fitting, pair_name, pairs, small, spec_of
 from tests.conformance.variants import alternatives
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:Dep
 
 SIGNATURE = Signature(input_size=3, sequence_length=3, output_size=4)
 
-Pair = tuple[type[Architecture], type[Parametrization]]
+Pair = tuple[type[Architecture], type[Family]]
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from models.architectures import Architecture
 from models.model import ModelSpec, after_step, parameter_groups, penalty
-from models.parametrizations import Parametrization
+from models.parametrizations import Family
 from tests.conformance.model_specs import fitting, pair_name, pairs, specs
 
 
@@ -41,7 +41,7 @@ def losses(spec: ModelSpec, steps: int = 30) -> tuple[float, float]:
 
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
 def test_training_reduces_the_loss(
-    pair: tuple[type[Architecture], type[Parametrization]],
+    pair: tuple[type[Architecture], type[Family]],
 ) -> None:
     architecture, parametrization = pair
     base, *options = specs(architecture, parametrization)

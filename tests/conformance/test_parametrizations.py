@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from models.errors import SlotError
 from models.linear import cached_factors
 from models.ops.factors import DenseFactors
-from models.parametrizations import AnyParametrization, Parametrization
+from models.parametrizations import AnyParametrization, Family, Parametrization
 from models.spec import Slot
 from tests.conformance.variants import (
     SIZES,
@@ -27,7 +27,7 @@ from tests.conformance.variants import (
 
 LARGEST = 128
 
-Variant = type[Parametrization]
+Variant = type[Family]
 
 
 def counts_of(spec: Parametrization) -> dict[str, int]:

@@ -8,7 +8,7 @@ from torch.func import functional_call
 from models.linear import StructuredLinear
 from models.model import after_step, parameter_groups, spectral_margin
 from models.ops.factors import MaskedFactors
-from models.parametrizations import Parametrization
+from models.parametrizations import Family, Parametrization
 from models.spec import Slot
 from tests.conformance.variants import (
     SLOTS,
@@ -20,7 +20,7 @@ from tests.conformance.variants import (
     name_of,
 )
 
-Variant = type[Parametrization]
+Variant = type[Family]
 
 GATED = [slot for slot in SLOTS if slot.copies > 1]
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from models.errors import SlotError
 from models.linear import StructuredLinear
-from models.parametrizations import Parametrization
+from models.parametrizations import Family, Parametrization
 from models.spec import Slot, Spec
 
 SIZES = [1, 2, 3, 7, 12, 33]
@@ -91,7 +91,7 @@ def _values(schema: dict[str, Any]) -> list[Any]:
     return [schema["minimum"]] if schema.get("type") == "number" and "minimum" in schema else []
 
 
-def drawn(variant: type[Parametrization], slot: Slot, share: float) -> Parametrization:
+def drawn(variant: type[Family], slot: Slot, share: float) -> Parametrization:
     """What the variant suggests for a slot that is the largest of its study."""
     return variant.suggest(Corner(share), slot, largest=slot.smaller_side)
 
@@ -105,19 +105,19 @@ def holds(member: Parametrization, slot: Slot) -> bool:
     return True
 
 
-def drawn_members(variant: type[Parametrization], slot: Slot) -> Iterator[Parametrization]:
+def drawn_members(variant: type[Family], slot: Slot) -> Iterator[Parametrization]:
     """Small, middling and largest members that hold the slot; none where the variant does not."""
     members = (drawn(variant, slot, share) for share in (0.0, 0.5, 1.0))
     yield from (member for member in members if holds(member, slot))
 
 
-def members(variant: type[Parametrization], slot: Slot) -> Iterator[Parametrization]:
+def members(variant: type[Family], slot: Slot) -> Iterator[Parametrization]:
     """The drawn members, and the middling one with every value of every field with a few."""
     yield from drawn_members(variant, slot)
     yield from (member for member in alternatives(drawn(variant, slot, 0.5)) if holds(member, slot))
 
 
-def home(variant: type[Parametrization], size: int, **fields: Any) -> Slot:
+def home(variant: type[Family], size: int, **fields: Any) -> Slot:
     """A square slot of the numbers, real or complex, for which the variant is defined."""
     for field in ("real", "complex"):
         slot = square(size, field=field, **fields)

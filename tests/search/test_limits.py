@@ -6,7 +6,7 @@ import pytest
 
 from models.architectures import Architecture, Rnn
 from models.model import ModelSpec
-from models.parametrizations import Dense, Parametrization
+from models.parametrizations import Dense, Family
 from search.errors import SpecRefused
 from search.limits import excesses
 from search.space import SearchSpace
@@ -40,7 +40,7 @@ def real_bytes(model: ModelSpec) -> int:
 
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
 def test_memory_is_what_the_built_model_takes_and_never_less_than_its_parameters(
-    pair: tuple[type[Architecture], type[Parametrization]],
+    pair: tuple[type[Architecture], type[Family]],
 ) -> None:
     architecture, parametrization = pair
     model = spec_of(small(architecture), parametrization)

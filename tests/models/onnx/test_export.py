@@ -27,11 +27,11 @@ from models.onnx.verify import verify
 from models.ops import factors
 from models.ops.activations import Activation
 from models.ops.factors import DenseFactors, LowRankFactors, MaskedFactors
-from models.parametrizations import Parametrization
+from models.parametrizations import Family
 from models.spec import Signature
 from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
 
-Pair = tuple[type[Architecture], type[Parametrization]]
+Pair = tuple[type[Architecture], type[Family]]
 
 
 @pytest.fixture(autouse=True)
