@@ -106,11 +106,9 @@ def read_recurrent(tensors: Mapping[str, Tensor], prefix: str = "") -> Recurrent
         f"_l{layer}{side}" for layer in range(layers) for side in ("", "_reverse")[:directions]
     ]
     expected: dict[str, list[int]] = {}
+    read = _read_by_first(tensors.get("weight_ih_l0"), rows)
     for place in places:
-        first = tensors.get("weight_ih_l0")
-        width = directions * size
-        if place.startswith("_l0"):
-            width = first.shape[-1] if first is not None and first.dim() == 2 else 0
+        width = read if place.startswith("_l0") else directions * size
         expected[f"weight_ih{place}"] = [rows, width]
         expected[f"weight_hh{place}"] = [rows, size]
         if has_bias:
@@ -136,6 +134,14 @@ def read_recurrent(tensors: Mapping[str, Tensor], prefix: str = "") -> Recurrent
         biases=tuple(merged) if has_bias else None,
         candidate_biases=tuple(inner) if inner else None,
     )
+
+
+def _read_by_first(matrix: Tensor | None, rows: int) -> int:
+    """How many numbers per step a first layer's input matrix reads, transposed or not."""
+    if matrix is None or matrix.dim() != 2:
+        return 0
+    turned = matrix.shape[0] != rows and matrix.shape[1] == rows
+    return matrix.shape[0] if turned else matrix.shape[1]
 
 
 def _refuse_others(

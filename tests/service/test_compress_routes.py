@@ -80,6 +80,9 @@ def test_what_does_not_fit_is_refused_with_its_place(client: TestClient, model: 
     refused(asked(client, "0" * 12), "compress.model", "no model", "0" * 12)
     pixels = {"kind": "digits", "layout": "pixels"}
     refused(asked(client, model, task=pixels), "compress.model", "features per step 8", "has 1")
+    few = upload_model(client, saved(plain(nn.GRU, outputs=3))).json()["id"]
+    refused(asked(client, few, dry=False), "compress.model", "outputs 3", "has 10")
+    assert client.get("/v1/studies").json()["items"] == []
     refused(asked(client, model, architectures=["rnn"]), "architectures", "'gru'", "rnn")
     assert asked(client, model, architectures=["gru"]).status_code == 200
     refused(asked(client, model, space={"hidden_size": 12}), "space.hidden_size", "6")

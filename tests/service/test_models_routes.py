@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -109,6 +110,22 @@ def test_options_say_what_a_state_dict_does_not(client: TestClient) -> None:
     assert {fit["layout"] for fit in model["fits"]} == {"rows", "pixels"}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_numbers_of_another_type_are_converted_and_the_answer_says_so(
+    client: TestClient, dtype: torch.dtype
+) -> None:
+    module = plain(nn.LSTM).to(dtype)
+    answer = upload_model(client, saved(module))
+    assert answer.status_code == 201, answer.text
+    model = answer.json()
+    name = str(dtype).removeprefix("torch.")
+    assert model["notes"] == [f"numbers of type {name} became float32"]
+    stored = checkpoint.load(client.get(model["links"]["checkpoint"]).content).module
+    readout = stored.state_dict()["readout.weight"]
+    assert readout.dtype == torch.float32
+    assert torch.equal(readout, module.readout.weight.detach().float())
+
+
 def test_a_structured_checkpoint_of_ours_is_folded(client: TestClient) -> None:
     spec = spec_of({"kind": "rnn", "hidden_size": 8}, kind="low_rank", d=2)
     network, content = ours(spec)
@@ -134,7 +151,11 @@ def bad(value: float) -> bytes:
     return state_of(plain(), readout__weight=weight)
 
 
-GRU = plain().state_dict()
+def saved_state(**given: Any) -> dict[str, torch.Tensor]:
+    return plain(**given).state_dict()
+
+
+GRU = saved_state()
 
 BAD: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "pickle": (pickled, ("torch.save", "safetensors.torch.save_file(model.state_dict()")),
@@ -150,12 +171,40 @@ BAD: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
         lambda: raw({"a": tensor([2], 0, 8), "b": tensor([2], 4, 12)}, bytes(12)),
         ("overlap",),
     ),
+    "a hole": (
+        lambda: raw({"a": tensor([1], 0, 4), "b": tensor([1], 8, 12)}, bytes(12)),
+        ("'a' and 'b'", "nobody's", "one after the other"),
+    ),
+    "bytes behind": (
+        lambda: raw({"a": tensor([1], 0, 4)}, bytes(9)),
+        ("5 bytes", "allowed are none"),
+    ),
+    "a name twice": (
+        lambda: raw(b'{"a": 1, "a": 2}'),
+        ("'a' is there twice",),
+    ),
+    "a name bomb": (
+        lambda: state_of(plain(), rnn__weight_hh_l999999999=GRU["rnn.weight_hh_l0"]),
+        ("rnn.weight_hh_l999999999",),
+    ),
+    "a shape without bytes": (
+        lambda: raw({"a": tensor([2**40, 2**40], 0, 0)}),
+        ("'a'", str(2**82), "gives it 0"),
+    ),
+    "no numbers": (
+        lambda: state_of(plain(), rnn__weight_hh_l0=torch.ones(0, 0)),
+        ("rnn.weight_hh_l0", "[0, 0]"),
+    ),
     "control characters": (lambda: raw({"a\x00b": tensor([1], 0, 4)}, bytes(4)), ("printable",)),
     "a path for a name": (
         lambda: safetensors.torch.save({"../../etc/passwd": torch.ones(2, 2)}),
         ("../../etc/passwd",),
     ),
     "NaN": (lambda: bad(float("nan")), ("'readout.weight'", "nan", "[1, 2]")),
+    "NaN in half precision": (
+        lambda: safetensors.torch.save({"a": torch.tensor([1.0, float("nan")]).bfloat16()}),
+        ("'a'", "nan", "[1]"),
+    ),
     "infinity": (lambda: bad(float("inf")), ("'readout.weight'", "inf", "[1, 2]")),
     "integers": (
         lambda: state_of(plain(), readout__bias=torch.ones(3, dtype=torch.int64)),
@@ -169,6 +218,24 @@ BAD: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
         lambda: state_of(plain(), rnn__weight_ih_l0=None),
         ("rnn.weight_ih_l0 is missing",),
     ),
+    "a missing layer": (
+        lambda: safetensors.torch.save(
+            {n: t for n, t in saved_state(num_layers=3).items() if "_l1" not in n}
+        ),
+        ("rnn.weight_ih_l1 is missing", "rnn.bias_hh_l1 is missing"),
+    ),
+    "a missing bias of one layer": (
+        lambda: state_of(plain(num_layers=2), rnn__bias_hh_l1=None),
+        ("rnn.bias_hh_l1 is missing",),
+    ),
+    "no bias in one layer alone": (
+        lambda: state_of(plain(num_layers=2), rnn__bias_ih_l0=None, rnn__bias_hh_l0=None),
+        ("rnn.bias_ih_l0 is missing", "rnn.bias_hh_l0 is missing"),
+    ),
+    "a gate too many": (
+        lambda: state_of(plain(), rnn__weight_hh_l0=torch.ones(30, 6)),
+        ("rnn.weight_hh_l0", "[30, 6]", "[3 n, n] of a GRU"),
+    ),
     "a missing gate": (
         lambda: state_of(plain(), rnn__weight_hh_l0=GRU["rnn.weight_hh_l0"][:15]),
         ("rnn.weight_hh_l0", "[15, 6]"),
@@ -176,6 +243,10 @@ BAD: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
     "transposed": (
         lambda: state_of(plain(), rnn__weight_hh_l0=GRU["rnn.weight_hh_l0"].T),
         ("rnn.weight_hh_l0", "[6, 18]", "transposed"),
+    ),
+    "a transposed input matrix": (
+        lambda: state_of(plain(), rnn__weight_ih_l0=GRU["rnn.weight_ih_l0"].T),
+        ("rnn.weight_ih_l0", "[8, 18]", "transposed", "[18, 8]"),
     ),
     "a wrong shape": (
         lambda: state_of(plain(), rnn__bias_hh_l0=torch.ones(17)),
@@ -194,6 +265,10 @@ BAD: dict[str, tuple[Callable[[], bytes], tuple[str, ...]]] = {
         ("bidirectional", "one direction"),
     ),
     "projections": (lambda: saved(plain(nn.LSTM, proj_size=3)), ("proj_size",)),
+    "a hidden layer that is no square": (
+        lambda: saved(nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 5), nn.Linear(5, 2))),
+        ("1.weight [5, 6]", "[n, n]"),
+    ),
     "two linear layers": (
         lambda: saved(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))),
         ("at least three",),
