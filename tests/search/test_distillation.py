@@ -9,14 +9,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from models.architectures import Lstm
 from models.checkpoint import save_bytes
+from models.compression import from_torch
 from models.errors import CheckpointError
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
 from search.compression import Compression, Distillation
 from search.conversion import calibration_of, converted, original_of
+from search.distillation import Teacher
 from search.resume import from_bytes
-from search.tasks import Addition, Digits, Multilabel
+from search.tasks import Addition, DataSources, Digits, Language, Multilabel, Splits
 from search.tasks.samples import Split
 from search.tasks.soft_targets import soft_classes, soft_labels, soft_numbers
 from search.tasks.task import IGNORED
@@ -218,6 +221,80 @@ def test_resumed_anywhere_the_numbers_are_those_of_an_unbroken_run(
         assert found == checkpoint
         last = [report.validation for report in again.reports]
         assert last == [report.validation for report in unbroken.reports][-len(last) :]
+
+
+@pytest.fixture
+def verse(tmp_path: Path) -> tuple[Language, Splits[Any]]:
+    """The characters of a small text, read in windows with the state carried on."""
+    lines = ["the cat sat", "the dog sat on the mat", "a cat", "on the mat"] * 8
+    (tmp_path / "verse.txt").write_text("".join(f"{line}\n" for line in lines))
+    sources = DataSources(cache=tmp_path / "cache", folder=tmp_path)
+    task = Language(corpus="file", file="verse.txt", window=5).resolved(sources)
+    return task, task.load(sources)
+
+
+def test_of_a_stream_the_original_reads_on_where_it_ended(
+    verse: tuple[Language, Splits[Any]],
+) -> None:
+    """What it answers to three windows is what torch's own layer answers to the whole of them."""
+    task, splits = verse
+    torch.manual_seed(4)
+    symbols = task.signature().output_size
+    rnn, readout = nn.LSTM(symbols, 6, batch_first=True), nn.Linear(6, symbols)
+    state = {f"rnn.{name}": tensor for name, tensor in rnn.state_dict().items()}
+    state |= {f"readout.{name}": tensor for name, tensor in readout.state_dict().items()}
+    network, _ = from_torch(state, output_steps="every")
+    weight, temperature = 0.3, 2.0
+    given = Distillation(temperature=temperature, distillation_weight=weight)
+    teacher = Teacher(network, given, torch.device("cpu"))
+    batches = [splits.train.take(named) for named in splits.train.batches(4, None)[:3]]
+    with torch.no_grad():
+        states, _ = rnn(torch.cat([batch.x for batch in batches], dim=1))
+        answers = readout(states).split([batch.x.shape[1] for batch in batches], dim=1)
+    for batch, answer in zip(batches, answers, strict=True):
+        output, own = torch.randn_like(answer), torch.tensor(1.5)
+        found = teacher.loss(output, batch, own, task=task, carries_state=True)
+        kept = batch.y != IGNORED
+        p = (answer[kept] / temperature).softmax(-1)
+        q = (output[kept] / temperature).softmax(-1)
+        soft = temperature**2 * (p * (p / q).log()).sum(-1).mean()
+        torch.testing.assert_close(found, (1 - weight) * own + weight * soft)
+
+
+def test_a_stream_is_resumed_with_the_states_of_both_models(
+    verse: tuple[Language, Splits[Any]],
+) -> None:
+    task, splits = verse
+    model = ModelSpec(
+        architecture=Lstm(hidden_size=6), parametrization=Dense(), signature=task.signature()
+    )
+    content = save_bytes(model.build(seed=3), model)
+    small = model.model_copy(update={"parametrization": LowRank(d=2)})
+    trial = TrialSpec(
+        model=small,
+        training=TrainingSpec(batch_size=4),
+        seed=5,
+        compression=named(content, distillation=Distillation(distillation_weight=0.9)),
+    )
+    asked = TrainJob(task=task, trial=trial, number=1, epochs=2, checkpoint_seconds=0.0)
+
+    def ran(resume: bytes | None) -> tuple[RecordingHooks, bytes]:
+        teacher, start = original_of(content, trial), None
+        if resume is None:
+            start = converted(teacher, trial, splits.train).network.state_dict()
+        hooks = RecordingHooks()
+        result = train(
+            asked, splits, task=task, hooks=hooks, resume=resume, start=start, original=teacher
+        )
+        return hooks, save_bytes(result.module, small)
+
+    unbroken, checkpoint = ran(None)
+    places = [0, 2, len(unbroken.saved) // 2, len(unbroken.saved) - 2]
+    carried = [from_bytes(unbroken.saved[place], job=asked).carried for place in places]
+    assert any(len(parts) == 4 for parts in carried), "h and c of both models"
+    for place in places:
+        _, found = ran(unbroken.saved[place])
+        assert found == checkpoint
 
 
 def test_input_matrices_are_converted_where_the_space_says_so(
