@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
-from models.parametrizations import PARAMETRIZATIONS, AnyParametrization
+from models.parametrizations import PARAMETRIZATIONS, AnyFamily
 from models.spec import Spec, kind_of
 from search.model_space import (
     ARCHITECTURE_KINDS,
@@ -83,7 +83,7 @@ def catalog() -> Catalog:
 
 
 def _entry(
-    variant: type[AnyArchitecture] | type[AnyParametrization] | type[AnyTask],
+    variant: type[AnyArchitecture] | type[AnyFamily] | type[AnyTask],
 ) -> CatalogEntry:
     return CatalogEntry(
         kind=kind_of(variant),

@@ -1,11 +1,18 @@
 """Compressing a trained network: what a study says of it, and what a trial of such a study is."""
 
+from typing import Literal, TypeAlias
+
 from pydantic import ConfigDict, Field
 
 from models.architectures import AnyArchitecture
 from models.draw import Draw
 from models.spec import Spec
 from search.errors import OriginalUnresolved
+
+Layers: TypeAlias = Literal["shared", "each"]
+
+MOST_LAYERS_APART = 64
+"""Layers that may have dimensions of their own: samplers model all dimensions jointly."""
 
 
 class Distillation(Spec):
@@ -61,6 +68,13 @@ class Compress(Spec):
 
     model: str = Field(
         pattern="^[A-Za-z0-9_-]{1,64}$", description="what /v1/models answered to the upload"
+    )
+    layers: Layers = Field(
+        default="shared",
+        description="shared: what is drawn of a parametrization counts for all layers alike; each: "
+        "every layer has dimensions of its own, such as `low_rank.0.d` and `low_rank.1.d`, for "
+        "which `low_rank.d` or `d` in `space` stands where it has no name of its own there; for "
+        f"models of at most {MOST_LAYERS_APART} layers",
     )
     distillation: bool = Field(
         default=False,

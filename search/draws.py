@@ -37,10 +37,19 @@ class OutsideSpace(Exception):
     """What was named is not in a dimension of the space."""
 
 
+def names_of(dimension: str) -> tuple[str, ...]:
+    """What a user may call a dimension, the fullest name first.
+
+    `low_rank.0.d` is of one layer, `low_rank.d` of all of them, `d` of whatever has that field.
+    """
+    parts = dimension.split(".")
+    return tuple(dict.fromkeys((dimension, ".".join((parts[0], *parts[1:][-1:])), parts[-1])))
+
+
 def path_of(kind: str, field: str, overrides: Overrides) -> str:
     """Where in the document the user put what decides a field."""
-    full = f"{kind}.{field}"
-    return f"space.{full if full in overrides else field}"
+    names = names_of(f"{kind}.{field}")
+    return f"space.{next((name for name in names if name in overrides), field)}"
 
 
 @contextmanager
@@ -155,7 +164,8 @@ class SpaceDraw:
     """A `models.draw.Draw` for one variant, over the user's overrides and a source.
 
     A question about field `m1` of `householder_svd` is dimension `householder_svd.m1`; the user
-    overrides it under that name, or under `m1` alone.
+    overrides it under that name, or under `m1` alone. For one layer the kind is
+    `householder_svd.0`, and all names of `names_of` count.
     """
 
     def __init__(self, kind: str, overrides: Overrides, source: Source) -> None:
@@ -168,11 +178,12 @@ class SpaceDraw:
 
     def is_overridden(self, field: str) -> bool:
         """Whether the user put anything in the place of this field; null is something."""
-        return self._full(field) in self._overrides or field in self._overrides
+        return any(name in self._overrides for name in names_of(self._full(field)))
 
     def override(self, field: str) -> Override:
         """What the user put in the place of this field, or None; the fuller name goes first."""
-        return self._overrides.get(self._full(field), self._overrides.get(field))
+        names = names_of(self._full(field))
+        return next((self._overrides[name] for name in names if name in self._overrides), None)
 
     def integer(self, name: str, low: int, high: int, *, log: bool = False, step: int = 1) -> int:
         """Draw an integer, or what the user wants in its place."""

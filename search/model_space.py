@@ -6,15 +6,16 @@ defined on, and what is drawn is cut to the slot at hand.
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.compression.families import refuse_unconvertible
 from models.errors import ConversionError, SlotError, SpecError
 from models.model import ModelSpec
-from models.parametrizations import PARAMETRIZATIONS, AnyParametrization
+from models.parametrizations import PARAMETRIZATIONS, AnyFamily
 from models.spec import Slot, Spec, kind_of
+from search.compression import MOST_LAYERS_APART
 from search.dimension import ChoiceDimension, Options, Override, Range, Scalar
 from search.draws import (
     CornerSource,
@@ -26,6 +27,7 @@ from search.draws import (
     refusing,
 )
 from search.errors import Fault, SpecRefused
+from search.layers import layers_apart, main_slot, names_by_layer, together
 from search.spec import StudySpec
 
 T = TypeVar("T")
@@ -58,6 +60,7 @@ class ModelSpace:
         self._spec = spec
         self._signature = spec.task.signature()
         self._overrides: Mapping[str, Override] = spec.space
+        self._layers_apart = layers_apart(spec)
         self._refuse_what_no_conversion_gives()
         self._largest = self._largest_slots()
         self._overrides = {**spec.space, **self._cut_to_the_largest_slots()}
@@ -81,22 +84,36 @@ class ModelSpace:
     ) -> ModelSpec:
         """One model of a candidate; every field that was asked for is noted."""
         architecture, asked = self._draw_architecture(candidate.architecture, source)
-        slot = _main_slot(architecture.slots(self._signature))
+        slot = main_slot(architecture.slots(self._signature))
         kind = candidate.parametrization
-        draw = SpaceDraw(kind, self._overrides, source)
+        names = names_by_layer(kind, self._layers_apart)
+        one = replace(slot, layers=slot.layers // len(names))
+        drawn = [self._draw_family(name, kind, one, source) for name in names]
+        if hyperparameters is not None:
+            note(hyperparameters, candidate.architecture, architecture, asked)
+            for name, (member, draw) in zip(names, drawn, strict=True):
+                note(hyperparameters, name, member, draw)
+        return ModelSpec(
+            architecture=architecture,
+            parametrization=together(
+                [member for member, _ in drawn], drawn=any(draw.asked for _, draw in drawn)
+            ),
+            signature=self._signature,
+        )
+
+    def _draw_family(
+        self, name: str, kind: str, slot: Slot, source: Source
+    ) -> tuple[AnyFamily, SpaceDraw]:
+        """A member of a family for a slot, and what was asked for it by a name."""
+        draw = SpaceDraw(name, self._overrides, source)
         largest = self._largest.get(kind, slot).smaller_side
-        with refusing(kind, self._spec.space):
-            parametrization = _fitted(
+        with refusing(name, self._spec.space):
+            member = _fitted(
                 draw.complete(PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=largest)),
                 slot,
                 named=draw.named,
             )
-        if hyperparameters is not None:
-            note(hyperparameters, candidate.architecture, architecture, asked)
-            note(hyperparameters, kind, parametrization, draw)
-        return ModelSpec(
-            architecture=architecture, parametrization=parametrization, signature=self._signature
-        )
+        return member, draw
 
     def refusal(self, candidate: Candidate) -> str | None:
         """Why no model of a candidate can be built, or None where one can."""
@@ -156,6 +173,12 @@ class ModelSpace:
                 refuse_unconvertible(PARAMETRIZATION_KINDS[kind])
             except ConversionError as error:
                 faults.append(Fault(f"parametrizations.{index}", str(error)))
+        if self._layers_apart > MOST_LAYERS_APART:
+            message = (
+                f"'each' is for models of at most {MOST_LAYERS_APART} layers, not "
+                f"{self._layers_apart}; allowed is 'shared'"
+            )
+            faults.append(Fault("compress.layers", message))
         if faults:
             raise SpecRefused(faults)
 
@@ -166,7 +189,7 @@ class ModelSpace:
         is defined on none of them is left out.
         """
         mains = [
-            _main_slot(architecture.slots(self._signature))
+            main_slot(architecture.slots(self._signature))
             for kind in self._spec.architectures
             for highest in (False, True)
             for architecture in self._answering(kind, highest=highest)
@@ -199,10 +222,15 @@ class ModelSpace:
         """
         cut: dict[str, Override] = {}
         faults: list[Fault] = []
-        for kind, slot in self._largest.items():
+        named = [
+            (name, kind, slot)
+            for kind, slot in self._largest.items()
+            for name in names_by_layer(kind, self._layers_apart)
+        ]
+        for name, kind, slot in named:
             for highest in (False, True):
-                draw = SpaceDraw(kind, self._overrides, CornerSource(highest=highest))
-                with refusing(kind, self._spec.space):
+                draw = SpaceDraw(name, self._overrides, CornerSource(highest=highest))
+                with refusing(name, self._spec.space):
                     held = draw.complete(
                         PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=slot.smaller_side)
                     ).cut(slot)
@@ -210,7 +238,7 @@ class ModelSpace:
                 override, most = draw.override(field), getattr(held, field)
                 if not (draw.is_overridden(field) and _is_number(most)):
                     continue
-                path = path_of(kind, field, self._spec.space)
+                path = path_of(name, field, self._spec.space)
                 match override:
                     case Range(low=low, high=high) if low > most:
                         message = (
@@ -219,7 +247,7 @@ class ModelSpace:
                         )
                         faults.append(Fault(path, message))
                     case Range(high=high) if high > most:
-                        cut[f"{kind}.{field}"] = override.model_copy(update={"high": most})
+                        cut[f"{name}.{field}"] = override.model_copy(update={"high": most})
                     case Range():
                         pass
                     case Options(options=options):
@@ -227,7 +255,8 @@ class ModelSpace:
                     case _:
                         faults += _too_large(path, held, slot, field, (override,))
         if faults:
-            raise SpecRefused(faults)
+            # What is named for all layers is wrong in each of them.
+            raise SpecRefused(list(dict.fromkeys(faults)))
         return cut
 
     def _defined_combinations(self) -> dict[str, tuple[str, ...]]:
@@ -294,12 +323,7 @@ def _leaves_numbers_alone(field: str) -> bool:
     return field.endswith("dropout") or field in ("dropout_masks", "structured_inputs")
 
 
-def _main_slot(slots: Mapping[str, Slot]) -> Slot:
-    """The slot that ranges follow; whatever else there is is cut to fit."""
-    return next(iter(slots.values()))
-
-
-def _is_defined(variant: type[AnyParametrization], slot: Slot) -> bool:
+def _is_defined(variant: type[AnyFamily], slot: Slot) -> bool:
     try:
         variant.check_slot(slot)
     except SlotError:
@@ -315,9 +339,7 @@ def _can_be_built(model: ModelSpec) -> bool:
     return True
 
 
-def _fitted(
-    member: AnyParametrization, slot: Slot, *, named: Mapping[str, Scalar | None]
-) -> AnyParametrization:
+def _fitted(member: AnyFamily, slot: Slot, *, named: Mapping[str, Scalar | None]) -> AnyFamily:
     """The member cut to a slot, but for the values that the user named and that the slot holds."""
     fitted = member.cut(slot)
     for field, value in named.items():
@@ -332,7 +354,7 @@ def _fitted(
 
 def _too_large(
     path: str,
-    held: AnyParametrization,
+    held: AnyFamily,
     slot: Slot,
     field: str,
     values: tuple[Scalar | None, ...],
@@ -345,7 +367,7 @@ def _too_large(
             yield Fault(path, f"the largest layer of this study does not hold it: {error}")
 
 
-def _with(member: AnyParametrization, field: str, value: Scalar | None) -> AnyParametrization:
+def _with(member: AnyFamily, field: str, value: Scalar | None) -> AnyFamily:
     return type(member).model_validate({**member.model_dump(), field: value})
 
 

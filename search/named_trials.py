@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from models.spec import Spec
 from search.dimension import Dimension, Scalar
-from search.draws import Source
+from search.draws import Source, names_of
 from search.errors import Fault, SpecRefused
 from search.exports import CHECKPOINT
 from search.model_space import Candidate, corners
@@ -94,9 +94,8 @@ class NamedFirst:
         choice = self._choices.get(dimension.name)
         if choice is not None:
             return choice
-        field = dimension.name.rpartition(".")[2]
-        name = dimension.name if dimension.name in self._values else field
-        if name not in self._values:
+        name = _naming(dimension.name, self._values)
+        if name is None:
             return self._rest.answer(dimension)
         self.asked.add(name)
         value = self._values[name]
@@ -230,7 +229,7 @@ def _misfit(
 ) -> Fault | None:
     """Why a configuration does not have the value that was named, if it does not."""
     path, value = f"hyperparameters.{name}", named.hyperparameters[name]
-    found = list(_values(name, has))
+    found = list(_values(name, has, named))
     if not found:
         allowed = ", ".join(sorted(has))
         return Fault(path, f"the candidate has no {name!r} in this study; allowed are {allowed}")
@@ -242,14 +241,21 @@ def _misfit(
     return Fault(path, f"{value!r} is not {other!r}, at which the study holds it")
 
 
-def _values(name: str, has: Mapping[str, Scalar | None]) -> Iterator[Scalar | None]:
-    """The values under a full name, or else under a field's."""
-    if name in has:
-        yield has[name]
-        return
-    for full, value in has.items():
-        if full.rpartition(".")[2] == name:
-            yield value
+def _naming(full: str, named: Mapping[str, Scalar | None]) -> str | None:
+    """The fullest of a user's names for a field, or None where there is none."""
+    return next((name for name in names_of(full) if name in named), None)
+
+
+def _values(
+    name: str, has: Mapping[str, Scalar | None], named: NamedTrial
+) -> Iterator[Scalar | None]:
+    """The values of the fields that a name speaks of: those for which there is no fuller one.
+
+    A name that fuller ones leave nothing still speaks of all, of which none may differ from it.
+    """
+    fields = [full for full in has if name in names_of(full)]
+    own = [full for full in fields if _naming(full, named.hyperparameters) == name]
+    yield from (has[full] for full in own or fields)
 
 
 def _check_checkpoint(trial: TrialRecord) -> None:

@@ -15,7 +15,7 @@ from models.architectures import (
     Urnn,
 )
 from models.parametrizations import (
-    AnyParametrization,
+    AnyFamily,
     Dense,
     FactorizedSvd,
     Householder,
@@ -42,7 +42,7 @@ class Preset(Spec):
         description="what it is, where its numbers are from, and what differs from the source"
     )
     architecture: AnyArchitecture
-    parametrization: AnyParametrization
+    parametrization: AnyFamily
     training: TrainingSpec
     task: AnyTask = Field(
         description="the source's own task; where its data are licensed or the user's to get, the "

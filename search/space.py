@@ -24,6 +24,7 @@ from search.draws import (
     refusing,
 )
 from search.errors import Fault, SpecRefused
+from search.layers import layers_apart, named_members, names_by_layer
 from search.limits import impossible
 from search.model_space import (
     ARCHITECTURE_KINDS,
@@ -207,7 +208,7 @@ class SearchSpace:
         answers = {name: value for name, value in _values(spec).items() if value is not None}
         answers["architecture"] = model.architecture.kind
         for name in ("parametrization", f"{model.architecture.kind}.parametrization"):
-            answers[name] = model.parametrization.kind
+            answers[name] = model.parametrization.family
         try:
             drawn = self.draw(NamedSource(answers))
         except OutsideSpace:
@@ -259,6 +260,8 @@ class SearchSpace:
             yield kind, ARCHITECTURE_KINDS[kind]
         for kind in self._spec.parametrizations:
             yield kind, PARAMETRIZATION_KINDS[kind]
+            for name in names_by_layer(kind, layers_apart(self._spec)):
+                yield name, PARAMETRIZATION_KINDS[kind]
         yield _TRAINING, TrainingSpec
         if self._spec.compress is not None and self._spec.compress.distillation:
             yield _COMPRESS, Distillation
@@ -347,7 +350,7 @@ def _values(spec: TrialSpec) -> Hyperparameters:
     model = spec.model
     members: list[tuple[str, Spec]] = [
         (model.architecture.kind, model.architecture),
-        (model.parametrization.kind, model.parametrization),
+        *named_members(model.parametrization),
         (_TRAINING, spec.training),
     ]
     if spec.compression is not None and spec.compression.distillation is not None:

@@ -51,7 +51,7 @@ def branches_of(space: Space) -> tuple[Branch, ...]:
     found: dict[tuple[str, str], list[Way]] = {}
     for way in ways(space):
         model = way.first.spec.model
-        candidate = (model.architecture.kind, model.parametrization.kind)
+        candidate = (model.architecture.kind, model.parametrization.family)
         found.setdefault(candidate, []).append(way)
     return tuple(_branch(space, *candidate, group) for candidate, group in found.items())
 

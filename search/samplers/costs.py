@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -125,7 +125,7 @@ def _facts(trial: TrialRecord) -> tuple[str, float, float]:
 
 def _facts_of_draw(drawn: Drawn) -> tuple[str, float, float]:
     model = drawn.spec.model
-    name = f"{model.architecture.kind} {model.parametrization.kind}"
+    name = f"{model.architecture.kind} {model.parametrization.family}"
     return name, _log(model.parameter_count()), _log(model.dense_twin().parameter_count())
 
 
@@ -143,9 +143,16 @@ def _shape(model: Mapping[str, Any]) -> str:
 
     `ModelSpec.shape_key` says it exactly, and takes too long for hundreds of candidates.
     """
-    parametrization = {
-        name: value
-        for name, value in model["parametrization"].items()
-        if not isinstance(value, float)
-    }
-    return json.dumps([model["architecture"], parametrization], sort_keys=True)
+    return json.dumps(
+        [model["architecture"], _without_reals(model["parametrization"])], sort_keys=True
+    )
+
+
+def _without_reals(document: Any) -> Any:
+    """A document without its real numbers, those of its layers included."""
+    if isinstance(document, list):
+        return [_without_reals(one) for one in cast(list[Any], document)]
+    if not isinstance(document, dict):
+        return document
+    fields = cast(dict[str, Any], document)
+    return {n: _without_reals(value) for n, value in fields.items() if not isinstance(value, float)}

@@ -62,7 +62,7 @@ def values_of_draw(drawn: Drawn) -> dict[str, Scalar | None]:
     return _values(
         drawn.hyperparameters,
         model.architecture.kind,
-        model.parametrization.kind,
+        model.parametrization.family,
         counts=(model.parameter_count(), model.dense_twin().parameter_count()),
     )
 
