@@ -357,6 +357,7 @@ int sequence_forward(const Shape *shape, const Arguments *arguments, const Packe
   std::atomic<int> failed{0};
   const int64_t items = s.models * tiles.per_model;
   in_parallel(worthwhile_threads(s, items), items, [&](int64_t, int64_t begin, int64_t end) {
+    TinyIsZero here;
     for (int64_t item = begin; item < end; item++) {
       const Plan &p = plans[item / tiles.per_model];
       tile_arena.reset(forward_floats(p));
@@ -380,6 +381,7 @@ int sequence_backward(const Shape *shape, const Arguments *arguments, const Grad
   if (sums.failed()) return 1;
   std::atomic<int> failed{0};
   in_parallel(threads, items, [&](int64_t thread, int64_t begin, int64_t end) {
+    TinyIsZero here;
     for (int64_t item = begin; item < end; item++) {
       const int64_t model = item / tiles.per_model;
       const Plan &p = plans[model];

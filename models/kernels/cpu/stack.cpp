@@ -171,6 +171,7 @@ int over_rows(const Shape &s, const Arguments &a, const std::vector<Plan> &plans
   std::atomic<int> failed{0};
   in_parallel(threads, s.batch, [&](int64_t thread, int64_t begin, int64_t end) {
     if (begin == end) return;
+    TinyIsZero here;
     tile_arena.reset(floats(plans[0], end - begin));
     if (tile_arena.failed()) { failed = 1; return; }
     work(thread, Rows{s, a, plans, begin, end}, tile_arena);

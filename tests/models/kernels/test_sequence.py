@@ -1,6 +1,7 @@
 """The kernels against the cells' equations in double precision."""
 
 import itertools
+import platform
 from dataclasses import replace
 from typing import cast
 
@@ -212,3 +213,24 @@ def test_a_sequence_without_its_states_cannot_be_differentiated() -> None:
     tensors = random_tensors("rnn", "dense", Sizes(1, 4, 3, 7, 2))
     with pytest.raises(ValueError, match="keep=True"):
         sequence(Kind("rnn", "tanh", 0.0), tensors, None, keep=False)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="no such setting here")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_too_small_for_full_precision_is_zero_within_and_only_there(threads: int) -> None:
+    """Vanished gradients are such numbers, and take a processor many times as long."""
+    kind, tiny = Kind("rnn", "identity", 0.0), 1e-39
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        drawn = random_tensors("rnn", "dense", Sizes(1, 60, 50, 64, 1))
+        tensors = Tensors(*(None if t is None else t.detach() for t in drawn.in_order()))  # pyright: ignore[reportArgumentType] -- h0 is given
+        tensors.h0.requires_grad_()
+        states, _, _, _ = sequence(kind, tensors, None, keep=True)
+        (found,) = torch.autograd.grad((states[:, 0] * tiny).sum(), tensors.h0, retain_graph=True)
+        (larger,) = torch.autograd.grad((states[:, 0] * 1e-30).sum(), tensors.h0)
+    finally:
+        torch.set_num_threads(before)
+    assert not found.any()
+    assert larger.all()
+    assert (torch.full((3,), tiny) * 0.5).all()
