@@ -13,8 +13,7 @@ from models.ops.factors import Factors
 def gru(architecture: Gru) -> CellGraph:
     """`h_t = u * h_{t-1} + (1 - u) * q`: ONNX's z is the gate u that keeps."""
     attributes = {"linear_before_reset": int(architecture.reset == "after")}
-    standard = StandardNode("GRU", (0, 1, 2), attributes)
-    return CellGraph(_STEPS[architecture.reset], None if architecture.candidate_bias else standard)
+    return CellGraph(_STEPS[architecture.reset], StandardNode("GRU", (0, 1, 2), attributes))
 
 
 def _reset_before(body: Graph, factors: Factors, _cell: Any, before: State, addend: str) -> State:

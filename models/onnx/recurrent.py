@@ -101,7 +101,10 @@ def _write_node(
     gates, size, _ = recurrent.shape
     order = list(node.order)
     no_bias = weight.new_zeros(gates * size)
-    added = torch.stack([no_bias if bias is None else bias, no_bias]).view(2, gates, size)
+    inner, candidate_bias = no_bias, layer.cell.candidate_bias
+    if candidate_bias is not None:
+        inner = torch.cat((no_bias[:-size], candidate_bias))
+    added = torch.stack([no_bias if bias is None else bias, inner]).view(2, gates, size)
     axis = graph.integers(0)
     states, last, *_ = graph.apply_many(
         node.operator,

@@ -143,7 +143,7 @@ def _has_an_activation_that_the_evaluator_lacks(model: onnx.ModelProto) -> bool:
         ({"kind": "gru", "reset": "after"}, "GRU"),
         ({"kind": "lstm"}, "LSTM"),
         ({"kind": "lstm", "peephole": True}, "Scan"),
-        ({"kind": "gru", "reset": "after", "candidate_bias": True}, "Scan"),
+        ({"kind": "gru", "reset": "after", "candidate_bias": True}, "GRU"),
     ],
 )
 def test_whole_matrices_take_a_standard_node_where_one_computes_the_cell(
