@@ -19,6 +19,7 @@ from models.compression.reflectors import (
 )
 from models.compression.rotation_planes import best_reflections
 from models.compression.target import Target, sizes, weight_errors
+from models.ops.initialisation import generator_of, normal_
 from models.ops.linalg import svd
 from models.parametrizations.householder_svd import HouseholderSvdLinear
 from models.parametrizations.staircase import Staircase
@@ -59,10 +60,10 @@ def fit_householder_svd_(linear: HouseholderSvdLinear, target: Target) -> None:
         return weight_errors(weight, _weight(solution, values))
 
     scale = sizes(weight)
-    chosen, errors = None, torch.full((len(weight),), torch.inf, dtype=weight.dtype)
+    chosen: dict[str, Tensor] = {}
+    errors = torch.full((len(weight),), torch.inf, dtype=weight.dtype)
     for start in _starts(target, m1, m2, scale=spectrum.centre):
-        found = start
-        before = errors_of(found)
+        found, before = start, errors_of(start)
         for _ in range(MOST_SWEEPS):
             if bool((before <= EXACT * scale).all()):
                 break
@@ -73,16 +74,24 @@ def fit_householder_svd_(linear: HouseholderSvdLinear, target: Target) -> None:
             before = torch.minimum(before, after)
             if settled:
                 break
-        chosen = found if chosen is None else _better(found, before, chosen, errors)
-        errors = torch.minimum(errors, before)
-    assert chosen is not None
-    values = values_of(chosen)
-    write_rows_(linear.u, chosen.u)
-    write_rows_(linear.v, chosen.v)
-    with torch.no_grad():
-        linear.p.copy_(spectrum.parameters(values))
-    if bool((errors > EXACT * scale).any()):
-        polish_(linear, weight)
+        write_rows_(linear.u, found.u)
+        write_rows_(linear.v, found.v)
+        with torch.no_grad():
+            linear.p.copy_(spectrum.parameters(values_of(found)))
+        if bool((before > EXACT * scale).any()):
+            # Which start ends best shows at the end alone.
+            before = polish_(linear, weight)
+        better = before < errors
+        errors = torch.where(better, before, errors)
+        chosen = {
+            name: torch.where(better.view(-1, *[1] * (tensor.dim() - 1)), tensor, chosen[name])
+            if chosen
+            else tensor.clone()
+            for name, tensor in linear.state_dict().items()
+        }
+        if bool((errors <= EXACT * scale).all()):
+            break
+    linear.load_state_dict(chosen)
 
 
 def _starts(target: Target, m1: int, m2: int, *, scale: float) -> list[_Solution]:
@@ -96,7 +105,22 @@ def _starts(target: Target, m1: int, m2: int, *, scale: float) -> list[_Solution
         # Near the interval's centre times an orthogonal matrix both sides can share its planes.
         split = [_split(matrix, m1, m2) for matrix in weight]
         starts.append(_Solution(*(torch.stack(side) for side in zip(*split, strict=True))))
+    generator = generator_of(0)
+    starts.append(
+        _Solution(
+            _random_staircase(len(left), m1, left.shape[1], generator=generator),
+            _random_staircase(len(left), m2, right.shape[2], generator=generator),
+        )
+    )
     return starts
+
+
+def _random_staircase(copies: int, count: int, size: int, *, generator: torch.Generator) -> Tensor:
+    """Rows `[G, count, n]` of length 1 in directions that nothing prefers."""
+    rows = torch.empty(copies, count, size, dtype=torch.float64)
+    normal_(rows, 1.0, generator=generator)
+    rows = rows.triu()
+    return rows / rows.norm(dim=-1, keepdim=True)
 
 
 def _split(weight: Tensor, m1: int, m2: int) -> tuple[Tensor, Tensor]:

@@ -12,17 +12,20 @@ LEAST_CHANGE = 1e-8
 """Of the squared relative error, or of the parameters, that a step has to make."""
 
 
-def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS) -> None:
+def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS) -> Tensor:
     """Lower `|W_g - A_g|^2` of all matrices together by L-BFGS, in place.
 
     A matrix for which that was no gain keeps its numbers; the parameters of each have its index in
     their first dimension. What bounds them (see `Settling`) holds afterwards.
+
+    Returns:
+        `|W_g - A_g|` of each matrix `[G]`, as it is then.
     """
     parameters = [p for p in linear.parameters() if p.numel()]
-    if not parameters:
-        return
-    start = [p.detach().clone() for p in parameters]
     before = _errors(linear, weight)
+    if not parameters:
+        return before
+    start = [p.detach().clone() for p in parameters]
     scale = weight.square().sum().clamp_min(torch.finfo(weight.dtype).tiny)
     optimizer = torch.optim.LBFGS(
         parameters,
@@ -45,10 +48,12 @@ def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS
         for part in linear.modules():
             if isinstance(part, Settling):
                 part.settle_()
-        worse = ~(_errors(linear, weight) < before)
+        after = _errors(linear, weight)
+        worse = ~(after < before)
         for parameter, value in zip(parameters, start, strict=True):
             parameter[worse] = value[worse]
             parameter.grad = None
+    return torch.where(worse, before, after)
 
 
 def _dense(linear: StructuredLinear) -> Tensor:
