@@ -3,9 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from models.compression import ConversionReport, LayerConversion
 from models.report import ParameterReport
+from search.wire import CONVERSION
+from storage.artifact_rows import ArtifactRows
+from storage.artifacts import ArtifactStore
 
 
 class TrialReport(ParameterReport):
@@ -16,17 +20,35 @@ class TrialReport(ParameterReport):
         description="in a study that compresses a model: by layer, what the model's matrices lost "
         "when they were converted, before any training; null elsewhere, and for the model itself",
     )
+    original: bool = Field(
+        default=False,
+        description="whether this is the model itself that the study compresses, as it was "
+        "uploaded: neither converted nor trained",
+    )
 
     def as_csv(self) -> str:
         """The report as CSV; rows of level `conversion` are the converted layers."""
         return self.to_csv(tuple(_rows(() if self.conversion is None else self.conversion.layers)))
 
 
-def trial_report(counted: ParameterReport, conversion: ConversionReport | None) -> TrialReport:
-    """Both parts as one document, which names the model's spec once."""
+def trial_report(
+    counted: ParameterReport, conversion: ConversionReport | None, *, original: bool
+) -> TrialReport:
+    """All parts as one document, which names the model's spec once."""
     if conversion is not None:
         conversion = conversion.model_copy(update={"spec": None})
-    return TrialReport(**dict(counted), conversion=conversion)
+    return TrialReport(**dict(counted), conversion=conversion, original=original)
+
+
+def conversion_of(
+    session: Session, store: ArtifactStore, study_id: str, number: int
+) -> ConversionReport | None:
+    """What a trial's conversion lost; None where it was not converted, or not yet."""
+    artifact = ArtifactRows(session).of_trial(study_id, number).get(CONVERSION)
+    if artifact is None:
+        return None
+    with store.open_reader(artifact.sha256) as reader:
+        return ConversionReport.model_validate_json(reader.read())
 
 
 def _rows(layers: Sequence[LayerConversion]) -> Iterator[dict[str, object]]:

@@ -25,6 +25,8 @@ def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     """The points of a front, best first; the last number is throughput over the dense twin's."""
     title = f"Pareto front: {len(front.points)} points"
     table = empty_table(title)
+    table.caption = _about_forms(front)
+    table.caption_justify = "left"
     table.add_column("trial", justify="right")
     table.add_column("model")
     for objective in front.objectives:
@@ -43,6 +45,15 @@ def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
             cells.append(_hyperparameters(point))
         table.add_row(*cells)
     return table
+
+
+def _about_forms(front: Front) -> str | None:
+    """Which form was measured, where a front is about that."""
+    slower = any(point.slower for point in front.points)
+    if front.original is None and not slower:
+        return None
+    told = "measured with matrices as stored: plain where the model is dense, else structured"
+    return f"{told}; slower: smaller than the dense twin, and yet slower" if slower else told
 
 
 def empty_table(title: str | None = None) -> Table:
@@ -70,7 +81,7 @@ def shown(value: float | None, objective: str) -> str:
 
 def _hyperparameters(point: FrontPoint) -> str:
     return " ".join(
-        f"{name.rpartition('.')[2]}={f'{value:.3g}' if isinstance(value, float) else value}"
+        f"{name.partition('.')[2]}={f'{value:.3g}' if isinstance(value, float) else value}"
         for name, value in sorted(point.hyperparameters.items())
         if not name.endswith("parametrization")
     )

@@ -12,9 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 
+from models.model import ModelSpec
 from search.errors import Fault, SpecRefused
 from search.space import SpaceDescription
 from search.spec import StudySpec
+from search.task_fits import fitting_tasks
 from service.documents import StudyDocument
 from service.resources import Held, Resources
 from service.routes.html import page_response
@@ -33,12 +35,13 @@ from service.web.spec_form import (
 from service.web.study_report import spec_to_send
 from storage.datasets import Datasets
 from storage.studies import Studies
+from storage.uploaded_models import UploadedModels
 
 router = APIRouter(prefix="/studies", include_in_schema=False)
 
 _TOKEN = re.compile(r"[\w-]{8,64}")
-_DATASETS = 100
-"""How many data sets are offered by name, the newest ones."""
+_NAMED = 100
+"""How many data sets and models are offered by name, the newest ones."""
 
 
 @router.get("/new", response_class=HTMLResponse)
@@ -48,6 +51,9 @@ def form_page(
         str | None, Query(alias="from", max_length=100, description="a study to begin from")
     ] = None,
     dataset: Annotated[str | None, Query(max_length=100, description="data to train on")] = None,
+    model: Annotated[
+        str | None, Query(max_length=100, description="a trained model to compress")
+    ] = None,
 ) -> HTMLResponse:
     """The form as it is by default, or filled in as another study was."""
     form = form_fields()
@@ -56,6 +62,8 @@ def form_page(
         with held.database.read() as session:
             study = Studies(session).get(source)
         values = values_of(form, spec_to_send(StudySpec.model_validate(study.spec)))
+    if model is not None:
+        values |= _of_model(held, model)
     if dataset is not None:
         values |= {"task": ["dataset"], "task:dataset:id": [dataset]}
     return _page(held, {**values, "form": [secrets.token_urlsafe(16)]})
@@ -96,6 +104,17 @@ def _take(held: Resources, values: dict[str, list[str]]) -> HTMLResponse | Redir
     return RedirectResponse(f"/studies/{study.id}", status_code=303)
 
 
+def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
+    """What a study that compresses a model begins with: it, and the first task that it fits."""
+    with held.database.read() as session:
+        model = UploadedModels(session).get(model_id)
+    values: dict[str, list[str]] = {"compress:model": [model.id], "architectures": []}
+    for fit in fitting_tasks(ModelSpec.model_validate(model.spec))[:1]:
+        layout = {} if fit.layout is None else {f"task:{fit.task}:layout": [fit.layout]}
+        values |= {"task": [fit.task], **layout}
+    return values
+
+
 def _spec(document: Mapping[str, Any]) -> StudySpec:
     try:
         return StudySpec.model_validate(document)
@@ -115,7 +134,8 @@ def _page(
     spec: StudySpec | None = None,
 ) -> HTMLResponse:
     with held.database.read() as session:
-        datasets = Datasets(session).page(limit=_DATASETS).items
+        datasets = Datasets(session).page(limit=_NAMED).items
+        models = UploadedModels(session).page(limit=_NAMED).items
     beside, others = fields_of_faults(form_fields(), values, refused)
     text = held.pages.form(
         form_fields(),
@@ -125,6 +145,7 @@ def _page(
         found=found,
         spec=None if spec is None else spec_to_send(spec),
         datasets={dataset.id: dataset.name for dataset in datasets},
+        models={one.id: f"{one.name}, {one.parameters} parameters" for one in models},
     )
     return page_response(text, status=422 if refused else 200)
 

@@ -19,6 +19,7 @@ from service.routes.html import page_response
 from service.routes.studies import cancel_study, pause_study, resume_study
 from service.routes.trials import Number, measure_trial
 from service.trial_details import trial_detail_of
+from service.trial_reports import conversion_of
 from service.web.curves import MOST_CURVES, panels
 from service.web.front_plot import front_plot
 from service.web.growth import growth
@@ -68,6 +69,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
         study = Studies(session).get(study_id)
         detail = trial_detail_of(session, study_id, number)
         epochs = Metrics(session).curve(study_id, number)
+        conversion = conversion_of(session, held.store, study_id, number)
     spec = StudySpec.model_validate(study.spec)
     return page_response(
         held.pages.trial(
@@ -75,6 +77,8 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             detail,
             metric=spec.task.metric,
             preset=dict(enumerate(spec.presets)).get(number),
+            model=None if spec.compress is None else spec.compress.model,
+            conversion=conversion,
             epochs=epochs,
             panels=panels({number: epochs}, metric=spec.task.metric.name),
         )

@@ -6,12 +6,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
-from models.compression import ConversionReport
 from models.report import ParameterReport
 from search.exports import DENSE, ONNX, exported
 from search.named_trials import NamedTrial, enqueue
 from search.remeasuring import measure_again
-from search.wire import CONVERSION
 from service.attempt_logs import attempt_log, sent_log
 from service.csv_tables import CSV, trials_csv
 from service.documents import (
@@ -29,7 +27,7 @@ from service.problems import documented
 from service.resources import Held, PageCursor, PageLimit, Resources
 from service.stored_files import Wanted, file_responses, stored_file
 from service.trial_details import trial_detail_of
-from service.trial_reports import TrialReport, trial_report
+from service.trial_reports import TrialReport, conversion_of, trial_report
 from service.waiting import PATIENCE_SECONDS, wait_for
 from service.written_streams import WrittenStream
 from storage.artifact_rows import ArtifactRows
@@ -37,7 +35,7 @@ from storage.attempt_logs import AttemptLogs
 from storage.attempts import Attempts
 from storage.errors import ArtifactNotFound
 from storage.metrics import Metrics
-from storage.records import ArtifactRecord, AttemptKind, TrialState
+from storage.records import ArtifactRecord, AttemptKind, TrialOrigin, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
 
@@ -267,18 +265,16 @@ def get_report(
 ) -> TrialReport | Response:
     """The parameter-count report: every tensor and module, the totals, and the dense twin's.
 
-    In a study that compresses a model also what its conversion lost, layer by layer.
+    In a study that compresses a model also what its conversion lost, layer by layer; of the model
+    itself, that it is the original.
     """
     artifact = _artifact(held, study_id, number, "report")
     with held.store.open_reader(artifact.sha256) as reader:
         counted = ParameterReport.model_validate_json(reader.read())
     with held.database.read() as session:
-        stored = ArtifactRows(session).of_trial(study_id, number).get(CONVERSION)
-    conversion = None
-    if stored is not None:
-        with held.store.open_reader(stored.sha256) as reader:
-            conversion = ConversionReport.model_validate_json(reader.read())
-    report = trial_report(counted, conversion)
+        origin = Trials(session).get(study_id, number).origin
+        conversion = conversion_of(session, held.store, study_id, number)
+    report = trial_report(counted, conversion, original=origin == TrialOrigin.ORIGINAL)
     if format == "json":
         return report
     if format == "csv":

@@ -85,8 +85,9 @@ def _panel(
     values = [value for points in series.values() for _, value in points]
     if not values:
         return None
-    last = max(epoch for points in series.values() for epoch, _ in points)
-    across = linear_axis([1, last], start=_LEFT, end=WIDTH - _RIGHT)
+    epochs = [epoch for points in series.values() for epoch, _ in points]
+    # A trial that starts from a trained network has an epoch 0.
+    across = linear_axis([min(1, *epochs), max(epochs)], start=_LEFT, end=WIDTH - _RIGHT)
     up = axis(values, start=HEIGHT - _BOTTOM, end=_TOP)
     curves: list[Curve] = []
     for position, (trial, points) in enumerate(series.items()):

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from models.spec import kind_of
 from search.catalog import CatalogEntry, catalog
+from search.compression import Compress
 from search.dimension import ChoiceDimension, Dimension
 from search.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
 from search.samplers import AnySampler
@@ -63,6 +64,7 @@ class FormFields:
     stopping: tuple[Variant, ...]
     shared: tuple[Dimension, ...]
     """What can be searched of every candidate: sizes by their bare name, and the training."""
+    compress: tuple[Field, ...]
     limits: tuple[Field, ...]
     budget: tuple[Field, ...]
 
@@ -95,6 +97,7 @@ def form_fields() -> FormFields:
         samplers=tuple(_variant(variant, "sampler") for variant in _members(AnySampler)),
         stopping=tuple(_variant(variant, "early_stopping") for variant in _members(AnyStopping)),
         shared=(*sizes.values(), *training),
+        compress=tuple(_fields(Compress, "compress", "compress")),
         limits=tuple(_fields(Limits, "limits", "limits")),
         budget=tuple(_fields(Budget, "budget", "budget")),
     )

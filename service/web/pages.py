@@ -8,6 +8,7 @@ from typing import Any, get_args
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from models.compression import ConversionReport
 from models.ops.activations import Activation
 from search.catalog import catalog
 from search.errors import Fault
@@ -78,16 +79,31 @@ class Pages:
         *,
         metric: Metric,
         preset: str | None,
+        model: str | None,
+        conversion: ConversionReport | None,
         epochs: Sequence[MetricRecord],
         panels: Sequence[Panel],
     ) -> str:
-        """One trial of a study; `preset` is the papers' system that it is, if it is one."""
+        """One trial of a study.
+
+        Args:
+            study: the study.
+            trial: the trial.
+            metric: what quality is.
+            preset: the papers' system that it is, if it is one.
+            model: the uploaded model that the study compresses, if it does.
+            conversion: what that lost when it became the trial's.
+            epochs: its learning curve.
+            panels: the plots of that.
+        """
         return self._render(
             "trial.html",
             study=study,
             trial=trial,
             metric=metric,
             preset=preset,
+            model=model,
+            conversion=conversion,
             epochs=epochs,
             panels=panels,
         )
@@ -102,6 +118,7 @@ class Pages:
         found: SpaceDescription | None,
         spec: Mapping[str, Any] | None,
         datasets: Mapping[str, str],
+        models: Mapping[str, str],
     ) -> str:
         """The form of a study.
 
@@ -113,6 +130,7 @@ class Pages:
             found: what a check has found that all is well with.
             spec: the document that was checked.
             datasets: id -> name of data sets that can be named.
+            models: id -> name of models that can be compressed.
         """
         return self._render(
             "form.html",
@@ -124,6 +142,7 @@ class Pages:
             found=None if found is None else found.model_dump(mode="json"),
             spec=spec,
             datasets=datasets,
+            models=models,
             objectives=OBJECTIVES,
             presets=catalog().presets,
         )

@@ -21,6 +21,8 @@ EXTRA = "extra"
 """The field for all that has no field of its own, as JSON."""
 
 _LISTS = ("architectures", "parametrizations", "objectives", "presets")
+_PARTS = ("compress", "limits", "budget")
+"""What is an object of words and numbers."""
 _NONE = "none"
 """Stands for null where a union may be left out on purpose."""
 
@@ -32,8 +34,13 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
         ExtraRefused: the part that is JSON is none.
     """
     found: dict[str, Any] = {name: list(values.get(name, ())) for name in _LISTS}
-    for name, fields in (("limits", form.limits), ("budget", form.budget)):
-        found[name] = _filled(fields, values)
+    for name in _PARTS:
+        found[name] = _filled(getattr(form, name), values)
+    if found["compress"]:
+        # It is the model's, whatever is ticked.
+        found["architectures"] = []
+    else:
+        del found["compress"]
     for name, variants in (
         ("task", form.tasks),
         ("sampler", form.samplers),
@@ -53,6 +60,8 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
         for dimension in _searchable(form, found)
         if (override := _override(dimension, values)) is not None
     }
+    if "compress" in found:
+        del found["architectures"]
     if _only(values, "name"):
         found["name"] = _only(values, "name")
     for name in ("seed", "priority"):
@@ -69,8 +78,8 @@ def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[s
         values[name] = [str(one) for one in left.pop(name, ())]
     for name in ("name", "seed", "priority"):
         values[name] = [_text(left.pop(name, None))]
-    for name, fields in (("limits", form.limits), ("budget", form.budget)):
-        _take(left, name, fields, values)
+    for name in _PARTS:
+        _take(left, name, getattr(form, name), values)
     for name, variants in (
         ("task", form.tasks),
         ("sampler", form.samplers),
@@ -112,7 +121,8 @@ def fields_of_faults(
     """Faults by the name of the field that they stand beside, and those that belong to no field."""
     places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", "priority", EXTRA)}
     places |= {name: name for name in ("task", "sampler", "early_stopping")}
-    fields = [*form.limits, *form.budget]
+    places["compress"] = form.compress[0].name
+    fields = [*form.compress, *form.limits, *form.budget]
     for name, variants in (
         ("task", form.tasks),
         ("sampler", form.samplers),

@@ -122,9 +122,11 @@ def spec_to_send(spec: StudySpec) -> dict[str, Any]:
 
     The address of a webhook may be as good as a password.
     """
-    return spec.model_dump(
-        mode="json", exclude={"task": {"facts"}, "compress": {"facts"}, "webhook": True}
-    )
+    left_out: dict[str, Any] = {"task": {"facts"}, "compress": {"facts"}, "webhook": True}
+    if spec.compress is not None:
+        # It is that of the model.
+        left_out["architectures"] = True
+    return spec.model_dump(mode="json", exclude=left_out)
 
 
 def _plots(

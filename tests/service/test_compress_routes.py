@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from rich.console import Console
 from starlette.testclient import TestClient
 from torch import nn
 
@@ -17,6 +18,8 @@ from models.spec import kind_of
 from search.errors import OriginalUnresolved
 from search.space import SearchSpace
 from search.spec import StudySpec
+from service.answers import Front
+from service.commands.tables import front_table
 from storage.measurements import Measurements
 from storage.records import MeasurementRecord, StudyState, TrialState
 from storage.studies import Studies
@@ -224,8 +227,16 @@ def test_a_point_that_is_smaller_but_slower_says_so(
         assert {point["form"] for point in points} == {"structured"}
     rows = list(csv.DictReader(io.StringIO(client.get(f"{path}?format=csv").text)))
     assert [row["slower"] for row in rows] == [str(slower) for *_, slower in cases]
+    assert {row["form"] for row in rows} == {"structured"}
+    told = io.StringIO()
+    Console(file=told, width=120).print(front_table(Front.model_validate(client.get(path).json())))
+    lines = [line.strip() for line in told.getvalue().splitlines()]
+    assert lines.count("slower") == 1
+    for words in ("measured with matrices as stored", "slower: smaller than the dense twin"):
+        assert words in " ".join(lines)
     page = client.get(f"/studies/{study.id}").text
     assert page.count("smaller but slower") == 1
+    assert "with its matrices as they are stored" in page
     assert (f"/v1/studies/{study.id}/trials/0/dense" in page) is torch_has_it
     links = [point["links"]["dense"] for point in client.get(path).json()["points"]]
     trials = [

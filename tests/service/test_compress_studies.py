@@ -143,9 +143,15 @@ def test_the_original_is_trial_0_as_it_was_uploaded(
         assert "The original, " in text
         assert ("it is not on the front" in text) is not told["on_front"]
     assert (
-        "the original, as it was uploaded"
+        "None: this is the original"
         in server.http.get(f"/studies/{compressed.study['id']}/trials/0").text
     )
+    report = server.get(f"{compressed.path}/trials/0/report")
+    assert (report["original"], report["conversion"]) == (True, None)
+    kept = server.http.get(f"{compressed.path}/trials/0/report?format=html").text
+    assert "None: this is the original" in kept
+    page = server.http.get(f"/studies/{compressed.study['id']}").text
+    assert f'<a href="/models/{compressed.model}">the model' in page
 
 
 def test_every_other_trial_begins_with_its_conversion(
@@ -165,6 +171,10 @@ def test_every_other_trial_begins_with_its_conversion(
         assert curve[trial["best_epoch"]]["validation"] == best
         report = server.get(f"{path}/report")
         lost = report["conversion"]
+        assert report["original"] is False
+        page = server.http.get(f"/studies/{compressed.study['id']}/trials/{trial['number']}").text
+        for text in ("Weight error", f"/models/{compressed.model}", f"{lost['output_error']:.4f}"):
+            assert text in page
         assert lost["parameters_after"] == trial["values"]["parameters"]
         assert 0 < lost["output_error"] < 2
         (layer,) = lost["layers"]
@@ -177,7 +187,6 @@ def test_every_other_trial_begins_with_its_conversion(
         (row,) = [row for row in rows if row["level"] == "conversion"]
         assert float(row["weight_error"]) == layer["weight_error"]
         assert "Weight error" in server.http.get(f"{path}/report?format=html").text
-    assert server.get(f"{compressed.path}/trials/0/report")["conversion"] is None
 
 
 def test_dense_files_load_into_torch_and_answer_as_the_checkpoints(
@@ -321,11 +330,15 @@ def test_one_command_goes_from_a_file_to_files(
     assert ran.returncode == 0, ran.stderr
     assert "trial 0 complete, gru dense" in ran.stdout
     assert "The original, trial 0: accuracy" in ran.stdout
+    assert "measured with matrices as stored" in " ".join(ran.stdout.split())
     study = server.get("/v1/studies")["items"][0]
     assert study["spec"]["task"]["layout"] == "rows"
     assert study["spec"]["limits"]["parameters"] == 800
     assert study["spec"]["compress"] | {"facts": None} == {
-        **{"model": compressed.model, "distillation": True, "calibration_samples": 256},
+        "model": compressed.model,
+        "layers": "shared",
+        "distillation": True,
+        "calibration_samples": 256,
         "facts": None,
     }
     points = server.get(f"/v1/studies/{study['id']}/front")["points"]

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 from starlette.testclient import TestClient
+from torch import nn
 
 from search.errors import Fault
 from search.spec import StudySpec
@@ -21,6 +22,7 @@ from service.web.spec_form import (
     values_of,
 )
 from storage.records import StudyState
+from tests.service.model_files import plain, saved, upload_model
 from tests.service.site import SMALL_SPEC, Site
 from tests.service.test_pages import Elements, assert_strict
 
@@ -140,6 +142,55 @@ def test_a_study_that_is_begun_from_another_is_the_same(
 def test_a_data_set_can_be_named_by_the_page_that_leads_here(client: TestClient) -> None:
     values = filled_in(client.get("/studies/new", params={"dataset": "d1"}).text)
     assert document_of(form_fields(), values)["task"] == {"kind": "dataset", "id": "d1"}
+
+
+def test_a_study_that_compresses_is_begun_from_the_page_of_its_model(client: TestClient) -> None:
+    model = upload_model(client, saved(plain(nn.GRU, outputs=10)), "my gru").json()
+    (page,) = [
+        link["href"]
+        for link in Elements(client.get(model["links"]["page"]).text).all("a")
+        if "model=" in (link.get("href") or "")
+    ]
+    assert page is not None
+    answer = client.get(page)
+    assert_strict(answer)
+    values = {**filled_in(answer.text), "budget:trials": ["3"], "compress:distillation": ["true"]}
+    document = document_of(form_fields(), values)
+    assert document["task"] == {"kind": "digits", "layout": "rows"}
+    assert document["compress"] == {"model": model["id"], "distillation": True}
+    # Whatever is ticked of architectures: it is the model's.
+    values["architectures"] = ["rnn", "mlp"]
+    checked = send(client, "check", **values)
+    assert checked.status_code == 200, checked.text
+    told = Elements(checked.text)
+    assert any("This can be run" in text for text in told.text)
+    assert '<th scope="col">Candidates</th><th scope="col">gru</th></tr>' in checked.text
+    assert any("compress.temperature" in text for text in told.text)
+    begun = send(client, "start", **values)
+    assert begun.status_code == 303, begun.text
+    study = client.get(f"/v1{begun.headers['Location']}").json()
+    assert study["spec"]["compress"]["model"] == model["id"]
+    assert study["spec"]["architectures"] == ["gru"]
+    shown = client.get(begun.headers["Location"]).text
+    assert f'href="{model["links"]["page"]}"' in shown
+    again = client.get("/studies/new", params={"from": study["id"]}).text
+    copied = StudySpec.model_validate(document_of(form_fields(), filled_in(again)))
+    assert copied == StudySpec.model_validate(document_of(form_fields(), values))
+
+
+def test_a_model_that_does_not_fit_is_refused_beside_its_field(client: TestClient) -> None:
+    model = upload_model(client, saved(plain(nn.GRU, outputs=3))).json()
+    for given, words in ((model["id"], "outputs 3"), ("no-such-model", "no-such-model")):
+        answer = send(client, "start", **{"compress:model": [given]})
+        assert answer.status_code == 422
+        assert_strict(answer)
+        (field,) = [
+            one for one in Elements(answer.text).all("input") if one.get("name") == "compress:model"
+        ]
+        assert field["aria-invalid"] == "true"
+        assert words in answer.text
+    assert client.get("/studies/new?model=none").status_code == 404
+    assert client.get("/v1/studies").json()["items"] == []
 
 
 def test_a_check_tells_what_would_be_searched_and_stores_nothing(client: TestClient) -> None:
