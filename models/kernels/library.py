@@ -41,6 +41,17 @@ _COMPILERS = ("c++", "g++", "clang++")
 _LONGEST_BUILD_SECONDS = 120.0
 
 
+def _digest_of_sources() -> bytes:
+    digest = hashlib.sha256()
+    for source in sorted(_SOURCES.iterdir()):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.digest()
+
+
+_SOURCES_AT_START = _digest_of_sources()
+"""The callers of this process are made for these: a package may be upgraded while it runs."""
+
+
 class BuildError(Exception):
     """The kernels could not be built; says what the compiler said."""
 
@@ -103,6 +114,8 @@ def _build(compiler: str, path: Path) -> None:
 
     Sources are compiled side by side.
     """
+    if _digest_of_sources() != _SOURCES_AT_START:
+        raise BuildError("the sources changed since this process began; start it again")
     sources = sorted(_SOURCES.glob("*.cpp"))
     flags = (*_FLAGS, *_wide_vectors())
     with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as folder:
@@ -133,9 +146,7 @@ def _run(command: list[str]) -> None:
 
 def _digest(compiler: str) -> str:
     """Names what a library follows from."""
-    digest = hashlib.sha256()
-    for source in sorted(_SOURCES.iterdir()):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    digest = hashlib.sha256(_SOURCES_AT_START)
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, text=True, timeout=30, check=False
     ).stdout

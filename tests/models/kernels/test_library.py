@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from models.kernels import library
 from models.kernels.library import BuildError, load
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
@@ -104,3 +105,16 @@ def test_a_folder_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
     _, log = worker.communicate(timeout=120)
     assert worker.returncode == 0, log
     assert log.count("no CPU kernels") == 1
+
+
+@needs_compiler
+def test_sources_that_changed_beneath_a_process_are_not_built_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upgraded = tmp_path / "cpu"
+    shutil.copytree(library._SOURCES, upgraded)
+    (upgraded / "reflectors.cpp").write_text("// one more argument\n")
+    monkeypatch.setattr(library, "_SOURCES", upgraded)
+    with pytest.raises(BuildError, match="changed since this process began; start it again"):
+        load(tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.so"))
