@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,13 @@ _Checkpoint = typer.Argument(
 )
 
 
+class Layers(StrEnum):
+    """Whether the counts of a form are drawn for all layers alike."""
+
+    SHARED = "shared"
+    EACH = "each"
+
+
 def compress(
     checkpoint: Annotated[Path, _Checkpoint],
     task: Annotated[
@@ -52,6 +60,9 @@ def compress(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="How long each is trained on, at most.")
     ] = None,
+    layers: Annotated[
+        Layers, typer.Option(help="Counts that all layers share, or for each layer its own.")
+    ] = Layers.SHARED,
     distill: Annotated[
         bool, typer.Option("--distill", help="Learn from the network's own answers too.")
     ] = False,
@@ -88,7 +99,7 @@ def compress(
         document: dict[str, Any] = {
             "name": f"{checkpoint.stem}, compressed",
             "task": _laid_out(document_of_task, model),
-            "compress": {"model": model.id, "distillation": distill},
+            "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
             "limits": limits,
         }
         if parametrization:

@@ -18,6 +18,7 @@ from search.draws import CornerSource, TrialSource, names_of
 from search.errors import SpecRefused
 from search.layers import names_by_layer
 from search.limits import excesses
+from search.named_trials import NamedFirst, NamedTrial
 from search.samplers.branching import branches_of
 from search.samplers.costs import Costs
 from search.samplers.encoding import Encoding, values_of_draw, values_of_trial
@@ -224,6 +225,27 @@ def test_very_deep_models_are_drawn_alike_or_not_at_all() -> None:
     faults = refusal(study(deep, parametrizations=["low_rank"]))
     assert "not 65" in faults["compress.layers"]
     assert "'shared'" in faults["compress.layers"]
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"low_rank.0.d": 1, "low_rank.1.d": 2}, (1, 2)),
+        ({"low_rank.1.d": 2}, (5, 2)),
+        ({"low_rank.d": 3, "low_rank.0.d": 4}, (4, 3)),
+        ({"d": 2}, (2, 2)),
+        ({"d": 2, "low_rank.1.d": 3}, (2, 3)),
+    ],
+)
+def test_a_named_trial_has_the_values_of_its_fullest_names(
+    named: dict[str, int], expected: tuple[int, int]
+) -> None:
+    trial = NamedTrial(architecture="lstm", parametrization="low_rank", hyperparameters=named)
+    source = NamedFirst(trial, CornerSource(highest=True))
+    drawn = SearchSpace(study(parametrizations=["low_rank", "householder"])).draw(source)
+    own = drawn.hyperparameters
+    assert (own["low_rank.0.d"], own["low_rank.1.d"]) == expected
+    assert (source.asked, source.faults) == (set(named), {})
 
 
 def test_limits_are_held_by_the_sum_of_the_layers() -> None:
