@@ -143,7 +143,11 @@ class Suggestions:
         """Make the study's original its first trial; over a limit it is measured all the same."""
         drawn = self._study.space.original()
         self._mirror.annotate(asked, drawn.hyperparameters)
-        over = [excess for _, excess in excesses(self._study.spec.limits, drawn.spec.model)]
+        limits = self._study.spec.limits
+        over = [excess for _, excess in excesses(limits, drawn.spec.model)]
+        if limits.min_throughput_ratio is not None and limits.min_throughput_ratio > 1:
+            # It is its own dense twin: the ratio is 1.
+            over.append(limits.min_throughput_ratio - 1)
         violation = max(over, default=None)
         self.add(0, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
         self._duplicates.note(drawn.spec, number=0)

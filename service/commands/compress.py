@@ -12,6 +12,7 @@ from rich.console import Console
 from service.answers import Front, Study, UploadedModelDetail
 from service.commands.bars import transfer_bar
 from service.commands.connection import (
+    UNFINISHED,
     DataDirOption,
     JsonOption,
     ServerOption,
@@ -56,7 +57,9 @@ def compress(
         list[str] | None,
         typer.Option(metavar="NAME=NUMBER", help="A hard limit, such as parameters=20000."),
     ] = None,
-    trials: Annotated[int | None, typer.Option(min=1, help="How many trials.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many trials, the network itself among them.")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="How long each is trained on, at most.")
     ] = None,
@@ -85,7 +88,12 @@ def compress(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compress a trained network: upload it, search, and download the front's files."""
+    """Compress a trained network: upload it, search, and download the front's files.
+
+    Ctrl-C leaves the study running: `reflectory watch` shows it again, `reflectory download` has
+    its files, and `reflectory cancel` ends it. A file that was uploaded before is not stored again.
+    With --json the study's events are printed, and last the study, the model and the files.
+    """
     limits, document_of_task = _limits(limit or ()), _task(task)
     with connected(server, data_dir, as_json=as_json) as client:
         with transfer_bar(checkpoint.name, quiet=as_json, afterwards="the server reads it") as told:
@@ -113,7 +121,12 @@ def compress(
         folder = Path(f"compressed-{study.id}") if out is None else out
         files = front_files(client, study.id, folder, quiet=as_json)
         front = client.front(study.id)
+        reason = client.study(study.id).state_reason
     _tell(study, model, front, files, as_json=as_json)
+    if all(front.original and point.trial == front.original.trial for point in front.points):
+        found = "nothing but the original" if front.points else "no trial"
+        complain(f"{found} is on the front{f': {reason}' if reason else ''}")
+        raise typer.Exit(UNFINISHED)
 
 
 def _task(text: str) -> Mapping[str, Any]:

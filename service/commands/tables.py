@@ -23,7 +23,8 @@ _DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
 
 def front_table(front: Front, *, hyperparameters: bool = False) -> Table:
     """The points of a front, best first; the last number is throughput over the dense twin's."""
-    title = f"Pareto front: {len(front.points)} points"
+    count = len(front.points)
+    title = f"Pareto front: {count} {'point' if count == 1 else 'points'}"
     table = empty_table(title)
     table.caption = _about_forms(front)
     table.caption_justify = "left"

@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import signal
 import subprocess
 import sys
 import zipfile
@@ -278,6 +280,22 @@ def test_an_original_over_the_limits_is_measured_and_on_no_front(
 
 
 @GRU
+def test_an_original_is_over_a_limit_that_asks_for_more_speed_than_its_own(
+    server: Server, compressed: Compressed
+) -> None:
+    spec = {
+        **compressed.spec,
+        "limits": {"min_throughput_ratio": 1.1},
+        "budget": {"trials": 1, "epochs": 1},
+    }
+    study = server.wait(server.submit(spec))
+    front = server.get(f"/v1/studies/{study['id']}/front")
+    assert front["points"] == []
+    assert front["original"]["on_front"] is False
+    assert front["original"]["values"]["quality"] is not None
+
+
+@GRU
 def test_a_killed_server_goes_on_to_the_same_numbers(
     server: Server, compressed: Compressed, tmp_path: Path
 ) -> None:
@@ -351,6 +369,58 @@ def test_one_command_goes_from_a_file_to_files(
         plain = Plain(nn.GRU(8, 12, batch_first=True), outputs=10)
         plain.load_state_dict(safetensors.torch.load_file(out / f"{stem}.dense.safetensors"))
         assert accuracy(plain, splits.validation) == pytest.approx(point["values"]["quality"])
+
+
+@GRU
+def test_a_command_that_found_nothing_smaller_is_no_success(
+    server: Server, compressed: Compressed, tmp_path: Path
+) -> None:
+    given = tmp_path / "gru.safetensors"
+    given.write_bytes(compressed.content)
+    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
+    command += ["--parametrization", "low_rank", "--limit", "multiply_adds=1", "--json"]
+    command += ["--trials", "1", "--epochs", "1", "--out", str(tmp_path / "out")]
+    ran = subprocess.run(
+        [*command, "--server", str(server.http.base_url)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 1, ran.stderr
+    assert "no trial is on the front" in ran.stderr
+    told = json.loads(ran.stdout.splitlines()[-1])
+    assert told["model"] == compressed.model
+    assert told["files"] == [str(tmp_path / "out" / "front.csv")]
+
+
+@GRU
+def test_an_interrupted_command_leaves_its_study_running(
+    server: Server, compressed: Compressed, tmp_path: Path
+) -> None:
+    given = tmp_path / "gru.safetensors"
+    given.write_bytes(compressed.content)
+    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
+    command += ["--trials", "500", "--out", str(tmp_path / "out")]
+    with subprocess.Popen(
+        [*command, "--server", str(server.http.base_url)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while "study running" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+        assert process.wait(60) == 130
+    (study,) = [one for one in server.get("/v1/studies")["items"] if one["state"] == "running"]
+    assert f"reflectory watch {study['id']}" in errors
+    assert f"reflectory cancel {study['id']}" in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "out").exists()
+    server.http.post(f"/v1/studies/{study['id']}/cancel")
+    server.wait(study["id"])
 
 
 def test_the_command_says_what_was_wrong_with_its_words(tmp_path: Path) -> None:
