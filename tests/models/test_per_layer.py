@@ -295,6 +295,17 @@ def test_mixed_layers_run_in_onnxruntime(name: str) -> None:
     torch.testing.assert_close(torch.as_tensor(found), expected, rtol=0, atol=allowed)
 
 
+# Dynamo itself makes an instance of every autograd.Function that it traces.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("stack", ["mlp", "highway, normalised"])
+def test_mixed_layers_are_compiled_whole(stack: str) -> None:
+    network = trained(mixed(stack)).double()
+    torch.compiler.reset()
+    compiled = torch.compile(network, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(batch()), network(batch()), rtol=0, atol=1e-12)
+    torch.compiler.reset()
+
+
 def test_blocks_of_a_resnet_have_two_layers_each() -> None:
     layers = (LowRank(d=1), LowRankDiagonal(d=2), Dense(), HouseholderSvd(m1=2, m2=3, r=0.5))
     spec = ModelSpec(

@@ -18,6 +18,7 @@ from models.parametrizations import (
     LowRank,
     LowRankDiagonal,
     PackedRotations,
+    PerLayer,
     RotationSvd,
     UnitaryFft,
     UnitaryFull,
@@ -80,6 +81,11 @@ def outputs_and_gradients(
         ),
         pytest.param(
             Gru(hidden_size=6, reset="after"), LowRank(d=2, tied=True), id="low-rank-tied"
+        ),
+        pytest.param(
+            Gru(hidden_size=6, layers=3),
+            PerLayer(layers=(LowRank(d=2, tied=True), HouseholderSvd(m1=2, m2=3), LowRank(d=1))),
+            id="each-layer-its-own",
         ),
     ],
 )

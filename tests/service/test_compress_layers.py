@@ -116,7 +116,13 @@ def deep(server: Server, splits: Any) -> Deep:
         "task": ROWS.model_dump(mode="json"),
         "compress": {"model": upload(server, content), "layers": "each"},
         "parametrizations": ["low_rank", "low_rank_diagonal"],
-        "space": {"training.learning_rate": {"low": 1e-3, "high": 5e-3, "log": True}},
+        "space": {
+            "training.learning_rate": {"low": 1e-3, "high": 5e-3, "log": True},
+            "low_rank.0.d": {"low": 1, "high": 2},
+            "low_rank.1.d": {"low": 3, "high": 5},
+            "low_rank_diagonal.1.d": {"low": 2, "high": 4},
+            "low_rank_diagonal.d": 1,
+        },
         "objectives": ["quality", "parameters"],
         "budget": {"trials": 6, "epochs": 1},
         "seed": 3,
@@ -142,7 +148,8 @@ def test_points_of_the_front_have_other_counts_in_each_layer(server: Server, dee
     assert {trial["parametrization"] for trial in others} <= {"low_rank", "low_rank_diagonal"}
     points = [point for point in deep.front["points"] if point["trial"]]
     assert points
-    assert any(counts(point)[0] != counts(point)[1] for point in points)
+    assert all(counts(point)[0] < counts(point)[1] for point in points)
+    assert len({str(counts(trial)) for trial in others}) > 1
     for point in points:
         path = f"/v1/studies/{deep.study['id']}/trials/{point['trial']}"
         layers = server.get(f"{path}/report")["conversion"]["layers"]
