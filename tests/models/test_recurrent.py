@@ -198,7 +198,7 @@ def test_structured_inputs_are_cut_to_what_they_hold() -> None:
     assert slots == {
         "recurrent": Slot(out_features=12, in_features=12, gates=3, layers=2),
         "inputs.0": Slot(out_features=12, in_features=3, gates=3, auxiliary=True),
-        "inputs.1": Slot(out_features=12, in_features=12, gates=3, auxiliary=True),
+        "inputs.1": Slot(out_features=12, in_features=12, gates=3, auxiliary=True, layer=1),
     }
     shapes = spec.tensor_shapes()
     assert shapes["inputs.0.linear.p"] == (3, 3)
