@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import torch
 
 from models.architectures import Gru, Rnn
 from models.checkpoint import load
@@ -104,17 +105,7 @@ def start(
 ) -> None:
     api.lease_seconds = lease_seconds
     executor.log_path("a1").unlink(missing_ok=True)
-    ticket = AttemptTicket(
-        url=api.url,
-        attempt_id="a1",
-        token=TOKEN,
-        lease_seconds=lease_seconds,
-        device="cpu",
-        data=data,
-        cache=folder / "cache",
-        lane=folder / "lane",
-        threads=1,
-    )
+    ticket = ticket_of(api, folder, lease_seconds=lease_seconds, data=data)
     executor.start(ticket, SLOT)
 
 
@@ -125,6 +116,40 @@ def end(executor: LocalExecutor) -> Exit:
 
 def log(executor: LocalExecutor) -> str:
     return executor.log_path("a1").read_text()
+
+
+def ticket_of(
+    api: AttemptApi, folder: Path, *, lease_seconds: float, data: Path | None
+) -> AttemptTicket:
+    return AttemptTicket(
+        url=api.url,
+        attempt_id="a1",
+        token=TOKEN,
+        lease_seconds=lease_seconds,
+        device="cpu",
+        data=data,
+        cache=folder / "cache",
+        lane=folder / "lane",
+        threads=1,
+    )
+
+
+def test_numbers_too_small_to_matter_slow_no_attempt_down(serve: Serve, tmp_path: Path) -> None:
+    ticket = ticket_of(serve(PrepareJob(task=DIGITS)), tmp_path, lease_seconds=60.0, data=None)
+    tiny = torch.tensor([2.0**-140])
+    found: list[object] = []
+
+    def attempt() -> None:
+        found.append(float(tiny * 0.5) > 0)
+        found.append(worker.work(ticket, end=lambda: None))
+        found.append(float(tiny * 0.5) > 0)
+
+    # In a thread of its own: how a processor rounds belongs to each.
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    assert found == [True, DONE, False]
+    assert float(tiny * 0.5) > 0
 
 
 def test_preparing_says_what_was_found(
