@@ -120,7 +120,7 @@ def _random_staircase(copies: int, count: int, size: int, *, generator: torch.Ge
     rows = torch.empty(copies, count, size, dtype=torch.float64)
     normal_(rows, 1.0, generator=generator)
     rows = rows.triu()
-    return rows / rows.norm(dim=-1, keepdim=True)
+    return rows / rows.square().sum(-1, keepdim=True).sqrt()
 
 
 def _split(weight: Tensor, m1: int, m2: int) -> tuple[Tensor, Tensor]:

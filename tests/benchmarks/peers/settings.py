@@ -59,7 +59,7 @@ class Setting:
     """Epochs that every contestant gets after it was made of the original."""
     batch_size: int
     original_rate: float = 3e-3
-    rates: tuple[float, ...] = (1e-3, 4e-3)
+    rates: tuple[float, ...] = (4e-3, 8e-3)
     """Learning rates that every contestant tries; validation chooses."""
 
     def original(self, seed: int, width: int | None = None) -> nn.Module:
