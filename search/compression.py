@@ -11,6 +11,9 @@ from search.errors import OriginalUnresolved
 
 Layers: TypeAlias = Literal["shared", "each"]
 
+ORIGINAL_TRIAL = 0
+"""The number of the trial that is the network itself, as it was uploaded."""
+
 MOST_LAYERS_APART = 64
 """Layers that may have dimensions of their own: samplers model all dimensions jointly."""
 

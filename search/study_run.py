@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from optuna.storages import BaseStorage
 
 from search.attempts import BROKEN, BUDGET, announce_trial, end_trial
+from search.compression import ORIGINAL_TRIAL
 from search.duplicates import Duplicates
 from search.ending import write_end
 from search.exchange import Exchange
@@ -298,14 +299,17 @@ class StudyRun:
         return self._finish(GRID_EXHAUSTED if suggestions.are_used_up() else NOTHING_FEASIBLE)
 
     def _finish(self, reason: str | None) -> bool:
-        """End a study of which nothing runs, once its front is measured."""
+        """End a study of which nothing runs, once its front is measured, and the original."""
         with self._study.database.read() as session:
             study = Studies(session).get(self._study.id)
             standing = self._exchange.figures.standing(session, study)
+            compared = {trial.number for trial in standing.front}
+            if self._study.spec.compress is not None:
+                compared.add(ORIGINAL_TRIAL)
             unmeasured = [
-                Trials(session).get(self._study.id, trial.number)
-                for trial in standing.front
-                if trial.measurement_id is None
+                trial
+                for trial in Trials(session).numbered(self._study.id, compared)
+                if trial.state == TrialState.COMPLETE and trial.measurement_id is None
             ]
         if unmeasured and self._measuring.measure_front(unmeasured):
             return False

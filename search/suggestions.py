@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from models.errors import SpecError
 from search.attempts import announce_trial, end_trial
+from search.compression import ORIGINAL_TRIAL
 from search.configurations import replicate_seed
 from search.draws import Source, TrialSource
 from search.duplicates import Duplicates
@@ -149,8 +150,8 @@ class Suggestions:
             # It is its own dense twin: the ratio is 1.
             over.append(limits.min_throughput_ratio - 1)
         violation = max(over, default=None)
-        self.add(0, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
-        self._duplicates.note(drawn.spec, number=0)
+        self.add(ORIGINAL_TRIAL, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
+        self._duplicates.note(drawn.spec, number=ORIGINAL_TRIAL)
 
     def add(
         self,

@@ -138,6 +138,8 @@ def test_the_original_is_trial_0_as_it_was_uploaded(
     front = server.get(f"{compressed.path}/front")
     told = front["original"]
     assert (told["trial"], told["model"]) == (0, compressed.model)
+    # Measured although throughput is no objective, and wherever it stands.
+    assert told["values"]["throughput"] > 0
     assert told["values"] == original["values"]
     assert told["on_front"] == (0 in [point["trial"] for point in front["points"]])
     for page in (f"/studies/{compressed.study['id']}", f"{compressed.path}/report"):
