@@ -131,7 +131,7 @@ SETTINGS: Mapping[str, Setting] = {
         Setting(
             name="ecg5000-gru",
             task=Ucr(name="ECG5000"),
-            network=_recurrent(nn.GRU, 1, 5),
+            network=_recurrent(nn.GRU, 10, 6),
             width=64,
             matrices=_RECURRENT,
             epochs=60,
