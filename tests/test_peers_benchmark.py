@@ -1,7 +1,6 @@
 """Contestants of the comparison with peers are what the tables say that they are."""
 
 import copy
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -9,16 +8,16 @@ import torch
 from torch import nn
 
 from search.tasks import Split, Splits
+from tests.benchmarks.peers import rivals
 from tests.benchmarks.peers.contestant import Contestant, Given, Replaced, numbers_in, others_in
 from tests.benchmarks.peers.report import report
 from tests.benchmarks.peers.runs import CONTESTANTS, Runs, splits_of, train_all
 from tests.benchmarks.peers.settings import SETTINGS, Setting
 from tests.benchmarks.peers.training import answers_of, fit
 
-NEEDS = {"tensor train (tensorly-torch)": "tltorch", "channels (Torch-Pruning)": "torch_pruning"}
 RECURRENT = SETTINGS["digits-lstm"]
 PERCEPTRON = SETTINGS["digits-mlp"]
-HERE = [name for name in CONTESTANTS if name not in NEEDS or find_spec(NEEDS[name])]
+HERE = list(filter(rivals.is_installed, CONTESTANTS))
 
 
 def given_by(setting: Setting, share: float = 0.1) -> Given:

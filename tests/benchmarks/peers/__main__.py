@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from tests.benchmarks.peers import rivals
 from tests.benchmarks.peers.report import report
 from tests.benchmarks.peers.runs import CONTESTANTS, Runs, train_all
 from tests.benchmarks.peers.settings import SETTINGS
@@ -42,13 +43,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--report", action="store_true", help="print what is there, train nothing")
     options = parser.parse_args(arguments)
     runs = Runs(options.out)
+    names = [name for name in options.contestants if rivals.is_installed(name)]
+    for name in sorted(set(options.contestants) - set(names)):
+        sys.stderr.write(f"{name} takes no part: the extra `peers` is not installed\n")
     if not options.report:
         # Numbers follow from seeds on one thread alone.
         torch.set_num_threads(1)
         for name in options.settings or [name for name in SETTINGS if name != "permuted-lstm"]:
             for seed in range(options.seeds):
                 for share in options.shares:
-                    for run in train_all(runs, SETTINGS[name], share, seed, options.contestants):
+                    for run in train_all(runs, SETTINGS[name], share, seed, names):
                         sys.stderr.write(
                             f"{run.setting} {run.share:g} seed {run.seed} rate {run.rate:g} "
                             f"{run.contestant} ({run.what}): {run.numbers} of {run.parameters}, "

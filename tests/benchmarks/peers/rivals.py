@@ -1,7 +1,10 @@
 """What people use today, from torch, from libraries, or by training something small."""
 
 import copy
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -87,13 +90,11 @@ def truncated(given: Given) -> Contestant:
 
 def tensor_train(given: Given) -> Contestant:
     """tensorly-torch's block tensor train of each matrix, at the largest rank that fits."""
-    import tltorch
-
     module = copy.deepcopy(given.original)
     weights = given.setting.weights(module)
 
     def made(rank: int) -> dict[str, nn.Module]:
-        return {name: TensorTrain(tltorch, weight, rank) for name, weight in weights.items()}
+        return {name: TensorTrain(weight, rank) for name, weight in weights.items()}
 
     def numbers(rank: int) -> int:
         return sum(numbers_in(maker) for maker in made(rank).values())
@@ -107,11 +108,11 @@ def tensor_train(given: Given) -> Contestant:
 class TensorTrain(nn.Module):
     """A matrix as tensorly-torch's BlockTT."""
 
-    def __init__(self, library: object, weight: Tensor, rank: int) -> None:
+    def __init__(self, weight: Tensor, rank: int) -> None:
         super().__init__()
+        library = cast(Any, importlib.import_module("tltorch"))
         rows, columns = (_three_factors(size) for size in weight.shape)
-        tensorized = getattr(library, "TensorizedTensor")  # noqa: B009 -- the library is untyped
-        self.tensor = tensorized.from_matrix(
+        self.tensor = library.TensorizedTensor.from_matrix(
             weight.detach(), rows, columns, rank=rank, factorization="BlockTT"
         )
 
@@ -126,8 +127,7 @@ def channels_pruned(given: Given) -> Contestant | None:
     It knows how units of linear layers hang together. Not those of torch's recurrent stacks, which
     it breaks or passes by (Torch-Pruning#44, #276): these are left to the others.
     """
-    import torch_pruning
-
+    torch_pruning = cast(Any, importlib.import_module("torch_pruning"))
     setting = given.setting
     if any(isinstance(part, nn.RNNBase) for part in given.original.modules()):
         return None
@@ -210,3 +210,14 @@ CONTESTANTS: Mapping[str, Callable[[Given], Contestant | None]] = {
     "small dense, as many in these matrices": lambda given: small(given, equal="matrices"),
     "small dense, as many in all": lambda given: small(given, equal="in all"),
 }
+
+_LIBRARIES = {
+    "tensor train (tensorly-torch)": "tltorch",
+    "channels (Torch-Pruning)": "torch_pruning",
+}
+
+
+def is_installed(name: str) -> bool:
+    """Whether a contestant's library is there: the extra `peers` has them all."""
+    library = _LIBRARIES.get(name)
+    return library is None or importlib.util.find_spec(library) is not None

@@ -17,6 +17,7 @@ from torch.nn.utils import prune
 
 from models.linear import cached_factors
 from tests.benchmarks.cpu.timing import timed
+from tests.benchmarks.peers import rivals
 from tests.benchmarks.peers.contestant import Given, Replaced
 from tests.benchmarks.peers.runs import CONTESTANTS, splits_of
 from tests.benchmarks.peers.settings import SETTINGS
@@ -46,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     modules = {ORIGINAL: original}
     for name, make in CONTESTANTS.items():
-        if (contestant := make(given)) is not None:
+        if rivals.is_installed(name) and (contestant := make(given)) is not None:
             contestant.before_epoch(1.0)
             modules[name] = contestant.module
     x = train.x[:BATCH]
