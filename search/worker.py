@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final, final
 
-import torch
 from torch import Tensor
 
 from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError, ConversionError
 from models.network import Network
+from models.ops.precision import denormals_as_zero
 from models.ops.vendor import allow_tf32
 from models.report import parameter_report
 from search.conversion import converted, original_of
@@ -91,12 +91,12 @@ def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
     """
     # Trained, measured and compared in full single precision, see Note [TF32].
     allow_tf32(allowed=False)
-    # What vanishes along a long sequence ends as numbers below 1e-38, with which processors compute
-    # up to a hundred times as slowly. Our kernels take them for 0; all else in this thread does, so
-    # that a model and its dense twin pay the same.
-    torch.set_flush_denormal(True)
     lease = ticket.lease_seconds
-    with WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link:
+    with (
+        # So that a model and its dense twin pay the same for what vanishes.
+        denormals_as_zero(),
+        WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link,
+    ):
         try:
             completion = _work(ticket, link, end)
             link.complete(completion)

@@ -134,21 +134,24 @@ def ticket_of(
     )
 
 
-def test_numbers_too_small_to_matter_slow_no_attempt_down(serve: Serve, tmp_path: Path) -> None:
-    ticket = ticket_of(serve(PrepareJob(task=DIGITS)), tmp_path, lease_seconds=60.0, data=None)
+def test_an_attempt_takes_denormals_for_zero_and_leaves_its_thread_as_it_was(
+    serve: Serve, tmp_path: Path
+) -> None:
+    api = serve(train_job(epochs=1))
     tiny = torch.tensor([2.0**-140])
-    found: list[object] = []
+    within: list[bool] = []
+    loss = Digits.loss
 
-    def attempt() -> None:
-        found.append(float(tiny * 0.5) > 0)
-        found.append(worker.work(ticket, end=lambda: None))
-        found.append(float(tiny * 0.5) > 0)
+    def watched(task: Digits, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        within.append(float(tiny * 0.5) == 0)
+        return loss(task, output, target)
 
-    # In a thread of its own: how a processor rounds belongs to each.
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join()
-    assert found == [True, DONE, False]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Digits, "loss", watched)
+        ticket = ticket_of(api, tmp_path, lease_seconds=60.0, data=None)
+        assert worker.work(ticket, end=lambda: None) == DONE
+    assert within
+    assert all(within)
     assert float(tiny * 0.5) > 0
 
 
