@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.ops.initialisation import generator_of
 from search.tasks.digits import Digits
 from search.tasks.mnist import Mnist
 from search.tasks.ucr import Ucr
@@ -65,7 +64,7 @@ class Setting:
     def original(self, seed: int, width: int | None = None) -> nn.Module:
         """A fresh network, the same for equal seeds; torch's global generator is left alone."""
         with torch.random.fork_rng():
-            torch.manual_seed(generator_of(seed).initial_seed())  # pyright: ignore[reportUnknownMemberType] -- untyped
+            torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType] -- untyped
             return self.network(width or self.width)
 
     def weights(self, module: nn.Module) -> dict[str, Tensor]:
