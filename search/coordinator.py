@@ -127,6 +127,7 @@ class Coordinator:
         self._look_for_slots()
         self._report = CoordinatorReport(owner=owner, lock_files=folders.lanes)
         self._attempts_watch = RenewalWatch(lease_seconds)
+        self._lingering_watch = RenewalWatch(lease_seconds)
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
         self._choosing = Choosing(slot_wait_seconds)
@@ -317,7 +318,8 @@ class Coordinator:
         """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
         with self.database.read() as session:
             attempts = Attempts(session)
-            stale = self._attempts_watch.stale(attempts.leases())
+            leases = attempts.leases()
+            stale = self._attempts_watch.stale(leases)
             silent = [row for row in attempts.running() if row.id in stale] if stale else []
         for attempt in silent:
             run = self._runs.get(attempt.study_id)
@@ -325,6 +327,16 @@ class Coordinator:
                 with self._while_ours(attempt.study_id):
                     run.lost(attempt, f"its lease of {self._lease_seconds:g} s ran out")
                 self._executor.cancel(attempt.id, 0.0)
+        self._end_lingering(self._on_slot.values() - leases.keys())
+
+    def _end_lingering(self, over: Set[str]) -> None:
+        """End processes that go on for a lease's time after their attempts are over.
+
+        Nothing is lost with one, and nobody else would free its slot: a driver may hang at exit.
+        """
+        for attempt_id in self._lingering_watch.stale(dict.fromkeys(over, _NEVER)):
+            _log.warning("a process outlives its attempt", extra={"attempt_id": attempt_id})
+            self._executor.cancel(attempt_id, 0.0)
 
     def _keep_claims(self) -> None:
         """Renew the claims on our studies, and claim those that nobody works on."""

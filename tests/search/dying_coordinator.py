@@ -102,6 +102,7 @@ def main(
     owner: str = "test",
     lease_seconds: float = 10.0,
     sign: signal.Signals = signal.SIGKILL,
+    fork_server: str = "search.executors.fork_server",
 ) -> None:
     """Run until killed; what is printed goes to the log."""
     with log.open("ab") as output:
@@ -110,7 +111,7 @@ def main(
     DyingMirror.released = folder / "released"
     DyingMirror.point, DyingMirror.number, DyingMirror.sign = point, number, sign
     study_run.Mirror = DyingMirror
-    executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs")
+    executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs", server_module=fork_server)
     folders = Folders(
         data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"
     )
