@@ -151,8 +151,9 @@ def audit_store(database: Database, folder: Path) -> int:
                 assert "resume" not in trial.artifacts, f"trial {trial.number} needs it no more"
         rows = set(ArtifactRows(session).digests())
     files = {path.name for path in folder.glob("*/*")}
-    assert named == rows, "a row names nothing, or nothing names a row"
-    assert files == rows, "bytes without a row, or a row without bytes"
+    assert named == rows, f"a row names nothing, or nothing names a row: {sorted(named ^ rows)}"
+    assert not files - rows, f"bytes without a row: {sorted(files - rows)}"
+    assert not rows - files, f"a row without bytes: {sorted(rows - files)}"
     for digest in files:
         store.open_reader(digest).close()
     return len(files)

@@ -94,7 +94,10 @@ def run(
         held.callback(database.dispose)
         for study_id, front in fronts.items():
             summary.outcomes += audit_study(database, urls[1], study_id, front)
-        retention = Retention(database, LocalArtifactStore(data_dir / "artifacts"))
+        store = LocalArtifactStore(data_dir / "artifacts")
+        # Nobody writes any more, so that what a killed writer left needs not be let grow old.
+        store.sweep(older_than_seconds=0.0)
+        retention = Retention(database, store)
         retention.tidy()
         retention.sweep(older_than_seconds=0.0)
         summary.artifacts = audit_store(database, data_dir / "artifacts")
