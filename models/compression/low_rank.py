@@ -64,10 +64,10 @@ def best_factors(
     return left, right
 
 
-def read_together(left: Tensor, right: Tensor) -> Tensor:
-    """`L_g R` `[..., G, out, in]`, with the R of its reader for each g."""
-    shared = left.shape[-3] // right.shape[-3]
-    return left @ right.repeat_interleave(shared, -3)
+def nearest(seen: Tensor, rank: int, readers: int) -> Tensor:
+    """The products `L_g R` nearest to matrices `[G, out, in]`; see `best_factors`."""
+    u, s, v = svd(seen.reshape(readers, -1, seen.shape[-1]))
+    return ((u[..., :rank] * s[..., None, :rank]) @ v[..., :rank, :]).view_as(seen)
 
 
 @torch.no_grad()

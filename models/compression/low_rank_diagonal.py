@@ -1,15 +1,18 @@
 """Dense to `low_rank_diagonal`: factors and diagonal in turn, each the best for the other."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from models.compression.low_rank import (
     best_factors,
-    read_together,
+    nearest,
     reader_weighting,
     write_factors_,
 )
 from models.compression.target import Target
+from models.ops.linalg import qr, svd
 from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 
 MOST_STEPS = 500
@@ -60,29 +63,61 @@ def alternate(
     weighting: tuple[Tensor, Tensor] | None,
     readers: int,
 ) -> Tensor:
-    """The best D `[G, n]` of all starts `[k, G, n]`; matrices behind one R choose together."""
-    root = None if weighting is None else weighting[0]
+    """The best D `[G, n]` of all starts `[k, G, n]`; matrices behind one R choose together.
+
+    From each start the factors are only bettered between two diagonals, which takes a fraction of
+    the time that the best ones take, and from the best D so found they are made anew every time.
+    """
+    root, back = weighting or (None, None)
     scale = _squares(weight, root, readers)
     best, least = starts[0], torch.full_like(scale, torch.inf)
-    for start in starts:
-        diagonal, before = start, torch.full_like(scale, torch.inf)
+
+    def go_on(diagonal: Tensor, factors: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        before = torch.full_like(scale, torch.inf)
         errors = before
         for _ in range(MOST_STEPS):
             rest = weight - torch.diag_embed(diagonal)
-            left, right = best_factors(rest, rank, weighting=weighting, readers=readers)
-            products = read_together(left, right)
-            errors = _squares(rest - products, root, readers)
+            seen = rest if root is None else rest @ root
+            products = factors(seen)
+            errors = (seen - products).square().sum((-2, -1)).view(readers, -1).sum(1)
             if bool(
                 ((before - errors <= LEAST_GAIN * errors) | (errors <= EXACT**2 * scale)).all()
             ):
                 break
             before = errors
-            next_diagonal = _best_diagonal(weight - products, root)
-            diagonal = next_diagonal
+            unseen = products if back is None else products @ back
+            diagonal = _best_diagonal(weight - unseen, root)
+        return diagonal, errors
+
+    for start in starts:
+        diagonal, errors = go_on(start, _Subspace(rank, readers))
         better = (errors < least).repeat_interleave(weight.shape[0] // readers, 0)
         best = torch.where(better.unsqueeze(-1), diagonal, best)
         least = torch.minimum(errors, least)
-    return best
+    return go_on(best, lambda seen: nearest(seen, rank, readers))[0]
+
+
+class _Subspace:
+    """Products of rank d that come nearer to matrices that change little from call to call.
+
+    Alternating least squares: a step of subspace iteration with the last R. It is never farther
+    than the last products are.
+    """
+
+    def __init__(self, rank: int, readers: int) -> None:
+        self._rank = rank
+        self._readers = readers
+        self._basis: Tensor | None = None
+        """Of the rows of R, `[readers, in, d]`."""
+
+    def __call__(self, seen: Tensor) -> Tensor:
+        tall = seen.reshape(self._readers, -1, seen.shape[-1])
+        if self._basis is None:
+            self._basis = svd(tall)[2][:, : self._rank].mT
+        columns, _ = qr(tall @ self._basis)
+        rows = columns.mT @ tall
+        self._basis, _ = qr(rows.mT)
+        return (columns @ rows).view_as(seen)
 
 
 def _best_diagonal(rest: Tensor, root: Tensor | None) -> Tensor:

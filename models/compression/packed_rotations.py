@@ -1,9 +1,10 @@
 """Dense to `packed_rotations`: stages of rotations, each in turn the best for the others."""
 
 import torch
+from torch import Tensor
 
 from models.compression.polish import polish_
-from models.compression.rotations import Stages, starting_angles
+from models.compression.rotations import FIRST_SWEEPS, Stages, best_starts, starting_angles
 from models.compression.target import Target, sizes, weight_errors
 from models.parametrizations.packed_rotations import PackedRotationsLinear
 
@@ -12,7 +13,7 @@ EXACT = 1e-12
 
 
 def fit_packed_rotations_(linear: PackedRotationsLinear, target: Target) -> None:
-    """Sweep over the stages from several starts at once, in place, and finish the best by L-BFGS.
+    """Sweep over the stages from several starts, go on with the best, and finish by L-BFGS.
 
     No sweep makes the error larger, and the earlier solution is a start. Rotations have determinant
     1: from an orthogonal matrix of determinant -1 the distance is at least 2.
@@ -25,21 +26,27 @@ def fit_packed_rotations_(linear: PackedRotationsLinear, target: Target) -> None
         earlier.rotations if isinstance(earlier, PackedRotationsLinear) else None,
         generator=torch.Generator().manual_seed(0),
     )
-    tried = len(starts)
-    theta = starts.flatten(0, 1)
-    goal = weight.repeat(tried, 1, 1)
-    errors = weight_errors(goal, stages.product(theta))
-    scale = sizes(goal)
-    for _ in range(stages.sweeps()):
-        stages.sweep_(theta, goal.mT)
-        after = weight_errors(goal, stages.product(theta))
+    theta, errors = _swept(
+        stages, starts.flatten(0, 1), weight.repeat(len(starts), 1, 1), sweeps=FIRST_SWEEPS
+    )
+    (theta,) = best_starts(errors.view(len(starts), -1), theta)
+    theta, _ = _swept(stages, theta, weight, sweeps=stages.sweeps())
+    with torch.no_grad():
+        linear.rotations.theta.copy_(theta)
+    polish_(linear, weight)
+
+
+def _swept(stages: Stages, theta: Tensor, goal: Tensor, *, sweeps: int) -> tuple[Tensor, Tensor]:
+    """Angles after so many sweeps, or fewer where they settle, and the errors then."""
+    theta, scale = theta.clone(), sizes(goal)
+    product = stages.product(theta)
+    errors = weight_errors(goal, product)
+    for _ in range(sweeps):
+        stages.sweep_(theta, goal.mT, product)
+        product = stages.product(theta)
+        after = weight_errors(goal, product)
         settled = (after > (1 - LEAST_GAIN) * errors) | (after <= EXACT * scale)
         errors = after
         if bool(settled.all()):
             break
-    best = errors.view(tried, -1).argmin(0)
-    with torch.no_grad():
-        linear.rotations.theta.copy_(
-            theta.view(tried, len(weight), *theta.shape[1:])[best, torch.arange(len(weight))]
-        )
-    polish_(linear, weight)
+    return theta, errors

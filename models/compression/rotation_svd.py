@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from models.compression.polish import polish_
-from models.compression.rotations import Stages, starting_angles
+from models.compression.rotations import FIRST_SWEEPS, Stages, best_starts, starting_angles
 from models.compression.target import Target, sizes, weight_errors
 from models.parametrizations.rotation_svd import RotationSvdLinear
 
@@ -13,7 +13,7 @@ EXACT = 1e-12
 
 
 def fit_rotation_svd_(linear: RotationSvdLinear, target: Target) -> None:
-    """Sweep over the stages of both sides from several starts, in place; finish by L-BFGS.
+    """Sweep over the stages of both sides from several starts, go on with the best; then L-BFGS.
 
     Between the sides `s = diag(U^T W V)`, of any sign. No sweep makes the error larger, and the
     earlier solution is a start.
@@ -26,28 +26,36 @@ def fit_rotation_svd_(linear: RotationSvdLinear, target: Target) -> None:
     )
     stages = Stages(linear.u.size, linear.u.count), Stages(linear.v.size, linear.v.count)
     tried, weight = len(sides[0]), target.weight
-    goal = weight.repeat(tried, 1, 1)
     u, v = (side.flatten(0, 1) for side in sides)
-    scale = sizes(goal)
+    u, v, s, errors = _swept(stages, u, v, weight.repeat(tried, 1, 1), sweeps=FIRST_SWEEPS)
+    u, v = best_starts(errors.view(tried, -1), u, v)
+    sweeps = max(stages, key=lambda side: side.count).sweeps()
+    u, v, s, _ = _swept(stages, u, v, weight, sweeps=sweeps)
+    with torch.no_grad():
+        for parameter, found in ((linear.u.theta, u), (linear.v.theta, v), (linear.s, s)):
+            parameter.copy_(found)
+    polish_(linear, weight)
+
+
+def _swept(
+    stages: tuple[Stages, Stages], u: Tensor, v: Tensor, goal: Tensor, *, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Angles and s after so many sweeps, or fewer where they settle, and the errors then."""
+    u, v, scale = u.clone(), v.clone(), sizes(goal)
     left, right = stages[0].product(u), stages[1].product(v)
     errors, s = _fitted(goal, left, right)
-    for _ in range(max(stages, key=lambda side: side.count).sweeps()):
-        stages[0].sweep_(u, (right * s.unsqueeze(-2)).mT @ goal.mT)
+    for _ in range(sweeps):
+        stages[0].sweep_(u, (right * s.unsqueeze(-2)).mT @ goal.mT, left)
         left = stages[0].product(u)
         s = _values(goal, left, right)
-        stages[1].sweep_(v, (left * s.unsqueeze(-2)).mT @ goal)
+        stages[1].sweep_(v, (left * s.unsqueeze(-2)).mT @ goal, right)
         right = stages[1].product(v)
         after, s = _fitted(goal, left, right)
         settled = (after > (1 - LEAST_GAIN) * errors) | (after <= EXACT * scale)
         errors = after
         if bool(settled.all()):
             break
-    best = errors.view(tried, -1).argmin(0)
-    place = torch.arange(len(weight))
-    with torch.no_grad():
-        for parameter, found in ((linear.u.theta, u), (linear.v.theta, v), (linear.s, s)):
-            parameter.copy_(found.view(tried, len(weight), *found.shape[1:])[best, place])
-    polish_(linear, weight)
+    return u, v, s, errors
 
 
 def _values(weight: Tensor, left: Tensor, right: Tensor) -> Tensor:

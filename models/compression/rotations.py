@@ -8,10 +8,14 @@ import torch
 from torch import Tensor
 
 from models.errors import ConversionError
+from models.kernels.rotations import rotations_sweep_
+from models.ops.backends import kernels_take
 from models.ops.rotations import circle_partners, pair_places, rotation_product
 from models.parametrizations.packed_angles import PackedAngles
 
 RESTARTS = 5
+FIRST_SWEEPS = 8
+"""After so many, the best start is the one to go on with."""
 MOST_SWEEPS = 60
 FEWEST_SWEEPS = 4
 _STAGES_IN_ALL = 1000
@@ -38,24 +42,32 @@ class Stages:
 
     def product(self, angles: Tensor) -> Tensor:
         """`[G, n, n]`."""
-        flat = torch.gather(angles, 2, self._places.expand(angles.shape[0], -1, -1))
-        return rotation_product(flat * self._signs, self.partners)
+        return rotation_product(self._signed(angles), self.partners)
 
-    def sweep_(self, angles: Tensor, matrix: Tensor) -> None:
+    def sweep_(self, angles: Tensor, matrix: Tensor, product: Tensor) -> None:
         """Turn every stage once to the best there is with the others as they are, in place.
 
-        Best is what makes `tr(X Q)` largest for the product Q and X = `matrix` `[G, n, n]`. With
-        `X Q = X A P B` and `C = B X A` the pair (a, b) of P has
+        Best is what makes `tr(X Q)` largest for X = `matrix` and Q = `product` `[G, n, n]`, that of
+        the angles as they are given. With `X Q = X A P B` and `C = B X A` the pair (a, b) of P has
         `tan(angle) = (C_ba - C_ab) / (C_aa + C_bb)`.
         """
+        c = matrix @ product
+        if kernels_take(c, (torch.float64,)):
+            signed = self._signed(angles)
+            rotations_sweep_(c, signed, self.partners)
+            angles.copy_(signed.gather(2, self.first.expand_as(angles)))
+            return
         # Before stage 0, B = I and A is the product of all others: A = Q P_0^T.
-        c = self._turn_columns(matrix @ self.product(angles), angles, 0)
         for k in range(self.count):
-            if k > 0:
-                c = self._turn_columns(c, angles, k)
+            c = self._turn_columns(c, angles, k)
             a, b = self.first[k], self.second[k]
             angles[:, k] = torch.atan2(c[:, b, a] - c[:, a, b], c[:, a, a] + c[:, b, b])
             c = self._turn_rows(c, angles, k)
+
+    def _signed(self, angles: Tensor) -> Tensor:
+        """Each coordinate's angle, `[G, K, n]`."""
+        places = self._places.expand(angles.shape[0], -1, -1)
+        return torch.gather(angles, 2, places) * self._signs
 
     def _turn_rows(self, c: Tensor, angles: Tensor, k: int) -> Tensor:
         """`P_k C`."""
@@ -87,3 +99,13 @@ def starting_angles(
             )
         starts.append(torch.nn.functional.pad(before, (0, 0, 0, shape[1] - before.shape[1])))
     return torch.stack(starts)
+
+
+def best_starts(errors: Tensor, *found: Tensor) -> list[Tensor]:
+    """Of what was found from k starts for G matrices, `[k * G, ...]`, the best one for each.
+
+    `errors` is `[k, G]`.
+    """
+    copies = errors.shape[1]
+    best = errors.argmin(0) * copies + torch.arange(copies)
+    return [each[best] for each in found]

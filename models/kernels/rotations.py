@@ -1,11 +1,15 @@
 """Products of packed rotations by the C++ kernels."""
 
 import ctypes
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from models.kernels.calls import address_of, call
+
+ROTATED: Mapping[torch.dtype, str] = {torch.float32: "float", torch.float64: "double"}
+"""What the kernels compute with, and what C++ calls it."""
 
 
 class _Shape(ctypes.Structure):
@@ -17,7 +21,7 @@ class _Arguments(ctypes.Structure):
 
 
 def rotations_forward(angles: Tensor, partners: Tensor) -> Tensor:
-    """The product `[G, n, n]` of K stages of signed angles `[G, K, n]`, float32 on the CPU.
+    """The product `[G, n, n]` of K stages of signed angles `[G, K, n]`, of `ROTATED` on the CPU.
 
     `partners` is `[K, n]`, int64.
     """
@@ -25,7 +29,7 @@ def rotations_forward(angles: Tensor, partners: Tensor) -> Tensor:
     product = angles.new_empty(copies, size, size)
     turns = angles.cos().contiguous(), angles.sin().contiguous(), partners.contiguous()
     arguments = _Arguments(*map(address_of, (*turns, product)))
-    call("rotations_forward", _shape(angles), arguments)
+    call(f"rotations_forward_{ROTATED[angles.dtype]}", _shape(angles), arguments)
     return product
 
 
@@ -33,12 +37,26 @@ def rotations_backward(
     gradient: Tensor, angles: Tensor, partners: Tensor, product: Tensor
 ) -> Tensor:
     """What reaches the angles `[G, K, n]` from `gradient` `[G, n, n]` of their product."""
-    gradient, result = gradient.contiguous(), torch.empty(angles.shape)
+    gradient, result = gradient.contiguous(), angles.new_empty(angles.shape)
     turns = angles.cos().contiguous(), angles.sin().contiguous(), partners.contiguous()
     arguments = _Arguments(*map(address_of, (*turns, product)))
     pointers = tuple(ctypes.c_void_p(tensor.data_ptr()) for tensor in (gradient, result))
-    call("rotations_backward", _shape(angles), arguments, rest=pointers)
+    name = f"rotations_backward_{ROTATED[angles.dtype]}"
+    call(name, _shape(angles), arguments, rest=pointers)
     return result
+
+
+def rotations_sweep_(matrices: Tensor, angles: Tensor, partners: Tensor) -> None:
+    """Turn every stage once to where tr(X Q) is largest with the others as they are, in place.
+
+    Args:
+        matrices: X Q `[G, n, n]` for the product Q of the stages; afterwards Q X for the new Q.
+        angles: signed, `[G, K, n]`. As `matrices` contiguous and float64.
+        partners: `[K, n]`, int64 and contiguous.
+    """
+    tensors = (partners, matrices, angles)
+    pointers = tuple(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors)
+    call("rotations_sweep", _shape(angles), rest=pointers)
 
 
 def _shape(angles: Tensor) -> _Shape:

@@ -1,7 +1,7 @@
 """Which backends there are, and what the user says about them."""
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
@@ -61,11 +61,14 @@ def wanted_backend() -> Backend | None:
     return cast(Any, wanted)
 
 
-def kernels_take(tensor: Tensor) -> bool:
-    """Whether our kernels compute with such a tensor, and the user leaves them to."""
+def kernels_take(tensor: Tensor, dtypes: Collection[torch.dtype] = (torch.float32,)) -> bool:
+    """Whether our kernels compute with such a tensor, and the user leaves them to.
+
+    `dtypes` are those that the kernels in question know.
+    """
     return (
         tensor.device.type == "cpu"
-        and tensor.dtype == torch.float32
+        and tensor.dtype in dtypes
         and wanted_backend() in (None, "cpp")
         and kernels_are_built()
     )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.kernels.rotations import rotations_backward, rotations_forward
+from models.kernels.rotations import ROTATED, rotations_backward, rotations_forward
 from models.ops.backends import kernels_take
 
 
@@ -65,7 +65,7 @@ def rotation_product(angles: Tensor, partners: Tensor) -> Tensor:
 # neither unrolls the stages nor sees the backward pass's in-place steps.
 @torch.library.custom_op("reflectory::rotation_product", mutates_args=())
 def _product(angles: Tensor, partners: Tensor) -> Tensor:
-    if kernels_take(angles):
+    if kernels_take(angles, ROTATED):
         return rotations_forward(angles, partners)
     copies, _, size = angles.shape
     product = torch.eye(size, dtype=angles.dtype, device=angles.device)
@@ -82,7 +82,7 @@ def _product_backward(
     gradient: Tensor, angles: Tensor, partners: Tensor, product: Tensor
 ) -> Tensor:
     """Rotations can be undone: this walks back from the product (eq. 8), and no stage is stored."""
-    if kernels_take(angles):
+    if kernels_take(angles, ROTATED):
         return rotations_backward(gradient, angles, partners, product)
     both = torch.stack((product, gradient))
     swapped = torch.empty_like(both)

@@ -1,5 +1,5 @@
 // The C interface of products of packed rotations. G matrices of size n, each a product of K stages;
-// tensors are float32 and contiguous.
+// tensors are contiguous, and of T, float or double, which the functions are named after.
 #pragma once
 #include <stdint.h>
 
@@ -8,16 +8,19 @@ struct RotationShape {
   int64_t threads;
 };
 
-struct RotationArguments {
-  const float *cos, *sin;    // [G, K, n]; the sines of a pair have opposite signs
+template <class T> struct RotationArguments {
+  const T *cos, *sin;        // [G, K, n]; the sines of a pair have opposite signs
   const int64_t *partners;   // [K, n]; a coordinate that is alone is its own partner
-  float *product;            // [G, n, n]; read by the backward pass
+  T *product;                // [G, n, n]; read by the backward pass
 };
 
 extern "C" {
 // 0, or 1 where memory ran out.
-int rotations_forward(const RotationShape *shape, const RotationArguments *arguments);
+int rotations_forward_float(const RotationShape *, const RotationArguments<float> *);
+int rotations_forward_double(const RotationShape *, const RotationArguments<double> *);
 // From dL / d(product) [G, n, n] to dL / d(angles) [G, K, n].
-int rotations_backward(const RotationShape *shape, const RotationArguments *arguments,
-                       const float *gradient, float *angles);
+int rotations_backward_float(const RotationShape *, const RotationArguments<float> *,
+                             const float *gradient, float *angles);
+int rotations_backward_double(const RotationShape *, const RotationArguments<double> *,
+                              const double *gradient, double *angles);
 }

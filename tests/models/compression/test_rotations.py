@@ -40,7 +40,7 @@ def test_a_sweep_only_gains_and_leaves_the_last_stage_at_its_best(size: int, cou
 
     before = float(gain(angles))
     for _ in range(5):
-        stages.sweep_(angles, x)
+        stages.sweep_(angles, x, stages.product(angles))
         assert float(gain(angles)) >= before - 1e-12
         before = float(gain(angles))
     for pair in range(size // 2):
