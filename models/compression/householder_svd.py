@@ -27,6 +27,8 @@ from models.parametrizations.staircase import Staircase
 MOST_SWEEPS = 2
 LEAST_GAIN = 1e-3
 """The share of the error by which a sweep has to lower it for another to follow."""
+FIRST_STEPS = 80
+"""Of L-BFGS, after which the best start is the one to go on with."""
 EXACT = 1e-13
 """The relative error from which on a target counts as met."""
 
@@ -79,8 +81,8 @@ def fit_householder_svd_(linear: HouseholderSvdLinear, target: Target) -> None:
         with torch.no_grad():
             linear.p.copy_(spectrum.parameters(values_of(found)))
         if bool((before > EXACT * scale).any()):
-            # Which start ends best shows at the end alone.
-            before = polish_(linear, weight)
+            # Which start ends best does not show before.
+            before = polish_(linear, weight, steps=FIRST_STEPS)
         better = before < errors
         errors = torch.where(better, before, errors)
         chosen = {
@@ -92,6 +94,8 @@ def fit_householder_svd_(linear: HouseholderSvdLinear, target: Target) -> None:
         if bool((errors <= EXACT * scale).all()):
             break
     linear.load_state_dict(chosen)
+    if bool((errors > EXACT * scale).any()):
+        polish_(linear, weight)
 
 
 def _starts(target: Target, m1: int, m2: int, *, scale: float) -> list[_Solution]:
