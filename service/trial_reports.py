@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from pydantic import Field
-from sqlalchemy.orm import Session
 
 from models.compression import ConversionReport, LayerConversion
 from models.report import ParameterReport
 from search.wire import CONVERSION
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
+from storage.engine import Database
 
 
 class TrialReport(ParameterReport):
@@ -41,10 +41,11 @@ def trial_report(
 
 
 def conversion_of(
-    session: Session, store: ArtifactStore, study_id: str, number: int
+    database: Database, store: ArtifactStore, study_id: str, number: int
 ) -> ConversionReport | None:
     """What a trial's conversion lost; None where it was not converted, or not yet."""
-    artifact = ArtifactRows(session).of_trial(study_id, number).get(CONVERSION)
+    with database.read() as session:
+        artifact = ArtifactRows(session).of_trial(study_id, number).get(CONVERSION)
     if artifact is None:
         return None
     with store.open_reader(artifact.sha256) as reader:

@@ -69,7 +69,6 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
         study = Studies(session).get(study_id)
         detail = trial_detail_of(session, study_id, number)
         epochs = Metrics(session).curve(study_id, number)
-        conversion = conversion_of(session, held.store, study_id, number)
     spec = StudySpec.model_validate(study.spec)
     return page_response(
         held.pages.trial(
@@ -78,7 +77,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             metric=spec.task.metric,
             preset=dict(enumerate(spec.presets)).get(number),
             model=None if spec.compress is None else spec.compress.model,
-            conversion=conversion,
+            conversion=conversion_of(held.database, held.store, study_id, number),
             epochs=epochs,
             panels=panels({number: epochs}, metric=spec.task.metric.name),
         )

@@ -273,7 +273,7 @@ def get_report(
         counted = ParameterReport.model_validate_json(reader.read())
     with held.database.read() as session:
         origin = Trials(session).get(study_id, number).origin
-        conversion = conversion_of(session, held.store, study_id, number)
+    conversion = conversion_of(held.database, held.store, study_id, number)
     report = trial_report(counted, conversion, original=origin == TrialOrigin.ORIGINAL)
     if format == "json":
         return report
