@@ -50,7 +50,7 @@ def _table(runs: Runs, setting: str, share: float) -> Iterator[str]:
     yield ""
     yield (
         f"The original has {first.what} and {first.parameters:,} parameters; test "
-        f"{_spread(tests, '.2f')} %."
+        f"{_spread(tests, '.2f')} %, over {len(tests)} seeds."
     )
     yield ""
     yield "| contestant | counts | numbers | parameters | at start | validation | test | lost |"
@@ -83,8 +83,16 @@ def _verdict(rows: Sequence[Row]) -> Iterator[str]:
     yield (
         f"Chosen by validation: {mine.name} loses {_spread(list(mine.lost.values()), '+.2f')} "
         f"points, the best rival, {rival.name}, {_spread(list(rival.lost.values()), '+.2f')}; seed "
-        f"by seed ours is ahead by {_spread(ahead, '+.2f')}."
+        f"by seed ours is ahead by {_spread(ahead, '+.2f')}{_error(ahead)}."
     )
+
+
+def _error(values: Sequence[float]) -> str:
+    """The standard error of the mean."""
+    if len(values) < 2:
+        return ""
+    error = statistics.stdev(values) / len(values) ** 0.5
+    return f", a mean over {len(values)} with a standard error of {error:.2f}"
 
 
 def _spread(values: Sequence[float], form: str) -> str:
