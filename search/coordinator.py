@@ -30,7 +30,7 @@ from search.lane import lane_folder
 from search.log_fields import bound
 from search.log_lines import LogFormat
 from search.measuring_run import MeasuringRun
-from search.mirror import open_storage
+from search.optuna_tables import open_storage
 from search.remeasuring import ended_studies_to_measure
 from search.removal import forget_deleted
 from search.renewal_watch import RenewalWatch

@@ -13,19 +13,16 @@ import numpy as np
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage, RDBStorage
-from sqlalchemy import event, text
-from sqlalchemy.exc import DBAPIError
+from optuna.storages import BaseStorage
 
 from search.dimension import Dimension, Scalar
 from search.errors import MirrorDiverged
+from search.optuna_tables import study_name
 from search.pareto import objective_infos, value_of
 from search.samplers import Surroundings
 from search.samplers.distributions import distribution_of
 from search.samplers.frozen import CONSTRAINTS, STATES
 from search.spec import StudySpec
-from storage.engine import with_driver
-from storage.errors import DatabaseUnavailable
 from storage.records import StudyRecord, TrialRecord, TrialState
 
 _log = logging.getLogger(__name__)
@@ -35,48 +32,6 @@ _log = logging.getLogger(__name__)
 _PLOT = "dashboard:plot_data:{name}:0"
 _NOTE = "dashboard:note_str:0"
 _NOTE_VERSION = "dashboard:note_ver"
-
-
-def open_storage(url: str) -> RDBStorage:
-    """Optuna's own tables at a URL.
-
-    A SQLite file is switched to WAL, so that the dashboard reads while we write.
-
-    Raises:
-        DatabaseUnavailable: they cannot be opened; others may just be making them.
-    """
-    try:
-        return _storage(with_driver(url))
-    except DBAPIError as error:
-        reason = str(error.orig).strip().partition("\n")[0]
-        raise DatabaseUnavailable(f"Optuna's tables cannot be opened: {reason}") from error
-
-
-def _storage(url: str) -> RDBStorage:
-    if not url.startswith("sqlite"):
-        return RDBStorage(url, engine_kwargs={"pool_pre_ping": True})
-    storage = RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 30}})
-    with storage.engine.connect() as connection:
-        connection.execute(text("PRAGMA journal_mode=WAL"))
-
-    def relax(connection: Any, _record: object) -> None:
-        # In WAL a crash of the process loses nothing, and what a crash of the machine loses is
-        # rebuilt from our rows.
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    event.listen(storage.engine, "connect", relax)
-    storage.engine.dispose()
-    return storage
-
-
-def study_name(study: StudyRecord) -> str:
-    """The name that the dashboard shows."""
-    return f"{study.name} [{study.id}]"
-
-
-def study_id_in(name: str) -> str:
-    """The id of our study in the name that `study_name` gives it."""
-    return name.rpartition("[")[2].removesuffix("]")
 
 
 def sampler_seed(seed: int, number: int, again: int = 0) -> int:

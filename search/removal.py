@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import optuna
 from optuna.storages import BaseStorage
 
-from search.mirror import study_name
+from search.optuna_tables import study_name
 from storage.artifact_rows import ArtifactRows
 from storage.artifacts import ArtifactStore
 from storage.attempt_logs import AttemptLogs

@@ -10,7 +10,7 @@ from optuna.study._frozen import FrozenStudy  # BaseStorage's own signatures nee
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import NullPool, make_url
 
-from search.mirror import study_id_in
+from search.optuna_tables import study_id_in
 from storage.engine import Database, with_driver
 from storage.studies import Studies
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import optuna
 
-from search.mirror import open_storage, study_name
+from search.optuna_tables import open_storage, study_name
 from search.pareto import objective_infos, value_of
 from search.spec import StudySpec
 from storage.artifact_rows import ArtifactRows

@@ -16,7 +16,8 @@ from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
 from search.dashboard_note import note_of
 from search.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
-from search.mirror import Mirror, study_name
+from search.mirror import Mirror
+from search.optuna_tables import study_name
 from search.pareto import front_of, objective_infos
 from search.samplers.distributions import distribution_of
 from search.space import SearchSpace

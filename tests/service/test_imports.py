@@ -18,6 +18,14 @@ def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None
     assert not {*_HEAVY} & {*imported.stdout.split()}
 
 
+def test_the_dashboard_starts_without_torch() -> None:
+    program = "import sys, service.dashboard; print('torch' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.strip() == "False"
+
+
 def test_workers_have_the_tracer_before_their_first_step() -> None:
     """Optimizers import it then: once per attempt, were it not in the server that forks them."""
     program = "import sys, search.executors.fork_server; print('torch._dynamo' in sys.modules)"

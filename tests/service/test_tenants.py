@@ -11,7 +11,8 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from search.mirror import Mirror, open_storage, study_name
+from search.mirror import Mirror
+from search.optuna_tables import open_storage, study_name
 from search.space import SearchSpace
 from search.spec import StudySpec
 from search.surroundings import past_of, surroundings_of

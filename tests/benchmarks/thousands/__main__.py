@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from search.mirror import open_storage
+from search.optuna_tables import open_storage
 from storage.engine import Database
 from tests.benchmarks.thousands.asking import Asker, Timing, Timings, memory_of
 from tests.benchmarks.thousands.copying import transferred

@@ -19,7 +19,8 @@ from search import studies
 from search.attempts import announce_trial, end_trial
 from search.devices import device_model
 from search.hypervolumes import FRONT
-from search.mirror import Mirror, open_storage
+from search.mirror import Mirror
+from search.optuna_tables import open_storage
 from search.pareto import reference_point
 from search.samplers.drawing import RandomSource
 from search.space import DrawnTrial, SearchSpace
