@@ -128,6 +128,7 @@ class Coordinator:
         self._report = CoordinatorReport(owner=owner, lock_files=folders.lanes)
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._lingering_watch = RenewalWatch(lease_seconds)
+        self._lingering: Set[str] = frozenset()
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
         self._choosing = Choosing(slot_wait_seconds)
@@ -334,9 +335,12 @@ class Coordinator:
 
         Nothing is lost with one, and nobody else would free its slot: a driver may hang at exit.
         """
-        for attempt_id in self._lingering_watch.stale(dict.fromkeys(over, _NEVER)):
+        lingering = self._lingering_watch.stale(dict.fromkeys(over, _NEVER))
+        # Once each: a machine that is cut off obeys when it is back.
+        for attempt_id in sorted(lingering - self._lingering):
             _log.warning("a process outlives its attempt", extra={"attempt_id": attempt_id})
             self._executor.cancel(attempt_id, 0.0)
+        self._lingering = lingering
 
     def _keep_claims(self) -> None:
         """Renew the claims on our studies, and claim those that nobody works on."""

@@ -1,6 +1,6 @@
 """Optuna's own tables, and what our studies are called there.
 
-The dashboard's process imports this, and has no use for torch: what is imported here counts twice.
+The dashboard's process imports this module, and starts without torch: so nothing here imports it.
 """
 
 from typing import Any

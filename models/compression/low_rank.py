@@ -43,31 +43,23 @@ def reader_weighting(linear: LowRankLinear, target: Target) -> tuple[Tensor, Ten
 def best_factors(
     weight: Tensor, rank: int, *, weighting: tuple[Tensor, Tensor] | None, readers: int
 ) -> tuple[Tensor, Tensor]:
-    """L `[G, out, d]` and R `[readers, d, in]` with `L_g R` nearest to W `[..., G, out, in]`.
+    """L `[G, out, d]` and R `[readers, d, in]` with `L_g R` nearest to W `[G, out, in]`.
 
     Matrices behind one R are decomposed as one tall matrix; see `reader_weighting` for nearness.
-    Leading dimensions of W are kept.
     """
     seen = weight if weighting is None else weight @ weighting[0]
-    *lead, copies, rows, columns = seen.shape
-    tall = seen.reshape(*lead, readers, copies // readers * rows, columns)
-    u, s, v = svd(tall)
+    copies, rows, columns = seen.shape
+    u, s, v = svd(seen.reshape(readers, copies // readers * rows, columns))
     u, s, v = u[..., :rank], s[..., :rank], v[..., :rank, :]
     # Both factors share the singular values, but no row of R is zero: with L zero as well neither
     # would ever get a gradient.
     balance = s.sqrt()
     balance = balance.clamp_min(_SMALLEST_BALANCE)
-    left = (u * (s / balance).unsqueeze(-2)).reshape(*lead, copies, rows, rank)
+    left = (u * (s / balance).unsqueeze(-2)).reshape(copies, rows, rank)
     right = balance.unsqueeze(-1) * v
     if weighting is not None:
         right = right @ weighting[1][:: copies // readers]
     return left, right
-
-
-def nearest(seen: Tensor, rank: int, readers: int) -> Tensor:
-    """The products `L_g R` nearest to matrices `[G, out, in]`; see `best_factors`."""
-    u, s, v = svd(seen.reshape(readers, -1, seen.shape[-1]))
-    return ((u[..., :rank] * s[..., None, :rank]) @ v[..., :rank, :]).view_as(seen)
 
 
 @torch.no_grad()

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from models.compression.low_rank import (
     best_factors,
-    nearest,
     reader_weighting,
     write_factors_,
 )
@@ -79,14 +78,14 @@ def alternate(
             rest = weight - torch.diag_embed(diagonal)
             seen = rest if root is None else rest @ root
             products = factors(seen)
-            errors = (seen - products).square().sum((-2, -1)).view(readers, -1).sum(1)
+            errors = _squares(seen - products, None, readers)
             if bool(
                 ((before - errors <= LEAST_GAIN * errors) | (errors <= EXACT**2 * scale)).all()
             ):
                 break
             before = errors
-            unseen = products if back is None else products @ back
-            diagonal = _best_diagonal(weight - unseen, root)
+            low_rank = products if back is None else products @ back
+            diagonal = _best_diagonal(weight - low_rank, root)
         return diagonal, errors
 
     for start in starts:
@@ -94,14 +93,14 @@ def alternate(
         better = (errors < least).repeat_interleave(weight.shape[0] // readers, 0)
         best = torch.where(better.unsqueeze(-1), diagonal, best)
         least = torch.minimum(errors, least)
-    return go_on(best, lambda seen: nearest(seen, rank, readers))[0]
+    return go_on(best, lambda seen: _Subspace(rank, readers)(seen))[0]
 
 
 class _Subspace:
-    """Products of rank d that come nearer to matrices that change little from call to call.
+    """Products `L_g R` `[G, out, in]` of rank d near to matrices that change little between calls.
 
-    Alternating least squares: a step of subspace iteration with the last R. It is never farther
-    than the last products are.
+    The first are the nearest there are. Later ones are a step of subspace iteration from the last R
+    and never farther than that R allows: alternating least squares.
     """
 
     def __init__(self, rank: int, readers: int) -> None:

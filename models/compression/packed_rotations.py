@@ -4,12 +4,15 @@ import torch
 from torch import Tensor
 
 from models.compression.polish import polish_
-from models.compression.rotations import FIRST_SWEEPS, Stages, best_starts, starting_angles
-from models.compression.target import Target, sizes, weight_errors
+from models.compression.rotations import (
+    FIRST_SWEEPS,
+    Stages,
+    best_starts,
+    have_settled,
+    starting_angles,
+)
+from models.compression.target import Target, weight_errors
 from models.parametrizations.packed_rotations import PackedRotationsLinear
-
-LEAST_GAIN = 1e-4
-EXACT = 1e-12
 
 
 def fit_packed_rotations_(linear: PackedRotationsLinear, target: Target) -> None:
@@ -38,15 +41,15 @@ def fit_packed_rotations_(linear: PackedRotationsLinear, target: Target) -> None
 
 def _swept(stages: Stages, theta: Tensor, goal: Tensor, *, sweeps: int) -> tuple[Tensor, Tensor]:
     """Angles after so many sweeps, or fewer where they settle, and the errors then."""
-    theta, scale = theta.clone(), sizes(goal)
+    theta = theta.clone()
     product = stages.product(theta)
     errors = weight_errors(goal, product)
     for _ in range(sweeps):
         stages.sweep_(theta, goal.mT, product)
         product = stages.product(theta)
         after = weight_errors(goal, product)
-        settled = (after > (1 - LEAST_GAIN) * errors) | (after <= EXACT * scale)
+        settled = have_settled(after, errors, goal)
         errors = after
-        if bool(settled.all()):
+        if settled:
             break
     return theta, errors

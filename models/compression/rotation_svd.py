@@ -4,12 +4,15 @@ import torch
 from torch import Tensor
 
 from models.compression.polish import polish_
-from models.compression.rotations import FIRST_SWEEPS, Stages, best_starts, starting_angles
-from models.compression.target import Target, sizes, weight_errors
+from models.compression.rotations import (
+    FIRST_SWEEPS,
+    Stages,
+    best_starts,
+    have_settled,
+    starting_angles,
+)
+from models.compression.target import Target, weight_errors
 from models.parametrizations.rotation_svd import RotationSvdLinear
-
-LEAST_GAIN = 1e-4
-EXACT = 1e-12
 
 
 def fit_rotation_svd_(linear: RotationSvdLinear, target: Target) -> None:
@@ -41,7 +44,7 @@ def _swept(
     stages: tuple[Stages, Stages], u: Tensor, v: Tensor, goal: Tensor, *, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Angles and s after so many sweeps, or fewer where they settle, and the errors then."""
-    u, v, scale = u.clone(), v.clone(), sizes(goal)
+    u, v = u.clone(), v.clone()
     left, right = stages[0].product(u), stages[1].product(v)
     errors, s = _fitted(goal, left, right)
     for _ in range(sweeps):
@@ -51,9 +54,9 @@ def _swept(
         stages[1].sweep_(v, (left * s.unsqueeze(-2)).mT @ goal, right)
         right = stages[1].product(v)
         after, s = _fitted(goal, left, right)
-        settled = (after > (1 - LEAST_GAIN) * errors) | (after <= EXACT * scale)
+        settled = have_settled(after, errors, goal)
         errors = after
-        if bool(settled.all()):
+        if settled:
             break
     return u, v, s, errors
 

@@ -7,6 +7,7 @@ A product of stages is `P_{K-1} ... P_1 P_0` with angles `[G, K, floor(n / 2)]`,
 import torch
 from torch import Tensor
 
+from models.compression.target import sizes
 from models.errors import ConversionError
 from models.kernels.rotations import rotations_sweep_
 from models.ops.backends import kernels_take
@@ -14,6 +15,10 @@ from models.ops.rotations import circle_partners, pair_places, rotation_product
 from models.parametrizations.packed_angles import PackedAngles
 
 RESTARTS = 5
+LEAST_GAIN = 1e-4
+"""The share of the error by which a sweep has to lower it for another to follow."""
+EXACT = 1e-12
+"""The relative error from which on a target counts as met."""
 FIRST_SWEEPS = 8
 """After so many, the best start is the one to go on with."""
 MOST_SWEEPS = 60
@@ -99,6 +104,12 @@ def starting_angles(
             )
         starts.append(torch.nn.functional.pad(before, (0, 0, 0, shape[1] - before.shape[1])))
     return torch.stack(starts)
+
+
+def have_settled(errors: Tensor, before: Tensor, goal: Tensor) -> bool:
+    """Whether no matrix of `goal` `[G, n, n]` gained by the last sweep; errors are `[G]`."""
+    exact = errors <= EXACT * sizes(goal)
+    return bool(((errors > (1 - LEAST_GAIN) * before) | exact).all())
 
 
 def best_starts(errors: Tensor, *found: Tensor) -> list[Tensor]:
