@@ -68,6 +68,15 @@ class PostgresServer:
             connection.execute(statement.encode())
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their argument.
+
+    Archives hold the time at which they were packed, and test processes that collect a second
+    apart have to find the same names.
+    """
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
     """A suite that a shell runs in the background ignores Ctrl-C, and so would all it starts."""
