@@ -61,10 +61,18 @@ class UploadedModels:
         Raises:
             NotFound: if there is none.
         """
-        row = self._session.scalar(select(UploadedModelRow).where(UploadedModelRow.id == model_id))
+        row = self._row(model_id)
         if row is None:
             raise _not_found(model_id)
         return _record(row)
+
+    def of_study(self, spec: Mapping[str, Json]) -> UploadedModelRecord | None:
+        """The model that a study's document compresses; null for none, or one that is gone."""
+        model_id = _model_of(spec)
+        if model_id is None:
+            return None
+        row = self._row(model_id)
+        return None if row is None else _record(row)
 
     def hold_for(self, spec: Mapping[str, Json]) -> None:
         """Keep the model that a study's document compresses, if it names one, until a commit.
@@ -121,6 +129,9 @@ class UploadedModels:
             for study in Studies(self._session).in_states(*open_states)
             if _model_of(study.spec) == model_id
         ]
+
+    def _row(self, model_id: str) -> UploadedModelRow | None:
+        return self._session.scalar(select(UploadedModelRow).where(UploadedModelRow.id == model_id))
 
     def _lock(self, model_id: str) -> UploadedModelRecord:
         query = select(UploadedModelRow).where(UploadedModelRow.id == model_id).with_for_update()

@@ -29,6 +29,7 @@ from storage.metrics import Metrics
 from storage.records import StudyRecord, TrialState
 from storage.studies import Studies
 from storage.trials import Trials
+from storage.uploaded_models import UploadedModels
 
 router = APIRouter(prefix="/studies", include_in_schema=False)
 
@@ -69,6 +70,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
         study = Studies(session).get(study_id)
         detail = trial_detail_of(session, study_id, number)
         epochs = Metrics(session).curve(study_id, number)
+        model = UploadedModels(session).of_study(study.spec)
     spec = StudySpec.model_validate(study.spec)
     return page_response(
         held.pages.trial(
@@ -76,7 +78,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             detail,
             metric=spec.task.metric,
             preset=dict(enumerate(spec.presets)).get(number),
-            model=None if spec.compress is None else spec.compress.model,
+            model=model,
             conversion=conversion_of(held.database, held.store, study_id, number),
             epochs=epochs,
             panels=panels({number: epochs}, metric=spec.task.metric.name),
@@ -120,6 +122,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
     return StudyView(
         study=document,
         spec=spec_to_send(spec),
+        model=UploadedModels(session).of_study(study.spec),
         front=front,
         infos=infos,
         choice=choice,

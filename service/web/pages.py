@@ -28,7 +28,7 @@ from service.web.series import series_plot
 from service.web.spec_form import Values
 from service.web.study_report import StudyReport
 from service.web.study_view import StudyView
-from storage.records import MetricRecord, StudyRecord, StudyState, TrialState
+from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, UploadedModelRecord
 
 ASSETS = Path(__file__).parent / "assets"
 """What pages load beside themselves."""
@@ -79,7 +79,7 @@ class Pages:
         *,
         metric: Metric,
         preset: str | None,
-        model: str | None,
+        model: UploadedModelRecord | None,
         conversion: ConversionReport | None,
         epochs: Sequence[MetricRecord],
         panels: Sequence[Panel],
@@ -91,7 +91,7 @@ class Pages:
             trial: the trial.
             metric: what quality is.
             preset: the papers' system that it is, if it is one.
-            model: the uploaded model that the study compresses, if it does.
+            model: the uploaded model that the study compresses, unless it is gone.
             conversion: what that lost when it became the trial's.
             epochs: its learning curve.
             panels: the plots of that.

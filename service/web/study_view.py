@@ -14,7 +14,7 @@ from service.documents import FrontDocument, StudyDocument, TrialDocument
 from service.web.curves import MOST_CURVES, Panel
 from service.web.front_plot import FrontPlot
 from service.web.growth import Growth
-from storage.records import TrialState
+from storage.records import TrialState, UploadedModelRecord
 
 _TRIALS = 50
 """How many trials the table shows at a time."""
@@ -90,6 +90,8 @@ class StudyView:
     study: StudyDocument
     spec: Mapping[str, Any]
     """As it can be sent again."""
+    model: UploadedModelRecord | None
+    """What the study compresses, unless it is gone."""
     front: FrontDocument
     infos: Mapping[Objective, ObjectiveInfo]
     choice: Choice

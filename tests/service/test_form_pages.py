@@ -22,8 +22,9 @@ from service.web.spec_form import (
     values_of,
 )
 from storage.records import StudyState
+from storage.studies import Studies
 from tests.service.model_files import plain, saved, upload_model
-from tests.service.site import SMALL_SPEC, Site
+from tests.service.site import SMALL_SPEC, Site, now
 from tests.service.test_pages import Elements, assert_strict
 
 OURS = {"Origin": "http://localhost:8080", "Content-Type": "application/x-www-form-urlencoded"}
@@ -144,7 +145,9 @@ def test_a_data_set_can_be_named_by_the_page_that_leads_here(client: TestClient)
     assert document_of(form_fields(), values)["task"] == {"kind": "dataset", "id": "d1"}
 
 
-def test_a_study_that_compresses_is_begun_from_the_page_of_its_model(client: TestClient) -> None:
+def test_a_study_that_compresses_is_begun_from_the_page_of_its_model(
+    client: TestClient, site: Site
+) -> None:
     model = upload_model(client, saved(plain(nn.GRU, outputs=10)), "my gru").json()
     (page,) = [
         link["href"]
@@ -176,6 +179,12 @@ def test_a_study_that_compresses_is_begun_from_the_page_of_its_model(client: Tes
     again = client.get("/studies/new", params={"from": study["id"]}).text
     copied = StudySpec.model_validate(document_of(form_fields(), filled_in(again)))
     assert copied == StudySpec.model_validate(document_of(form_fields(), values))
+    with site.database.write() as session:
+        Studies(session).set_state(study["id"], StudyState.CANCELLED, at=now())
+    assert client.delete(f"/v1/models/{model['id']}").status_code == 204
+    shown = client.get(begun.headers["Location"]).text
+    assert "a model that has been deleted since" in shown
+    assert model["links"]["page"] not in shown
 
 
 def test_a_model_that_does_not_fit_is_refused_beside_its_field(client: TestClient) -> None:

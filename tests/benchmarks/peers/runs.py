@@ -69,11 +69,12 @@ class Runs:
         found = self.find(setting, share, contestant, seed)
         return max(found, key=lambda run: (run.validation, -run.rate), default=None)
 
-    def add(self, run: Run) -> None:
+    def add(self, run: Run) -> Run:
         """Keep a run."""
         self.all.append(run)
         with self._path.open("a") as file:
             file.write(json.dumps(asdict(run)) + "\n")
+        return run
 
 
 def train_all(
@@ -117,23 +118,20 @@ def train_all(
                 counts_from=_first_epoch(contestant, epochs),
             )
             counted = contestant.numbers()
-            run = Run(
-                setting=setting.name,
-                share=share,
-                contestant=name,
-                what=contestant.what,
-                seed=seed,
-                rate=rate,
-                numbers=counted,
-                parameters=counted + contestant.others,
-                at_start=trained.at_start,
-                validation=trained.validation,
-                test=trained.test,
-                epoch=trained.epoch,
-                seconds=round(time.perf_counter() - begun, 1),
+            yield runs.add(
+                Run(
+                    setting=setting.name,
+                    share=share,
+                    contestant=name,
+                    what=contestant.what,
+                    seed=seed,
+                    rate=rate,
+                    numbers=counted,
+                    parameters=counted + contestant.others,
+                    seconds=round(time.perf_counter() - begun, 1),
+                    **asdict(trained),
+                )
             )
-            runs.add(run)
-            yield run
 
 
 def _trained_original(
@@ -147,23 +145,20 @@ def _trained_original(
     )
     if runs.find(setting.name, 1.0, ORIGINAL, seed):
         return
-    run = Run(
-        setting=setting.name,
-        share=1.0,
-        contestant=ORIGINAL,
-        what=f"width {setting.width}",
-        seed=seed,
-        rate=rate,
-        numbers=sum(weight.numel() for weight in setting.weights(original).values()),
-        parameters=numbers_in(original),
-        at_start=trained.at_start,
-        validation=trained.validation,
-        test=trained.test,
-        epoch=trained.epoch,
-        seconds=round(time.perf_counter() - begun, 1),
+    yield runs.add(
+        Run(
+            setting=setting.name,
+            share=1.0,
+            contestant=ORIGINAL,
+            what=f"width {setting.width}",
+            seed=seed,
+            rate=rate,
+            numbers=sum(weight.numel() for weight in setting.weights(original).values()),
+            parameters=numbers_in(original),
+            seconds=round(time.perf_counter() - begun, 1),
+            **asdict(trained),
+        )
     )
-    runs.add(run)
-    yield run
 
 
 def _rates(runs: Runs, setting: Setting, share: float, name: str, seed: int) -> tuple[float, ...]:
