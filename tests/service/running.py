@@ -3,11 +3,12 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,28 @@ class Server:
                         found.append(process)
         return found
 
+    @contextmanager
+    def without_coordinator(self) -> Generator[None]:
+        """A while in which the coordinator stands still, on SQLite; then it is killed."""
+        coordinator = next(p for p in self.processes() if "coordinator" in p.cmdline())
+        try:
+            coordinator.send_signal(signal.SIGSTOP)
+            while not (_stands_still(coordinator.pid) and self._may_be_written()):
+                # In the middle of a transaction it would hold up all other writers.
+                coordinator.send_signal(signal.SIGCONT)
+                time.sleep(0.05)
+                coordinator.send_signal(signal.SIGSTOP)
+            yield
+        finally:
+            coordinator.send_signal(signal.SIGKILL)
+
+    def _may_be_written(self) -> bool:
+        database = sqlite3.connect(self.data_dir / "reflectory.db", timeout=1, isolation_level=None)
+        with closing(database), suppress(sqlite3.OperationalError):
+            database.execute("BEGIN IMMEDIATE")
+            return True
+        return False
+
     def kill_everything(self) -> None:
         """`kill -9` of every process at once."""
         assert self._process is not None
@@ -165,6 +188,12 @@ class Server:
     def curve(self, study_id: str, number: int) -> list[dict[str, Any]]:
         """A trial's learning curve."""
         return self.get(f"/v1/studies/{study_id}/trials/{number}/metrics")
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether every thread of a process has been stopped."""
+    states = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
 
 
 def _url_in(described: Path) -> str:

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Generator
@@ -270,16 +269,12 @@ def test_while_no_coordinator_answers_the_number_is_null_and_the_key_tells_it_la
 ) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 1}})
     server.wait(study_id)
-    coordinator = next(p for p in server.processes() if "coordinator" in p.cmdline())
-    coordinator.send_signal(signal.SIGSTOP)
-    try:
+    with server.without_coordinator():
         answer = post(server, study_id, NAMED, key="late")
         assert answer.status_code == 202
         assert answer.json()["number"] is None
         assert answer.json()["links"]["trials"] == f"/v1/studies/{study_id}/trials"
         assert answer.headers["retry-after"] == "1"
-    finally:
-        coordinator.send_signal(signal.SIGKILL)
 
     def number() -> int | None:
         return post(server, study_id, NAMED, key="late").json()["number"]

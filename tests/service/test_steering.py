@@ -283,11 +283,7 @@ def test_what_is_deleted_while_no_coordinator_runs_is_forgotten_by_the_next(
 ) -> None:
     study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 1}})
     server.wait(study_id)
-    coordinator = next(p for p in server.processes() if "coordinator" in p.cmdline())
-    coordinator.send_signal(signal.SIGSTOP)
-    try:
+    with server.without_coordinator():
         assert server.http.delete(f"/v1/studies/{study_id}").status_code == 204
         assert f"study [{study_id}]" in optuna_names(server)
-    finally:
-        coordinator.send_signal(signal.SIGKILL)
     wait_until(lambda: f"study [{study_id}]" not in optuna_names(server), what="forgetting")
