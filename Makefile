@@ -43,7 +43,8 @@ demo: $(VENV)/installed  ## Install, run a study on real digits, show its front,
 	@$(BIN)/reflectory demo deploy/examples/digits.json --out $(DEMO_OUTPUT)
 
 test: lint types  ## Install, then lint, types, import rules and all quick tests
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) -m "not slow and not gpu and not network"
+	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile \
+	  -m "not slow and not gpu and not network"
 
 test-slow: $(VENV)/installed-test  ## The tests that take more than half a minute, or the network
 	@$(BIN)/python -m pytest -m "(slow or network) and not gpu"

@@ -155,7 +155,7 @@ def test_the_original_is_trial_0_as_it_was_uploaded(
     kept = server.http.get(f"{compressed.path}/trials/0/report?format=html").text
     assert "None: this is the original" in kept
     page = server.http.get(f"/studies/{compressed.study['id']}").text
-    assert f'<a href="/models/{compressed.model}">the model' in page
+    assert f'the model <a href="/models/{compressed.model}">' in page
 
 
 def test_every_other_trial_begins_with_its_conversion(
