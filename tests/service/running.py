@@ -105,13 +105,17 @@ class Server:
     def without_coordinator(self) -> Generator[None]:
         """A while in which the coordinator stands still, on SQLite; then it is killed."""
         coordinator = next(p for p in self.processes() if "coordinator" in p.cmdline())
-        try:
+
+        def is_stopped() -> bool:
             coordinator.send_signal(signal.SIGSTOP)
-            while not (_stands_still(coordinator.pid) and self._may_be_written()):
-                # In the middle of a transaction it would hold up all other writers.
-                coordinator.send_signal(signal.SIGCONT)
-                time.sleep(0.05)
-                coordinator.send_signal(signal.SIGSTOP)
+            if _stands_still(coordinator.pid) and self._may_be_written():
+                return True
+            # In the middle of a transaction it would hold up all other writers.
+            coordinator.send_signal(signal.SIGCONT)
+            return False
+
+        try:
+            wait_until(is_stopped, what="a coordinator that stands still outside of transactions")
             yield
         finally:
             coordinator.send_signal(signal.SIGKILL)

@@ -83,10 +83,10 @@ def train_all(
     """Train what the file lacks: the original, then each contestant.
 
     With the first seed every contestant tries all learning rates, with others the one that
-    validation chose.
+    validation chose; who took no part with the first takes none with others.
     """
-    known = {name: runs.find(setting.name, share, name, seed) for name in names}
-    if all(len(known[name]) >= (len(setting.rates) if seed == 0 else 1) for name in names):
+    lacking = {name: _lacking_rates(runs, setting, share, name, seed) for name in names}
+    if not any(lacking.values()):
         return
     splits = splits_of(setting.name)
     original = setting.original(seed)
@@ -94,10 +94,8 @@ def train_all(
     weights = setting.weights(original).values()
     numbers = int(share * sum(weight.numel() for weight in weights))
     answers = answers_of(original, splits.train)
-    for name in names:
-        for rate in _rates(runs, setting, share, name, seed):
-            if any(run.rate == rate for run in known[name]):
-                continue
+    for name, rates in lacking.items():
+        for rate in rates:
             begun = time.perf_counter()
             given = Given(
                 setting=setting, original=original, numbers=numbers, train=splits.train, seed=seed
@@ -161,11 +159,14 @@ def _trained_original(
     )
 
 
-def _rates(runs: Runs, setting: Setting, share: float, name: str, seed: int) -> tuple[float, ...]:
-    if seed == 0:
-        return setting.rates
-    chosen = runs.best(setting.name, share, name, 0)
-    return setting.rates if chosen is None else (chosen.rate,)
+def _lacking_rates(runs: Runs, setting: Setting, share: float, name: str, seed: int) -> list[float]:
+    """The learning rates that a contestant has yet to be trained with."""
+    rates: Sequence[float] = setting.rates
+    if seed != 0:
+        chosen = runs.best(setting.name, share, name, 0)
+        rates = () if chosen is None else (chosen.rate,)
+    known = {run.rate for run in runs.find(setting.name, share, name, seed)}
+    return [rate for rate in rates if rate not in known]
 
 
 def _first_epoch(contestant: Contestant, epochs: int) -> int:
