@@ -10,7 +10,9 @@ VENV ?= .venv
 TORCH_VERSION ?= 2.13.0
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 DEMO_OUTPUT ?= demo-output
-PYTEST_WORKERS ?= 2
+# Two for each core, for much of what tests do is waiting; each takes a gigabyte.
+PYTEST_WORKERS ?= $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$((cores < 8 ? 2 * cores : 16)))
+QUICK := not slow and not gpu and not network and not nightly
 WHEEL_VENV ?= build/wheel-venv
 
 BIN := $(VENV)/bin
@@ -34,7 +36,10 @@ else \
 fi
 endef
 
-.PHONY: help demo test test-slow bench gpu lint format types wheel-check clean
+# Each process that the tests start would compile all our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo test test-slow test-nightly bench gpu lint format types wheel-check clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,11 +48,16 @@ demo: $(VENV)/installed  ## Install, run a study on real digits, show its front,
 	@$(BIN)/reflectory demo deploy/examples/digits.json --out $(DEMO_OUTPUT)
 
 test: lint types  ## Install, then lint, types, import rules and all quick tests
-	@$(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile \
-	  -m "not slow and not gpu and not network"
+	@# tests/budgets.py orders the files.
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile \
+	  --no-loadscope-reorder --durations 20 -m "$(QUICK)"
 
 test-slow: $(VENV)/installed-test  ## The tests that take more than half a minute, or the network
 	@$(BIN)/python -m pytest -m "(slow or network) and not gpu"
+
+test-nightly: $(VENV)/installed-test  ## What `make test` samples, in full: each pair of variants
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) \
+	  -m "nightly and not slow and not gpu and not network"
 
 bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and keep the figures
 	@# Peers that take part where they install; the second is compiled against torch.
@@ -88,10 +98,12 @@ wheel-check: $(VENV)/installed-test  ## Build the wheel, install it elsewhere, s
 	@echo "Building the wheel ..."
 	@mkdir -p build
 	@$(BIN)/python -m build --wheel --outdir dist . >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
-	@$(PYTHON) -m venv $(WHEEL_VENV)
-	@$(call install_torch,$(WHEEL_VENV))
+	@$(BIN)/python -m venv $(WHEEL_VENV)
+	@# All that the wheel asks for is installed anew, but for torch itself, which is a gigabyte.
+	@ln -s $(abspath $(BIN)/..)/lib/python3*/site-packages/{torch,torch-*,torchgen,functorch} \
+	  $(abspath $(WHEEL_VENV))/lib/python3*/site-packages/
 	@echo "Installing the wheel ..."
-	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) dist/*.whl
+	@$(WHEEL_VENV)/bin/python $(PIP_QUIET) --no-compile dist/*.whl
 	@$(WHEEL_VENV)/bin/python -P tests/check_wheel.py deploy/examples/digits.json
 
 clean:  ## Remove everything that these targets made

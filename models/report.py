@@ -1,4 +1,4 @@
-"""Where a model's numbers are: every tensor and module counted, beside its dense twin."""
+"""Where a model's numbers are: every tensor and module counted, beside its dense baseline."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ class ReportTotals(Spec):
 
 
 class ReportRatios(Spec):
-    """This model's totals divided by its dense twin's."""
+    """This model's totals divided by its dense baseline's."""
 
     parameters: float
     paper_parameters: float
@@ -68,7 +68,7 @@ class ParameterReport(Spec):
     ratios: ReportRatios
 
     def to_csv(self, further: Sequence[Mapping[str, object]] = ()) -> str:
-        """The rows as CSV, then one each for the totals, the dense twin's totals and the ratios.
+        """The rows as CSV, then one each for the totals, the dense baseline's and the ratios.
 
         `further` rows come last; what they have beyond the others becomes columns.
         """
@@ -110,7 +110,7 @@ def parameter_report(spec: ModelSpec) -> ParameterReport:
 
 
 def model_totals(spec: ModelSpec) -> ReportTotals:
-    """The totals alone, without the dense twin's.
+    """The totals alone, without the dense baseline's.
 
     Raises:
         SpecError: see `ModelSpec.check`.

@@ -1,15 +1,44 @@
 """The base of every document that names a model, and the sizes that the documents speak of."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+
+_NO_SCHEMAS = frozenset({"default", "metadata", "serialization", "keys_schema"})
+"""Parts of a schema that are none, or of JSON's keys, which are text whatever they mean."""
+
+
+def _have_strict_numbers(node: object) -> None:
+    if isinstance(node, dict):
+        schema = cast("dict[str, Any]", node)
+        if schema.get("type") in ("int", "float"):
+            schema["strict"] = True
+        for name, part in schema.items():
+            if name not in _NO_SCHEMAS:
+                _have_strict_numbers(part)
+    elif isinstance(node, list | tuple):
+        for part in cast("list[object]", node):
+            _have_strict_numbers(part)
 
 
 class Spec(BaseModel):
-    """A frozen document; unknown keys are refused and numbers are never made of strings."""
+    """A frozen document; unknown keys are refused, and numbers are made of numbers alone."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /
+    ) -> CoreSchema:
+        """The schema as it is, with strict numbers: neither `true` nor `"1"` is 1.
+
+        Only numbers, since a strict tuple takes no list, which is what JSON has.
+        """
+        schema = handler(source)
+        _have_strict_numbers(schema)
+        return schema
 
 
 class Signature(Spec):

@@ -1,14 +1,16 @@
 """Errors of the search package.
 
 SearchError
-├── SpecRefused         the study spec cannot be run: change the named part (path, value, allowed)
+├── Refused             a document is not taken; each fault names path, value and what is allowed
+│   ├── SpecRefused     the study spec cannot be run: change the named part
+│   └── ReportRefused   a worker said what cannot be: its attempt ends as failed
 ├── DataError           a data file is missing or damaged: put the named file right
 ├── TaskUnresolved      a task was asked about data that nobody looked at: a bug of ours
 ├── OriginalUnresolved  the same of a model that a study compresses: a bug of ours
 ├── TrainingDiverged    a loss or a gradient is NaN or Inf: the trial is infeasible
 ├── WorkerRefused       the server does not take this worker's word any more: stop
 ├── MachineRefused      the server does not take this machine: join again, or as the message says
-├── MirrorDiverged      Optuna's study is not what our rows say: reconcile the two
+├── OptunaStudyDiverged      Optuna's study is not what our rows say: reconcile the two
 └── ExecutorError       an attempt could not be started: try again, then give up
 """
 
@@ -22,15 +24,15 @@ class SearchError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing wrong with a spec: where, and what was wrong, the value and what is allowed."""
+    """One thing wrong with a document: where, what was wrong, the value and what is allowed."""
 
     path: str
     """Dotted, as in the document: `space.householder_svd.m1.low`."""
     message: str
 
 
-class SpecRefused(SearchError, ValueError):
-    """A study spec that cannot be run.
+class Refused(SearchError, ValueError):
+    """A document that is not taken.
 
     Every fault names its path, its value and what is allowed.
     """
@@ -38,6 +40,14 @@ class SpecRefused(SearchError, ValueError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__("; ".join(f"{fault.path}: {fault.message}" for fault in self.faults))
+
+
+class SpecRefused(Refused):
+    """A study spec that cannot be run."""
+
+
+class ReportRefused(Refused):
+    """What a worker said of its attempt cannot be."""
 
 
 class DataError(SearchError):
@@ -64,7 +74,7 @@ class MachineRefused(SearchError):
     """A worker machine is not one of the site's, or not as it says; the message says what to do."""
 
 
-class MirrorDiverged(SearchError):
+class OptunaStudyDiverged(SearchError):
     """Optuna's study has other trials than our rows say; reconcile the two and go on."""
 
 

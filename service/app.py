@@ -8,59 +8,64 @@ from pathlib import Path
 from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from search.attempts import AttemptDesk
-from search.figures import Figures
-from search.machine_desk import MachineDesk
+from search.fronts.figures import Figures
+from search.running.attempts import AttemptHandler
+from search.running.machine_handler import MachineHandler
 from search.tasks import DataSources
-from search.uploads import UploadLimits
-from service import openapi
-from service.artifacts import open_artifacts
-from service.auth import is_loopback
-from service.cookies import LoginCookies
-from service.dataset_intake import DatasetIntake
-from service.dataset_shelf import StoredDatasets
+from search.uploads.uploads import UploadLimits
+from service.api import openapi
+from service.api.attempts.routes import PREFIX as ATTEMPTS
+from service.api.audit.routes import PREFIX as AUDIT
+from service.api.dashboard.routes import dashboard_client
+from service.api.datasets.intake import DatasetIntake
+from service.api.datasets.shelf import StoredDatasets
+from service.api.events.open_streams import OpenStreams
+from service.api.events.poller import EventPoller
+from service.api.events.routes import StreamIsOver, no_more_events
+from service.api.keys.routes import PREFIX as KEYS
+from service.api.models.intake import ModelIntake
+from service.api.resources import Resources
+from service.api.trials.exports import Exports
+from service.api.uploads.forms import UploadRefused, refuse_upload
+from service.api.uploads.turns import UploadTurns
+from service.api.webhooks.routes import SECRET as WEBHOOK_SECRET
+from service.api.workers.notifier import MachineNotifier
+from service.api.workers.routes import PREFIX as WORKERS
+from service.auth.admission import RequestsAtOnce
+from service.auth.gate import Doors, Gate, Guard
+from service.auth.keyring import KeyRing
+from service.auth.leases import Leases
+from service.auth.logins import Logins
+from service.auth.origins import is_loopback
+from service.auth.quota_book import QuotaBook
+from service.auth.rate_limits import RateLimits
+from service.data_dir.artifact_store import open_artifacts
 from service.errors import add_error_handlers
-from service.events import EventPoller
-from service.exports import Exports
-from service.gate import Doors, Gate, Guard
-from service.keyring import KeyRing
-from service.machine_bell import MachineBell
-from service.metrics import ServiceMetrics
-from service.middleware import BodyLimit, HeadAsGet, ListenersMayLeave, PlainHeaders
-from service.model_intake import ModelIntake
-from service.rate_limits import RateLimits
-from service.request_watch import RequestWatch
-from service.resources import Resources
-from service.routes import ROUTERS
-from service.routes.attempts import PREFIX as ATTEMPTS
-from service.routes.audit import PREFIX as AUDIT
-from service.routes.dashboard import dashboard_client
-from service.routes.datasets import PREFIX as DATASETS
-from service.routes.events import StreamIsOver, no_more_events
-from service.routes.keys import PREFIX as KEYS
-from service.routes.login import LOGIN, LOGOUT
-from service.routes.model_pages import PREFIX as MODEL_PAGES
-from service.routes.models import PREFIX as MODELS
-from service.routes.pages import DATASETS as DATASET_PAGES
-from service.routes.webhooks import SECRET as WEBHOOK_SECRET
-from service.routes.workers import PREFIX as WORKERS
-from service.secrets import signing_secret
+from service.http.body_limits import BodyLimits, CloseUnread
+from service.http.middleware import HeadAsGet, ListenersMayLeave, PlainHeaders
+from service.http.request_watch import RequestWatch
+from service.observability.metrics import ServiceMetrics
+from service.observability.telemetry import telemetry_config
+from service.pages.login import LOGIN, LOGOUT
+from service.rendering.pages import Pages
+from service.routers import ROUTERS
 from service.settings import Settings
-from service.telemetry import telemetry_config
-from service.uploads import UploadRefused, refuse_upload
-from service.web.pages import Pages
-from storage.artifacts import ArtifactStore
+from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 
 # Each may take all the memory that the settings allow for one.
 _READ_AT_A_TIME = 2
 
-_ASSETS = Path(__file__).parent / "web" / "assets"
+_PROBES_AT_A_TIME = 2
+
+_ASSETS = Path(__file__).parent / "rendering" / "assets"
 
 _DOORS = Doors(
-    exempt=(ATTEMPTS,),
-    open=("/healthz", "/readyz", LOGIN, LOGOUT, "/assets/"),
+    attempts=ATTEMPTS,
+    signs_of_life=("/healthz", "/readyz"),
+    open=(LOGIN, LOGOUT, "/assets/"),
     loopback=("/metrics",),
     admin=(KEYS, AUDIT, WEBHOOK_SECRET),
     work=(WORKERS,),
@@ -73,14 +78,20 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        database = Database(settings.database_url)
+        database = Database(settings.database_url, quotas=settings.quotas.record)
+        quotas = QuotaBook(database)
         store = open_artifacts(settings)
         poller = EventPoller(database, interval=settings.event_poll_seconds)
-        bell = MachineBell(database, interval=settings.event_poll_seconds)
+        notifier = MachineNotifier(database, interval=settings.event_poll_seconds)
         dashboard = dashboard_client(settings)
         exports = Exports(database, store)
         intake = _intake(settings, database, store)
         await to_thread.run_sync(intake.sweep)
+        logins = Logins(
+            database,
+            seconds=settings.login_seconds,
+            idle_seconds=settings.login_idle_seconds,
+        )
         app.state.resources = Resources(
             settings=settings,
             database=database,
@@ -90,11 +101,11 @@ def create_app(settings: Settings) -> FastAPI:
                 folder=settings.data_sets,
                 datasets=StoredDatasets(database, store),
             ),
-            desk=AttemptDesk(database, store, lease_seconds=settings.lease_seconds),
-            machines=MachineDesk(
+            handler=AttemptHandler(database, store, lease_seconds=settings.lease_seconds),
+            machines=MachineHandler(
                 database, version=version("reflectory"), lease_seconds=settings.lease_seconds
             ),
-            bell=bell,
+            notifier=notifier,
             figures=Figures(),
             poller=poller,
             pages=Pages(),
@@ -106,26 +117,33 @@ def create_app(settings: Settings) -> FastAPI:
                 folder=settings.uploads_dir,
                 memory_bytes=settings.upload_memory,
             ),
-            readers=CapacityLimiter(_READ_AT_A_TIME),
+            probes=CapacityLimiter(_PROBES_AT_A_TIME),
+            quotas=quotas,
+            uploads=UploadTurns(_READ_AT_A_TIME),
+            streams=OpenStreams(),
             dashboard=dashboard,
             metrics=metrics,
         )
         app.state.guard = Guard(
             keyring=KeyRing(database),
-            cookies=LoginCookies(signing_secret(settings), seconds=settings.login_seconds),
+            leases=Leases(database),
+            logins=logins,
             rates=RateLimits(
-                requests=settings.requests_per_minute, refusals=settings.refusals_per_minute
+                requests=settings.requests_per_minute,
+                refusals=settings.refusals_per_minute,
+                from_address=settings.address_requests_per_minute,
             ),
+            quotas=quotas,
             admits_local_user=is_loopback(settings.host),
         )
-        metrics.open(database, poller)
+        metrics.open(database, streams=lambda: poller.streams)
         await poller.start()
-        await bell.start()
+        await notifier.start()
         try:
             yield
         finally:
             await poller.stop()
-            await bell.stop()
+            await notifier.stop()
             if dashboard is not None:
                 await dashboard.aclose()
             await to_thread.run_sync(exports.close)
@@ -142,6 +160,8 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
     )
+    # Its server counts what it refuses by itself.
+    app.state.metrics = metrics
     add_error_handlers(app)
     app.add_exception_handler(StreamIsOver, no_more_events)
     app.add_exception_handler(UploadRefused, refuse_upload)
@@ -149,22 +169,16 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
     # The last one added sees a request first.
-    app.add_middleware(
-        BodyLimit,
-        limit=settings.max_spec_bytes,
-        limits={
-            ATTEMPTS: settings.max_artifact_bytes,
-            DATASETS: settings.largest_upload,
-            DATASET_PAGES: settings.largest_upload,
-            MODELS: settings.largest_upload,
-            MODEL_PAGES: settings.largest_upload,
-        },
-    )
-    app.add_middleware(Gate, doors=_DOORS)
+    app.add_middleware(BodyLimits, settings=settings, counters=metrics.requests)
+    app.add_middleware(Gate, doors=_DOORS, settings=settings, counters=metrics.requests)
+    app.add_middleware(CloseUnread)
     app.add_middleware(HeadAsGet)
     app.add_middleware(PlainHeaders)
     app.add_middleware(ListenersMayLeave)
+    app.add_middleware(RequestsAtOnce, most=settings.requests_at_once, counters=metrics.requests)
     app.add_middleware(RequestWatch, counters=metrics.requests, access_log=settings.access_log)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     openapi.describe(app)
     return app
 
@@ -172,7 +186,7 @@ def create_app(settings: Settings) -> FastAPI:
 def close_streams(app: FastAPI) -> None:
     """End all that waits in a running application, so that its server can stop."""
     app.state.resources.poller.close_streams()
-    app.state.resources.bell.close()
+    app.state.resources.notifier.close()
 
 
 def _intake(settings: Settings, database: Database, store: ArtifactStore) -> DatasetIntake:

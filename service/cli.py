@@ -6,21 +6,17 @@ from typing import NamedTuple
 import typer
 
 from service.commands import (
-    artifacts,
-    backup,
+    changes,
     compress,
     datasets,
     demo,
-    keys,
     models,
     results,
-    serve,
     server,
-    steering,
     studies,
     trials,
-    worker,
 )
+from service.commands.operators import artifacts, backup, keys, quota, serve, worker
 
 _STUDIES = "Studies"
 _RESULTS = "Results"
@@ -46,17 +42,17 @@ _COMMANDS = {
     "watch": _Command(studies.watch, _STUDIES, "watch 3f1c9a2b7d4e"),
     "list": _Command(studies.list_studies, _STUDIES, "list --state running"),
     "show": _Command(studies.show, _STUDIES, "show 3f1c9a2b7d4e --json"),
-    "pause": _Command(steering.pause, _STUDIES, "pause 3f1c9a2b7d4e"),
-    "resume": _Command(steering.resume, _STUDIES, "resume 3f1c9a2b7d4e"),
-    "budget": _Command(steering.budget, _STUDIES, "budget 3f1c9a2b7d4e --trials 60"),
-    "priority": _Command(steering.priority, _STUDIES, "priority 3f1c9a2b7d4e 5"),
+    "pause": _Command(changes.pause, _STUDIES, "pause 3f1c9a2b7d4e"),
+    "resume": _Command(changes.resume, _STUDIES, "resume 3f1c9a2b7d4e"),
+    "budget": _Command(changes.budget, _STUDIES, "budget 3f1c9a2b7d4e --trials 60"),
+    "priority": _Command(changes.priority, _STUDIES, "priority 3f1c9a2b7d4e 5"),
     "enqueue": _Command(
-        steering.enqueue,
+        changes.enqueue,
         _STUDIES,
         "enqueue 3f1c9a2b7d4e --architecture rnn --parametrization low_rank -p low_rank.d=4",
     ),
     "cancel": _Command(studies.cancel, _STUDIES, "cancel 3f1c9a2b7d4e"),
-    "delete": _Command(steering.delete, _STUDIES, "delete 3f1c9a2b7d4e"),
+    "delete": _Command(changes.delete, _STUDIES, "delete 3f1c9a2b7d4e"),
     "front": _Command(results.front, _RESULTS, "front 3f1c9a2b7d4e --csv"),
     "importance": _Command(results.importance, _RESULTS, "importance 3f1c9a2b7d4e"),
     "trials": _Command(trials.trials, _RESULTS, "trials 3f1c9a2b7d4e --outcome infeasible"),
@@ -77,7 +73,7 @@ _COMMANDS = {
 application = typer.Typer(
     name="reflectory",
     help="How small and how fast can this network get before it loses accuracy?",
-    epilog="Exit codes: 0 done; 1 the study or a file did not come to a good end; 2 wrong usage; "
+    epilog="Exit codes: 0 done; 1 the study or a download failed or was cancelled; 2 wrong usage; "
     "3 the server refused; 4 no server answers; 130 interrupted. REFLECTORY_KEY holds the key to "
     "a server that asks for one.",
     no_args_is_help=True,
@@ -90,6 +86,7 @@ for _name, _command in _COMMANDS.items():
 application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
 application.add_typer(models.commands, name="models", rich_help_panel=_INPUTS)
 application.add_typer(keys.commands, name="keys", rich_help_panel=_SERVER)
+application.add_typer(quota.commands, name="quota", rich_help_panel=_SERVER)
 application.add_typer(artifacts.commands, name="artifacts", rich_help_panel=_SERVER)
 for _hidden in (serve.dashboard, demo.demo):
     application.command(hidden=True)(_hidden)

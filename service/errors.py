@@ -26,18 +26,20 @@ from search.errors import (
     DataError,
     ExecutorError,
     MachineRefused,
-    MirrorDiverged,
+    OptunaStudyDiverged,
     OriginalUnresolved,
+    Refused,
+    ReportRefused,
     SearchError,
     SpecRefused,
     TaskUnresolved,
     TrainingDiverged,
     WorkerRefused,
 )
-from search.log_fields import bound
-from service.problems import ProblemFault, problem_response
-from service.request_watch import REQUEST_ID, ids_of
-from service.validation import faults
+from search.logs import bound
+from service.http.problems import ProblemFault, ReachedQuota, problem_response
+from service.http.request_watch import REQUEST_ID, ids_of
+from service.http.validation import faults
 from storage.errors import (
     ArtifactDamaged,
     ArtifactNotFound,
@@ -49,11 +51,15 @@ from storage.errors import (
     IdempotencyConflict,
     LeaseLost,
     NotFound,
+    QuotaReached,
     SchemaMismatch,
     StorageError,
+    StoredBytesDamaged,
+    StoredBytesReached,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
+    TooManyAtOnce,
     UnstorableValue,
 )
 
@@ -91,6 +97,10 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     ),
     SearchError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "search", "The search failed"),
     SpecRefused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "spec-refused", "The spec cannot be run"),
+    Refused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "refused", "The document is not taken"),
+    ReportRefused: Answer(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "report-refused", "A worker said what cannot be"
+    ),
     DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),
     TaskUnresolved: Answer(
         HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The task was not looked at"
@@ -101,7 +111,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
     MachineRefused: Answer(HTTPStatus.CONFLICT, "machine-refused", "The machine is not taken"),
-    MirrorDiverged: Answer(
+    OptunaStudyDiverged: Answer(
         HTTPStatus.INTERNAL_SERVER_ERROR, "mirror-diverged", "Optuna's study is another"
     ),
     ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
@@ -114,6 +124,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         "The idempotency key was used before",
         path="Idempotency-Key",
     ),
+    QuotaReached: Answer(HTTPStatus.CONFLICT, "quota", "A quota is reached"),
+    StoredBytesReached: Answer(HTTPStatus.INSUFFICIENT_STORAGE, "quota", "A quota is reached"),
+    TooManyAtOnce: Answer(HTTPStatus.TOO_MANY_REQUESTS, "quota", "A quota is reached"),
     LeaseLost: Answer(HTTPStatus.CONFLICT, "lease-lost", "The lease is over"),
     ClaimLost: Answer(HTTPStatus.CONFLICT, "claim-lost", "Another coordinator has the study"),
     BadCursor: Answer(
@@ -134,6 +147,9 @@ ANSWERS: Mapping[type[Exception], Answer] = {
         HTTPStatus.UNPROCESSABLE_ENTITY, "store-url", "The URL names no artifact store"
     ),
     ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
+    StoredBytesDamaged: Answer(
+        HTTPStatus.INTERNAL_SERVER_ERROR, "damaged-artifact", "The stored file is damaged"
+    ),
     SchemaMismatch: Answer(
         HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
     ),
@@ -163,11 +179,12 @@ def add_error_handlers(app: FastAPI) -> None:
 def problem_of(error: Exception) -> Response:
     """The answer to an error of the packages below."""
     answer = answer_of(error)
-    if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    is_over_quota = isinstance(error, QuotaReached)
+    if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not is_over_quota:
         _log.error("a request failed", exc_info=error)
     detail = str(error) or answer.title
     found = [] if answer.path is None else [ProblemFault(path=answer.path, message=detail)]
-    if isinstance(error, SpecRefused):
+    if isinstance(error, Refused):
         found = [ProblemFault(path=fault.path, message=fault.message) for fault in error.faults]
     return problem_response(
         answer.status,
@@ -175,10 +192,25 @@ def problem_of(error: Exception) -> Response:
         errors=found,
         kind=f"urn:reflectory:{answer.kind}",
         title=answer.title,
+        reached=_reached(error),
+        headers={"Retry-After": str(error.seconds)} if isinstance(error, TooManyAtOnce) else None,
     )
 
 
+def count_refusal(app: FastAPI, error: Exception) -> None:
+    """Count the error in `/metrics` if it refuses what is over a quota."""
+    if isinstance(error, QuotaReached):
+        app.state.resources.metrics.requests.over_quota(error.quota)
+
+
+def _reached(error: Exception) -> ReachedQuota | None:
+    if not isinstance(error, QuotaReached):
+        return None
+    return ReachedQuota(quota=error.quota, used=error.used, limit=error.limit)
+
+
 def _known_error(request: Request, error: Exception) -> Response:
+    count_refusal(request.app, error)
     with bound(**ids_of(request.scope)):
         return problem_of(error)
 

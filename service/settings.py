@@ -4,13 +4,24 @@ Settings are built by whoever starts a process (the command line, a test) and pa
 below the service reads the environment.
 """
 
+import ipaddress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from storage.artifact_places import FolderPlace, Place, place_of
+from storage.blobs.places import FolderPlace, Place, place_of
+from storage.tenant_quota import TenantQuota
 
 _MEBIBYTE = 1 << 20
 
@@ -28,7 +39,69 @@ def _sqlite_in_data_dir(filename: str) -> Any:
     return url
 
 
+def _split(value: object) -> object:
+    """The words of a list that came as one text, as the environment gives it."""
+    if not isinstance(value, str):
+        return value
+    return tuple(word for part in value.split(",") if (word := part.strip()))
+
+
+def _host(name: str) -> str:
+    if "/" in name or "*" in name or name.rpartition(":")[2].isdecimal():
+        raise ValueError(
+            f"{name!r} is no name of a host; allowed are names and addresses without a port"
+        )
+    return name.lower()
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise ValueError(
+            f"{error}; allowed are addresses and networks such as 10.0.0.7 and 172.16.0.0/12"
+        ) from error
+
+
+Hosts: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_host)], ...], BeforeValidator(_split), NoDecode
+]
+Networks: TypeAlias = Annotated[
+    tuple[Annotated[str, AfterValidator(_network)], ...], BeforeValidator(_split), NoDecode
+]
+
 ExecutorName = Literal["local", "ray", "inline"]
+
+
+class QuotaSettings(BaseModel):
+    """What each tenant may have for whom `reflectory quota set` set nothing else; null: no limit.
+
+    One person on one machine does not notice these.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    studies: int | None = Field(default=1000, ge=0, description="studies in progress")
+    queued_trials: int | None = Field(
+        default=10_000, ge=0, description="trials that wait for a slot, in all of its studies"
+    )
+    slots: int | None = Field(default=None, ge=0, description="slots at once")
+    stored_bytes: int | None = Field(
+        default=None, ge=0, description="bytes of its artifacts, data sets, models and logs"
+    )
+    uploads: int | None = Field(default=8, ge=0, description="uploads at once, per API process")
+    streams: int | None = Field(
+        default=256, ge=0, description="event streams at once, per API process"
+    )
+    streams_per_key: int | None = Field(default=128, ge=0, description="of these, with one key")
+    requests_per_minute: int | None = Field(
+        default=30_000, ge=1, description="requests with its keys in a minute, per API process"
+    )
+
+    @property
+    def record(self) -> TenantQuota:
+        """As the database takes them."""
+        return TenantQuota(**self.model_dump())
 
 
 class Settings(BaseSettings):
@@ -79,10 +152,20 @@ class Settings(BaseSettings):
     )
     host: str = Field(
         default="127.0.0.1",
-        description="address to listen on; only loopback addresses are taken while no key exists",
+        description="address to listen on; only loopback addresses are taken while no key is valid",
     )
     port: int = Field(
         default=8080, ge=0, le=65535, description="port to listen on; 0 takes a free one"
+    )
+    hosts: Hosts = Field(
+        default=(),
+        description="names that a request may have as its `Host`, joined by commas; by default any "
+        "where keys guard the server, and else loopback names and the one of REFLECTORY_URL",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="addresses and networks of proxies, joined by commas, whose `X-Forwarded-For` "
+        "and `X-Forwarded-Proto` are believed; by default nobody's are",
     )
     url: str | None = Field(
         default=None,
@@ -91,13 +174,25 @@ class Settings(BaseSettings):
     secret: SecretStr | None = Field(
         default=None,
         min_length=32,
-        description="what cookies and webhooks are signed with, at least 32 characters; by default "
+        description="what webhooks are signed with, at least 32 characters; by default "
         "a file `secret` in the data directory, made once; the same for all servers of a database",
     )
     dashboard_socket: Path | None = Field(
         default=None,
         description="Unix socket between the API and the dashboard's process; "
         "without one `/dashboard` answers 503",
+    )
+    attempts_socket: Path | None = Field(
+        default=None,
+        description="Unix socket on which the API also listens, for attempts on this machine, "
+        "which the coordinator then sends there; `serve` makes `run/api.sock` in the data "
+        "directory",
+    )
+    public_attempts: bool | None = Field(
+        default=None,
+        description="whether attempts are served at the API's address too, for machines that join; "
+        "by default not by `serve` while it listens on loopback and no key exists, unless its "
+        "executor is Ray",
     )
     workers: int | None = Field(
         default=None,
@@ -136,6 +231,19 @@ class Settings(BaseSettings):
         le=64,
         description="attempts that share a GPU, each with an equal part, see `resources.fraction`",
     )
+    slot_memory: ByteSize | None = Field(
+        default=None,
+        ge=64 * _MEBIBYTE,
+        description="memory that one attempt on this machine may take, in bytes or as `4GiB`; what "
+        "is predicted to need more is not started; by default the machine's memory, or its control "
+        "group's limit, less 1.5 GiB for the service, shared by all slots, at least 512 MiB each",
+    )
+    containment: Literal["auto", "cgroup", "rlimit", "none"] = Field(
+        default="auto",
+        description="what keeps an attempt within its slot's memory: `cgroup`, a control group of "
+        "its own, which this service needs to be given (`Delegate=yes`); `rlimit`, a limit on its "
+        "data segment, on the CPU only; `none`; `auto`: the first, or else the second",
+    )
     lease_seconds: float = Field(
         default=30.0,
         gt=0,
@@ -169,6 +277,11 @@ class Settings(BaseSettings):
         gt=0,
         description="how long a browser that logged in with a key stays so",
     )
+    login_idle_seconds: int = Field(
+        default=24 * 3600,
+        ge=300,
+        description="how long it stays so without a request",
+    )
     requests_per_minute: int = Field(
         default=6000,
         gt=0,
@@ -178,6 +291,54 @@ class Settings(BaseSettings):
         default=30,
         gt=0,
         description="wrong keys that an address is told of in a minute, before it is told to wait",
+    )
+    address_requests_per_minute: int = Field(
+        default=30_000,
+        gt=0,
+        description="requests that an address may make in a minute, per API process, with a key or "
+        "without one; what workers say about attempts that they hold does not count",
+    )
+    header_seconds: float = Field(
+        default=15.0, gt=0, description="how long a request's line and headers may take"
+    )
+    body_idle_seconds: float = Field(
+        default=30.0, gt=0, description="longest pause between two pieces of a request's body"
+    )
+    body_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="how long a request's whole body may take, if it is slower than "
+        "`REFLECTORY_BODY_BYTES_PER_SECOND`",
+    )
+    body_bytes_per_second: int = Field(
+        default=16 << 10,
+        gt=0,
+        description="how fast a body has to be, in the mean, that takes longer than that",
+    )
+    answer_idle_seconds: float = Field(
+        default=60.0, gt=0, description="how long a client may take nothing of its answer"
+    )
+    keep_alive_seconds: int = Field(
+        default=5, gt=0, description="how long a connection stays open between two requests"
+    )
+    connections: int = Field(
+        default=2048, gt=0, description="connections that are open at once, per API process"
+    )
+    connections_per_address: int = Field(
+        default=512,
+        gt=0,
+        description="of these, connections from one address, per API process; proxies that are "
+        "trusted count as none",
+    )
+    requests_at_once: int = Field(
+        default=1024,
+        gt=0,
+        description="requests under way at once, per API process, streams of events included",
+    )
+    quotas: QuotaSettings = Field(
+        default=QuotaSettings(),
+        description="what each tenant may have, as a JSON object; what it does not name stays as "
+        "it is by default, and null is no limit; see deploy/QUOTAS.md",
     )
     max_spec_bytes: int = Field(
         default=_MEBIBYTE, ge=1024, description="largest body of a request, uploads excepted"

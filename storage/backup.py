@@ -1,10 +1,6 @@
 """A backup of a running site: its rows, and all bytes that they name, as one folder.
 
-Note [Whole backups]: rows that are copied first may name bytes that are gone before their turn
-comes, and bytes that are copied first lack what rows name later. So bytes come first, without
-anybody waiting; then, while nobody can name or remove any (Note [Named bytes stay]), the rows and
-the few bytes that came in between. Bytes are named by their digest: a backup into the folder of the
-last one copies what is new, and until its rows are in their place the last one stays whole.
+See Note [Whole backups] in the README.
 """
 
 import os
@@ -21,10 +17,10 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import Conninfo
 from sqlalchemy import make_url
 
-from storage.artifact_rows import ArtifactRows
-from storage.artifacts import ArtifactStore, LocalArtifactStore
+from storage.blobs import ArtifactStore, LocalArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, StorageError
+from storage.repositories import ArtifactRows
 
 ARTIFACTS = "artifacts"
 """The folder of the bytes in a backup, as in a data directory."""

@@ -1,6 +1,7 @@
 """Long lists in parts: a statement takes no more values than its database allows."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
@@ -9,7 +10,8 @@ MOST_VALUES: Final = 1000
 """That a statement is given of one list; SQLite takes 32766 in all, PostgreSQL twice as many."""
 
 
-def batched(values: Sequence[_T]) -> Iterator[Sequence[_T]]:
+def batched(values: Iterable[_T], size: int = MOST_VALUES) -> Iterator[list[_T]]:
     """The values in their order, so many at a time."""
-    for first in range(0, len(values), MOST_VALUES):
-        yield values[first : first + MOST_VALUES]
+    remaining = iter(values)
+    while batch := list(islice(remaining, size)):
+        yield batch

@@ -85,6 +85,21 @@ class Instant(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+class Texts(TypeDecorator[tuple[str, ...]]):
+    """Several texts, as a JSON array."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> Any:  # noqa: ARG002
+        """Give the array."""
+        return None if value is None else list(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> tuple[str, ...] | None:  # noqa: ARG002
+        """Take the array."""
+        return None if value is None else tuple(value)
+
+
 def document() -> JSON:
     """A JSON column; None is SQL's NULL.
 

@@ -11,15 +11,17 @@ from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from storage.accounts import QUOTAS
 from storage.columns import dump_json
-from storage.errors import DatabaseUnavailable, StorageError
+from storage.errors import DatabaseUnavailable, StorageError, UnstorableValue
+from storage.locking import WRITING
 from storage.schema import check_schema, upgrade
-from storage.statements import WRITING
+from storage.tenant_quota import UNLIMITED, TenantQuota
 from storage.tenants import KEY, TENANT, narrow
 
 _DRIVERS = {
@@ -31,21 +33,24 @@ _DRIVERS = {
 _SECRET_QUERY_KEYS = ("password", "sslpassword")
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 60.0
-# As many as the server has threads for requests: one that waits for a lock must not make others
-# wait for a connection.
-_POOL = {"pool_size": 8, "max_overflow": 32}
+# As many as the server has threads for requests, and some for probes and streams: one that waits
+# for a lock must not make others wait for a connection.
+_POOL = {"pool_size": 8, "max_overflow": 40}
 
 
 class Database:
     """One database of studies: a SQLite file, or a PostgreSQL database.
 
-    Note [Transactions]: on SQLite a writing transaction opens with BEGIN IMMEDIATE, since one that
-    reads first and then writes fails at once when another has written in between. A reading one
-    sees one state of the database from its first query to its end, on both, and cannot write.
+    See Note [Transactions] in the README.
     """
 
     def __init__(
-        self, url: str, *, busy_seconds: float = 30.0, idle_seconds: float = _IDLE_SECONDS
+        self,
+        url: str,
+        *,
+        busy_seconds: float = 30.0,
+        idle_seconds: float = _IDLE_SECONDS,
+        quotas: TenantQuota = UNLIMITED,
     ) -> None:
         """Prepare connections; none is opened yet.
 
@@ -55,6 +60,7 @@ class Database:
             idle_seconds: how long a transaction on PostgreSQL may go without a statement before the
                 server undoes it: a process that stands still in one, or whose machine was cut off,
                 would keep its locks from all others.
+            quotas: what each tenant may have, unless something else was set for it.
 
         Raises:
             StorageError: if the URL is none of these.
@@ -73,7 +79,7 @@ class Database:
             execution_options={"populate_existing": True, "synchronize_session": False}
         )
         event.listen(self._sessions, "do_orm_execute", narrow)
-        self._info: dict[str, str | None] = {}
+        self._info: dict[str, Any] = {QUOTAS: quotas}
         if self.is_sqlite:
             self._reading = self._engine.execution_options(begin="BEGIN", query_only=True)
             self._writing = self._engine.execution_options(
@@ -91,7 +97,7 @@ class Database:
         `key_id` is the API key that stands for the tenant, where one does; audit events name it.
         """
         narrowed = copy(self)
-        narrowed._info = {TENANT: tenant, KEY: key_id}
+        narrowed._info = {**self._info, TENANT: tenant, KEY: key_id}
         return narrowed
 
     @property
@@ -167,6 +173,12 @@ class Database:
         """Tell a database that does not answer, or takes nothing, from a statement it refuses."""
         try:
             yield
+        except (OverflowError, DataError) as error:
+            # What SQLite's driver says of an integer of more than 64 bits, and PostgreSQL of any
+            # value that is none of the column's.
+            if isinstance(error, OverflowError) and "SQLite INTEGER" not in str(error):
+                raise
+            raise UnstorableValue(f"no column holds the value: {_first_line(error)}") from error
         except (DBAPIError, PoolExhausted) as error:
             lost = isinstance(error, DBAPIError) and (
                 error.connection_invalidated or _is_full(error.orig)

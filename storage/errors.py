@@ -6,10 +6,14 @@ StorageError
 │   ├── IdempotencyConflict  the key was used before with another body
 │   ├── LeaseLost            the lease ended or belongs to another attempt: stop working on it
 │   └── ClaimLost            another coordinator has the study: leave it alone
+├── QuotaReached             the tenant has all that it may have: end or remove something first
+│   ├── StoredBytesReached   of stored bytes: delete something, then send it again
+│   └── TooManyAtOnce        of what goes on at once, or within a minute: come again soon
 ├── BadCursor                a page cursor that no page gave out: begin again without one
 ├── UnstorableValue          no column holds it (NaN, a time without a zone): the caller is at fault
 ├── ArtifactNotFound         no such bytes in the artifact store
 ├── ArtifactDamaged          bytes do not have the digest that names them: send them again
+│   └── StoredBytesDamaged   those in the store do not any more: bring them back from a backup
 ├── StoreFull                the store has no room left: make some, then send it again
 ├── StoreUnavailable         the store did not answer, or its folder is gone: try again later
 │   └── StoreRefused         it does not let us in: mend credentials, bucket or the installation
@@ -43,6 +47,30 @@ class ClaimLost(Conflict):
     """The study was claimed by another coordinator, or by none; leave it alone."""
 
 
+class QuotaReached(StorageError):
+    """The tenant has all that it may have of `quota`; end or remove something, then ask again."""
+
+    def __init__(self, message: str, *, quota: str, used: int, limit: int) -> None:
+        super().__init__(message)
+        self.quota = quota
+        self.used = used
+        self.limit = limit
+
+
+class StoredBytesReached(QuotaReached):
+    """The tenant's stored bytes are used up; delete something, then send the bytes again."""
+
+
+class TooManyAtOnce(QuotaReached):
+    """So many of the tenant's go on already, or came within a minute; come again soon."""
+
+    def __init__(
+        self, message: str, *, quota: str, used: int, limit: int, seconds: int = 5
+    ) -> None:
+        super().__init__(message, quota=quota, used=used, limit=limit)
+        self.seconds = seconds
+
+
 class BadCursor(StorageError, ValueError):
     """The cursor was not given out by this list; begin again without one."""
 
@@ -57,6 +85,10 @@ class ArtifactNotFound(StorageError):
 
 class ArtifactDamaged(StorageError):
     """Bytes do not have the digest that names them; send them again."""
+
+
+class StoredBytesDamaged(ArtifactDamaged):
+    """What is stored is not what was written; a backup may have it."""
 
 
 class StoreFull(StorageError):

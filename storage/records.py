@@ -4,10 +4,12 @@ Times are aware datetimes in UTC. `Json` values are what `json.loads` gives.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from storage.endings import AttemptCause, StudyCause, TrialCause, sentence
 
 T = TypeVar("T")
 
@@ -62,6 +64,14 @@ class TrialState(StrEnum):
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
 
+class KeyState(StrEnum):
+    """Whether an API key opens anything; the last two are ends."""
+
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 class AttemptState(StrEnum):
     """Where an attempt stands: working, ended by its own report, or lost (killed, lease over)."""
 
@@ -90,7 +100,7 @@ class BookingState(StrEnum):
     """The place is free again; how the attempt ended waits for its coordinator."""
 
 
-class ErrandKind(StrEnum):
+class CommandKind(StrEnum):
     """What the API asks of the coordinator, which alone speaks to Optuna."""
 
     FORGET = "forget"
@@ -102,34 +112,81 @@ class ErrandKind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyRecord:
+class StudyEnding:
+    """Why no further trial of a study is begun, once none is; running ones stop soon."""
+
+    ending_cause: StudyCause | None = None
+    ending_detail: str | None = None
+
+    @property
+    def ending(self) -> str | None:
+        """The same as a sentence: `cancelled by ...`, `budget: ...`."""
+        return sentence(self.ending_cause, self.ending_detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(StudyEnding):
     """One study: the user's document and where it stands."""
 
     id: str
     tenant: str = LOCAL
     name: str
     state: StudyState
-    state_reason: str | None
+    state_cause: StudyCause | None = None
+    """Why it stands there, where there is something to say."""
+    state_detail: str | None = None
     spec: dict[str, Json]
     created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    running_seconds: float
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    running_seconds: float = 0.0
     """Time spent in state `running`, over all restarts; the coordinator adds to it."""
-    ending: str | None
-    """Why no further trial is begun (`cancelled by ...`, `budget: ...`); running ones stop soon."""
-    prepared: dict[str, Json] | None
+    prepared: dict[str, Json] | None = None
     """What the prepare job found (baseline, sample counts, file digests); null until it ran."""
-    reference_point: dict[str, float] | None
-    last_event: int
+    reference_point: dict[str, float] | None = None
+    last_event: int = 0
     data_version: int = field(default=0, compare=False)
     """Grows with every change of what fronts and figures follow from: outcomes of trials, their
     throughput and files, the study's state. Equal versions, each read in one transaction with the
     rows, mean equal rows."""
 
+    @property
+    def state_reason(self) -> str | None:
+        """Why it stands there, as a sentence."""
+        # That it failed is what its state says.
+        failed = self.state_cause is StudyCause.FAILED
+        return sentence(None if failed else self.state_cause, self.state_detail)
+
 
 @dataclass(frozen=True, kw_only=True)
-class TrialRecord:
+class TrialOutcome:
+    """What comes of a trial when it ends; the defaults are those of one that has not."""
+
+    cause: TrialCause | None = None
+    detail: str | None = None
+    violation: float | None = None
+    """By how much the broken limit was exceeded (> 0), for infeasible trials."""
+    quality: float | None = None
+    test_quality: float | None = None
+    test_metrics: dict[str, float] = field(default_factory=dict[str, float])
+    """All that the task measures on the test split, by name."""
+    best_epoch: int | None = None
+
+    @classmethod
+    def of(cls, source: object, **given: Any) -> "TrialOutcome":
+        """An outcome of the fields that a source has under the same names, but for those given."""
+        names = (one.name for one in fields(TrialOutcome))
+        found = {name: getattr(source, name) for name in names if hasattr(source, name)}
+        return TrialOutcome(**{**found, **given})
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, as a sentence."""
+        return sentence(self.cause, self.detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRecord(TrialOutcome):
     """One trial: a configuration, and what came of it.
 
     `number` counts from 0 within its study, and is Optuna's number too.
@@ -138,7 +195,6 @@ class TrialRecord:
     study_id: str
     number: int
     state: TrialState
-    reason: str | None
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Json]
@@ -151,30 +207,23 @@ class TrialRecord:
     dense_parameters: int
     shape_key: str
     """Trials with the same key run the same computation at inference, whatever their numbers."""
-    violation: float | None
-    """By how much the broken limit was exceeded (> 0), for infeasible trials."""
-    quality: float | None
-    test_quality: float | None
-    test_metrics: dict[str, float]
-    """All that the task measures on the test split, by name."""
     origin: TrialOrigin
-    repeats: int | None
+    repeats: int | None = None
     """The trial whose configuration this one trains with another seed, or whose result it has."""
-    continues: int | None
+    continues: int | None = None
     """The trial whose checkpoint this one starts from."""
-    stopping: dict[str, Json] | None
+    stopping: dict[str, Json] | None = None
     """Why early stopping ended it: the rule, the epoch, and what it decided by."""
-    best_epoch: int | None
-    epochs_trained: int
-    throughput: float | None
-    throughput_ratio: float | None
-    measurement_id: str | None
-    dispatched: bool
+    epochs_trained: int = 0
+    throughput: float | None = None
+    throughput_ratio: float | None = None
+    measurement_id: str | None = None
+    dispatched: bool = False
     """Whether an attempt was ever started; refused draws never are and cost no budget."""
     created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    told_at: datetime | None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    told_at: datetime | None = None
     artifacts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Role (`checkpoint`, `report`, `resume`) -> sha256."""
 
@@ -213,7 +262,9 @@ class AttemptRecord:
     number: int
     """Counts from 1 within (study, kind, trial)."""
     state: AttemptState
-    reason: str | None
+    cause: AttemptCause | None = None
+    """Why it ended."""
+    detail: str | None = None
     job: dict[str, Json]
     slot: str
     slot_share: float
@@ -221,11 +272,25 @@ class AttemptRecord:
     device: str
     lease_until: datetime
     started_at: datetime
-    ended_at: datetime | None
-    stood_still_seconds: float
+    ended_at: datetime | None = None
+    stood_still_seconds: float = 0.0
     """Time it waited at batch boundaries for a measurement; counts against no budget."""
     machine: str | None = None
     """The name of the machine where it runs."""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, as a sentence."""
+        return sentence(self.cause, self.detail)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseRecord:
+    """What tells whether a token is an attempt's, and whether that one still runs."""
+
+    token_digest: str
+    state: AttemptState
+    ended_at: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +325,7 @@ class MeasurementRecord:
     device: str
     samples_per_second: float
     ratio: float
-    """Median of the per-round ratios to the dense twin."""
+    """Median of the per-round ratios to the dense baseline."""
     record: dict[str, Json]
     seconds: float
     """Lane time it took."""
@@ -360,12 +425,12 @@ class ExchangeRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrandRecord:
+class CommandRecord:
     """Something that the API asks of the coordinator."""
 
     id: str
     study_id: str
-    kind: ErrandKind
+    kind: CommandKind
     payload: dict[str, Json]
     created_at: datetime
     trial: int | None = None
@@ -436,6 +501,32 @@ class ApiKeyRecord:
     last_used_at: datetime | None = None
     """When it was last used, to the minute or so."""
     revoked_at: datetime | None = None
+    expires_at: datetime | None = None
+    """When it ends by itself; null: never."""
+    successor: str | None = None
+    """The id of the key that it was rotated to."""
+
+    def state_at(self, at: datetime) -> KeyState:
+        """Whether it opens anything at a time, or else why not."""
+        if self.revoked_at is not None:
+            return KeyState.REVOKED
+        has_expired = self.expires_at is not None and self.expires_at <= at
+        return KeyState.EXPIRED if has_expired else KeyState.VALID
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrowserSessionRecord:
+    """A browser that logged in with a key, and stays so until `expires_at` at the latest."""
+
+    digest: str
+    """Of the text in its cookie, by which it is known."""
+    tenant: str
+    key_id: str
+    created_at: datetime
+    last_used_at: datetime
+    """To the minute or so."""
+    expires_at: datetime
+    """Moves on with use, where idle sessions end sooner than others."""
 
 
 @dataclass(frozen=True, kw_only=True)

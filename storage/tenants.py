@@ -1,11 +1,6 @@
 """Whose rows a session reads and writes.
 
-Note [Tenants]: everything belongs to a tenant: studies, data sets, errands, keys and audit events
-by a column, all else by its study. A session of one tenant finds no rows of another, whatever it
-asks for: the condition is added to every statement here, and no query has to remember it. So
-another tenant's id is answered as one that does not exist. Sessions of no tenant are those of the
-coordinator, of workers' attempts and of migrations. Stored bytes and what coordinators tell of
-themselves belong to nobody.
+See Note [Tenants] in the README.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -52,7 +52,9 @@ def _check_server(spec: dict[str, Any], folder: Path) -> None:
             answer = client.dry_run(spec)
             if not answer.candidates:
                 raise SystemExit("the dry run names no candidate")
-        with httpx2.Client(base_url=url, follow_redirects=True, trust_env=False) as http:
+        with httpx2.Client(
+            base_url=url, follow_redirects=True, trust_env=False, timeout=300
+        ) as http:
             for page in _PAGES:
                 response = http.get(page)
                 if not response.is_success:

@@ -1,12 +1,14 @@
 """Fixtures for all tests: fresh databases of both kinds."""
 
 import itertools
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import psycopg
@@ -15,6 +17,9 @@ import torch
 from sqlalchemy import make_url
 
 from storage.engine import Database
+from tests import preloaded, real_data
+from tests.budgets import Budgets
+from tests.databases import migrated
 from tests.ray_clusters import RayCluster
 from tests.s3_server import CREDENTIALS, S3Server
 
@@ -46,13 +51,28 @@ class PostgresServer:
         )
         self._server = get_server(folder, cleanup_mode="delete")
         self._numbers = itertools.count()
+        self._template: str | None = None
         # A power failure may cost a test its database.
         self._execute("ALTER SYSTEM SET fsync = off")
         self._execute("SELECT pg_reload_conf()")
 
-    def create_database(self) -> str:
+    def create_database(self, *, with_tables: bool = False) -> str:
         name = f"test_{next(self._numbers)}"
-        self._execute(f"CREATE DATABASE {name}")
+        template = f"TEMPLATE {self._migrated()}" if with_tables else ""
+        self._execute(f"CREATE DATABASE {name} {template}")
+        return self._url(name)
+
+    def _migrated(self) -> str:
+        """The name of a database that went through the migrations, to be copied."""
+        if self._template is None:
+            self._template = "migrated"
+            self._execute(f"CREATE DATABASE {self._template}")
+            database = Database(self._url(self._template))
+            database.migrate()
+            database.dispose()
+        return self._template
+
+    def _url(self, name: str) -> str:
         url = make_url(self._server.get_uri()).set(drivername="postgresql", database=name)
         return url.render_as_string(hide_password=False)
 
@@ -75,6 +95,29 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     apart have to find the same names.
     """
     return argname if isinstance(val, bytes) else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Servers are forked from a process that has imported everything, see `tests.preloaded`."""
+    real_data.hide()
+    preloaded.install()
+    config.pluginmanager.register(Budgets(), "budgets")
+
+
+@pytest.fixture(autouse=True)
+def _cold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start programs by exec, as a user does, for tests with the marker `cold`."""
+    with preloaded.cold() if request.node.get_closest_marker("cold") else nullcontext():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _same_umask() -> Iterator[None]:
+    """Commands of a server that run in this process leave it a stricter umask."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    yield
+    os.umask(mask)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -125,15 +168,19 @@ def ray_cluster() -> Iterator[RayCluster]:
 def database_url(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The URL of a new, empty database, once of each kind.
+    """The URL of a new database, once of each kind; it is empty unless `database` is asked for.
 
     For one kind: `@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)`.
     """
+    with_tables = "database" in request.fixturenames
     if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('database') / 'reflectory.db'}"
+        url = f"sqlite:///{tmp_path_factory.mktemp('database') / 'reflectory.db'}"
+        if with_tables:
+            migrated(url).dispose()
+        yield url
         return
     server: PostgresServer = request.getfixturevalue("postgres_server")
-    url = server.create_database()
+    url = server.create_database(with_tables=with_tables)
     yield url
     server.drop_database(url)
 
@@ -142,6 +189,5 @@ def database_url(
 def database(database_url: str) -> Iterator[Database]:
     """A new database with today's tables, once of each kind."""
     database = Database(database_url)
-    database.migrate()
     yield database
     database.dispose()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from service.openapi import EXAMPLES
+from service.api.openapi import EXAMPLES
 from tests.service.model_files import plain, saved
 from tests.service.running import Server
 from tests.service.uploading import CSV
@@ -77,7 +77,9 @@ def examples(folder: Path) -> dict[str, dict[str, Any]]:
         # From here on the local user needs one, too.
         made = server.http.post("/v1/keys", json={"name": "laptop", "scopes": ["admin"]})
         server.http.headers["Authorization"] = f"Bearer {made.json()['key']}"
-        ask("POST", "/v1/keys", json={"name": "laptop", "scopes": ["write"]})
+        wanted = {"name": "laptop", "scopes": ["write"], "expires_in": "90d"}
+        known["key_id"] = ask("POST", "/v1/keys", json=wanted)["id"]
+        ask("POST", "/v1/keys/{key_id}/rotate", json={"overlap": "7d"})
         ask("GET", "/v1/keys")
     finally:
         server.close()

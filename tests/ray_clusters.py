@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 LANE = '{"reflectory_lane": 1}'
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 1200.0
 _SMALL_STORE = 100 << 20
 
 

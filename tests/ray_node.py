@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from search.executors.kernel import adopt_orphans
+from search.linux import adopt_orphans
 
 if __name__ == "__main__":
     adopt_orphans()

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, cast
 
 import boto3
 
-from storage.artifact_places import BucketPlace
+from storage.blobs.places import BucketPlace
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "a-test",
@@ -27,7 +27,7 @@ CREDENTIALS = {
 
 _SERVER = """
 import signal
-from search.executors.kernel import die_with_parent
+from search.linux import die_with_parent
 from moto.server import main
 die_with_parent(signal.SIGKILL)
 main(["--port", "0"])

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from search.catalog import CatalogEntry, catalog
-from search.compression import Distillation
-from search.dimension import ChoiceDimension
-from search.draws import CornerSource, Recorder, SpaceDraw
-from search.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
-from search.space import describe
-from search.spec import StudySpec
-from search.trial import TrainingSpec
+from search.spaces.dimension import ChoiceDimension
+from search.spaces.draws import CornerSource, Recorder, SpaceDraw
+from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
+from search.spaces.space import describe
+from search.studies.catalog import CatalogEntry, catalog
+from search.studies.spec import StudySpec
+from search.training.compression import Distillation
+from search.training.trial_spec import TrainingSpec
 
 _MANY = 15
 

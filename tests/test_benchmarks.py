@@ -32,7 +32,7 @@ def test_every_contestant_with_our_parameters_computes_what_we_do(mode: Mode) ->
     sharing = {"ours", "torch's kernel on our W", "ours, torch backend"}
     if mode == "train":
         sharing |= {"loop over reflectors", "loop over reflectors, lean"}
-    assert rows.keys() == sharing | {"torch.nn", "ours, dense twin"}
+    assert rows.keys() == sharing | {"torch.nn", "ours, dense baseline"}
     assert {name for name, row in rows.items() if row["tolerable"]} == sharing
 
 

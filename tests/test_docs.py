@@ -9,8 +9,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from search.space import describe
-from search.spec import StudySpec
+from search.studies.spec import StudySpec
+from search.studies.submission import checked_space
 from service.app import create_app
 from service.cli import application
 from service.settings import Settings
@@ -36,7 +36,7 @@ def commands() -> set[str]:
 
 @pytest.mark.parametrize("text", specs())
 def test_every_spec_that_is_shown_can_be_run(text: str) -> None:
-    space = describe(StudySpec.model_validate_json(text))
+    space = checked_space(StudySpec.model_validate_json(text)).describe()
     assert space.candidates
 
 

@@ -12,9 +12,9 @@ import torch
 
 from search.samplers import KnownCost
 from search.tasks import DataSources
-from search.training import train
-from search.trial import TrainingSpec, TrialSpec
-from search.wire import TrainJob
+from search.training.jobs import TrainJob
+from search.training.run import train
+from search.training.trial_spec import TrainingSpec, TrialSpec
 from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS, PAIRS
 from tests.benchmarks.search_efficiency.replay import (
     Configuration,

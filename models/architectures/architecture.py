@@ -58,6 +58,14 @@ class Architecture(Spec, ABC):
         return self.parameter_count(signature, parametrization) + sum(surplus)
 
     @abstractmethod
+    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
+        """Numbers that a training step keeps of one sample of a batch until its gradient is known.
+
+        Input and answer are not among them. Measured on CPUs with our kernels, see
+        tests/benchmarks/memory.py; never less for a larger model.
+        """
+
+    @abstractmethod
     def build(
         self,
         signature: Signature,

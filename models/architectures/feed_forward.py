@@ -110,6 +110,17 @@ class FeedForward(Architecture):
         readout = (self.hidden_size + 1) * signature.output_size
         return sum(structured) + plain + self.vector_count() + readout
 
+    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:  # noqa: ARG002
+        """The sequence as it is seen, and what each layer keeps of its vector."""
+        layers = self.hidden_slot().layers
+        seen = 2 * signature.sequence_length * signature.input_size
+        return seen + self.hidden_size * (2 + layers * self.saved_per_unit)
+
+    @property
+    def saved_per_unit(self) -> int:
+        """Numbers that a training step keeps for each unit of a hidden layer."""
+        return 2
+
     def build(
         self,
         signature: Signature,
@@ -163,6 +174,11 @@ class Perceptron(FeedForward):
         lt=1,
         description="share of a layer's units hidden from the next matrix, the readout included",
     )
+
+    @property
+    def saved_per_unit(self) -> int:
+        """Masks are kept, too, and single operations keep their results."""
+        return 4 if self.dropout else super().saved_per_unit
 
     def entry(self) -> Callable[[Tensor], Tensor]:
         """The activation."""

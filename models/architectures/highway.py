@@ -147,6 +147,11 @@ class Highway(FeedForward):
             return super().vector_count()
         return 2 * (GATES * self.layers + 1) * self.hidden_size
 
+    @property
+    def saved_per_unit(self) -> int:
+        """Normalised layers run in single operations, which keep their results."""
+        return 17 if self._normalised else super().saved_per_unit
+
     def entry(self) -> Callable[[Tensor], Tensor]:
         """relu, after the normalisation where there is one."""
         if not self._normalised:

@@ -12,6 +12,7 @@ from models.kernels.calls import Kind
 from models.linear import Affine
 from models.ops.factors import Factors
 from models.ops.recurrence import State, lstm_sequence
+from models.ops.sequences import vendor_trains_lstm
 from models.parametrizations import Parametrization
 from models.spec import Signature
 
@@ -48,6 +49,11 @@ class Lstm(Recurrent):
         """Matrices, biases, first states and the readout, and n^2 for each peephole."""
         peepholes = self.layers * self.hidden_size**2 if self.peephole else 0
         return super().parameter_count(signature, parametrization) + peepholes
+
+    def keeps_each_step(self, batch_size: int) -> bool:
+        """With a peephole, too, and where torch's own kernel trains, which keeps about as much."""
+        by_vendor = vendor_trains_lstm(batch_size, self.hidden_size)
+        return self.peephole or by_vendor or super().keeps_each_step(batch_size)
 
     def cell(self, *, generator: torch.Generator) -> "LstmCell":
         """The recurrence, with a Glorot-uniform peephole where there is one."""

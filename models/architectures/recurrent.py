@@ -137,6 +137,18 @@ class Recurrent(Architecture):
         ends = table + self._readout_count(signature)
         return sum((*structured, *plain)) + self._vector_count() + ends
 
+    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
+        """States of all steps, and what else the steps keep."""
+        if self.keeps_each_step(batch_size):
+            per_layer = (3 * self.gates + 4) * self.state_size
+        else:
+            per_layer = self.state_parts * self.state_size
+        if self.input_dropout:
+            per_layer += 2 * self.gates * self.state_size
+        between = (self.layers - 1) * self.state_size
+        answered = 3 * self.state_size if signature.output_steps == "every" else 0
+        return signature.sequence_length * (self.layers * per_layer + between + answered)
+
     def build(
         self,
         signature: Signature,
@@ -192,6 +204,10 @@ class Recurrent(Architecture):
     def state_size(self) -> int:
         """Numbers of the vector h."""
         return self.hidden_size
+
+    def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- see the LSTM's
+        """Whether a training step keeps what each single operation made, and not states alone."""
+        return self.recurrent_dropout > 0
 
     @property
     def input_bias(self) -> bool:

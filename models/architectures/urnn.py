@@ -46,6 +46,10 @@ class Urnn(Recurrent):
         """Real and imaginary parts."""
         return 2 * self.hidden_size
 
+    def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- of every size
+        """No kernel computes complex states."""
+        return True
+
     @property
     def input_bias(self) -> bool:
         """None: the bias is b, inside the rescaling."""

@@ -173,6 +173,11 @@ class _Asked:
     state: Tensor
 
 
+def vendor_trains_lstm(batch_size: int, size: int) -> bool:
+    """Whether torch's own kernel trains a dense LSTM faster than ours, see Note [Which backend]."""
+    return batch_size <= VENDOR_LSTM_BATCH or size >= VENDOR_LSTM_SIZE
+
+
 def _on_a_gpu(asked: _Asked) -> bool:
     return asked.state.device.type == "cuda"
 
@@ -181,7 +186,7 @@ def _trains_a_dense_lstm(asked: _Asked) -> bool:
     kind, factors, (batch, size) = asked.kind, asked.factors, asked.state.shape
     if kind is None or kind.cell != "lstm" or not isinstance(factors, DenseFactors):
         return False
-    pays = batch <= VENDOR_LSTM_BATCH or size >= VENDOR_LSTM_SIZE
+    pays = vendor_trains_lstm(batch, size)
     return pays and _learns(factors.weight, asked.state, *_given(asked.inputs))
 
 

@@ -77,6 +77,10 @@ class FactorizedSvd(Family):
         """`2 n^2 + n` per matrix: the source stores U and V in full, and s whatever the margin."""
         return slot.copies * (2 * slot.in_features**2 + slot.in_features)
 
+    def working_numbers(self, slot: Slot) -> int:
+        """Both orthogonal matrices, of which each is made of a solution."""
+        return slot.copies * 18 * slot.in_features**2
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Random rotations U and V, singular values 1."""
         self.check(slot)

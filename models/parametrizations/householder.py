@@ -21,7 +21,7 @@ from models.parametrizations.parametrization import (
     refuse_outside,
     refuse_rectangle,
 )
-from models.parametrizations.staircase import Staircase, trainable_entries
+from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
 
 
@@ -70,6 +70,12 @@ class Householder(Family):
     def paper_count(self, slot: Slot) -> int:
         """`R(n, m)` per matrix."""
         return slot.copies * staircase_entries(slot.in_features, self.m)
+
+    def working_numbers(self, slot: Slot) -> int:
+        """The reflectors, and what they make up."""
+        size = slot.in_features
+        dense = None if factored_form_pays(self.m, size) else size**2
+        return slot.copies * reflector_numbers(entries=self.m * size, size=dense)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Normal entries, brought to unit length: reflectors of random directions."""

@@ -16,7 +16,7 @@ from models.ops.initialisation import glorot_limit, normal_, uniform_
 from models.ops.precision import raised
 from models.ops.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
 from models.parametrizations.parametrization import Family, refuse_outside
-from models.parametrizations.staircase import Staircase, trainable_entries
+from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
 from models.upkeep import Settling
 
@@ -124,6 +124,14 @@ class HouseholderSvd(Family):
             + staircase_entries(slot.in_features, self.m2)
             + slot.smaller_side
         )
+
+    def working_numbers(self, slot: Slot) -> int:
+        """The reflectors of both sides, and what they make up."""
+        rows, columns = slot.out_features, slot.in_features
+        pays = rows == columns and factored_form_pays(self.m1 + self.m2, rows)
+        entries = self.m1 * rows + self.m2 * columns
+        dense = None if pays else rows * columns
+        return slot.copies * reflector_numbers(entries=entries, size=dense)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent Glorot-uniform reflectors on both sides; singular values at sigma_star.

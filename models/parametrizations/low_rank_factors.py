@@ -52,6 +52,10 @@ class LowRankParametrization(Family):
         factors = (slot.copies * slot.out_features + readers * slot.in_features) * self.d
         return factors + (slot.copies * slot.out_features if self.weight_norm else 0)
 
+    def working_numbers(self, slot: Slot) -> int:
+        """The rows brought to their norms, where they are."""
+        return 2 * self.parameter_count(slot) if self.weight_norm else 0
+
 
 class LowRankLinear(StructuredLinear):
     """Stores L `[G, out, d]` and R `[G, d, in]`; tied, R is `[layers, d, in]`."""

@@ -66,6 +66,10 @@ class PackedRotations(Family):
         """`count * floor(n / 2)` per matrix."""
         return slot.copies * self.count * (slot.in_features // 2)
 
+    def working_numbers(self, slot: Slot) -> int:
+        """The product as it stands after some of the stages."""
+        return slot.copies * 7 * slot.in_features**2
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Angles as `initialisation` says."""
         self.check(slot)

@@ -52,6 +52,13 @@ class Parametrization(Spec, ABC):
         """The count by the source's convention, where that differs from the trainable numbers."""
         return self.parameter_count(slot)
 
+    def working_numbers(self, slot: Slot) -> int:  # noqa: ARG002 -- parameters are applied as such
+        """Numbers that a training step takes to make what is applied of the parameters.
+
+        Gradients of what is made are among them. Measured, see tests/benchmarks/memory.py.
+        """
+        return 0
+
     @abstractmethod
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """A freshly initialised module of the slot's matrices, drawn from the generator alone.

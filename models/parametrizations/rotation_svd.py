@@ -100,6 +100,10 @@ class RotationSvd(Family):
         size = slot.in_features
         return slot.copies * ((self.count_u + self.count_v) * (size // 2) + size)
 
+    def working_numbers(self, slot: Slot) -> int:
+        """Both rotations and their product."""
+        return slot.copies * 9 * slot.in_features**2
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent angles on both sides as `initialisation` says; s = 1."""
         self.check(slot)

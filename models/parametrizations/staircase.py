@@ -32,6 +32,16 @@ def trainable_entries(size: int, count: int) -> int:
     return staircase_entries(size, trainable_reflectors(size, count))
 
 
+def reflector_numbers(*, entries: int, size: int | None) -> int:
+    """Numbers that a training step takes to make a matrix of reflectors, gradients included.
+
+    Args:
+        entries: of all reflectors, with their zeros.
+        size: entries of the dense matrix, where that is what is made; null: thin factors are.
+    """
+    return 22 * entries if size is None else 10 * entries + 7 * size
+
+
 class Staircase(nn.Module, Settling):
     """G products of `count` reflectors of R^size, each stored from its first nonzero on.
 

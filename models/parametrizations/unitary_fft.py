@@ -54,6 +54,10 @@ class UnitaryFft(Family):
         """`7 n` real numbers per matrix: three diagonals and two complex vectors."""
         return slot.copies * 7 * slot.in_features
 
+    def working_numbers(self, slot: Slot) -> int:
+        """The complex matrix and its real form, of twice the size."""
+        return slot.copies * 32 * slot.in_features**2
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
         self.check(slot)

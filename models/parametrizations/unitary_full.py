@@ -65,6 +65,10 @@ class UnitaryFull(Family):
         """`n^2` real numbers per matrix, as the source counts too (it stores twice as many)."""
         return slot.copies * slot.in_features**2
 
+    def working_numbers(self, slot: Slot) -> int:
+        """The solution, and its real form of twice the size."""
+        return slot.copies * 30 * slot.in_features**2
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """A random unitary matrix."""
         self.check(slot)

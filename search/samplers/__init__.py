@@ -5,13 +5,15 @@ from typing import Annotated
 from pydantic import Field
 
 from search.samplers.branches import Branches
+from search.samplers.distributions import distribution_of
+from search.samplers.frozen import CONSTRAINTS, STATES
 from search.samplers.gp import Gp
 from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
 from search.samplers.random import Random
-from search.samplers.sampler import Knowledge, Past, Sampler, Surroundings
+from search.samplers.sampler import Drawn, Knowledge, Past, Sampler, SamplerContext
 from search.samplers.tpe import Tpe
 
 AnySampler = Annotated[
@@ -19,8 +21,11 @@ AnySampler = Annotated[
 ]
 
 __all__ = [
+    "CONSTRAINTS",
+    "STATES",
     "AnySampler",
     "Branches",
+    "Drawn",
     "Gp",
     "Grid",
     "Knowledge",
@@ -30,6 +35,7 @@ __all__ = [
     "Past",
     "Random",
     "Sampler",
-    "Surroundings",
+    "SamplerContext",
     "Tpe",
+    "distribution_of",
 ]

@@ -1,14 +1,14 @@
 """Objectives as costs: each minimised, and logarithmic.
 
-The error is a natural logarithm, as in `search.samplers.acquisition`; parameters and throughput
-are decades, as in the hypervolume that a study shows.
+The error is a natural logarithm, as in `search.samplers.modelling.acquisition`; parameters and
+throughput are decades, as in the hypervolume that a study shows.
 """
 
 import math
 from collections.abc import Sequence
 
-from search.stopping.curves import log_error
-from search.tasks.task import Metric
+from search.stopping import log_error
+from search.tasks import Metric
 
 
 def cost_of(name: str, value: float, metric: Metric, *, samples: int | None = None) -> float:

@@ -1,26 +1,32 @@
-"""A sampler for each architecture with each parametrization, and a rule which of them is next."""
+"""A sampler for each architecture with each parametrization, and a rule which of them is next.
+
+The rule is pure functions, which a replay drives as the service does. Letters: N trials, B
+branches, C costs, each of which is minimised.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
+import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
+from numpy.typing import NDArray
 from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from pydantic import Field
 
-from search.dimension import Scalar
-from search.samplers.allotment import Allotment, gains, worth
 from search.samplers.axes import costs_of, natural_log_error
-from search.samplers.branching import Branch, branches_of, narrowed
 from search.samplers.frozen import frozen, values_of
 from search.samplers.gp import Gp
-from search.samplers.memory import has_ended, suggested
+from search.samplers.in_memory import has_ended, suggested
+from search.samplers.modelling.branching import Branch, branches_of, narrowed
+from search.samplers.modelling.gaussian_process import Array
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
 from search.samplers.random import Random
-from search.samplers.sampler import Past, Sampler, Space, Surroundings, WholeSampler
+from search.samplers.sampler import Past, Sampler, SamplerContext, Space, WholeSampler
 from search.samplers.tpe import Tpe
+from search.spaces import Scalar
 from storage.records import TrialState
 
 InnerSampler = Annotated[Tpe | Random | Nsga2 | Nsga3 | Gp, Field(discriminator="kind")]
@@ -43,7 +49,10 @@ class Branches(Sampler):
         "of one branch",
     )
     startup_trials: int = Field(
-        default=2, ge=1, description="first suggestions of every branch, before any has more"
+        default=2,
+        ge=1,
+        le=1_000_000,
+        description="first suggestions of every branch, before any has more",
     )
     least_share: float = Field(
         default=0.3,
@@ -53,7 +62,7 @@ class Branches(Sampler):
         "a B-th of it at least",
     )
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion, which follows from `seed` and the study's past."""
 
         def choose(number: int) -> Mapping[str, Scalar]:
@@ -73,7 +82,7 @@ class Branches(Sampler):
 
     def _next(
         self,
-        study: Surroundings,
+        study: SamplerContext,
         past: Past,
         branches: Sequence[Branch],
         generator: np.random.Generator,
@@ -91,7 +100,7 @@ class Branches(Sampler):
             generator,
         )
 
-    def _within(self, study: Surroundings, *, seed: int) -> Mapping[str, Scalar]:
+    def _within(self, study: SamplerContext, *, seed: int) -> Mapping[str, Scalar]:
         """The inner sampler's suggestion for a branch."""
         directions = {
             "quality": StudyDirection[study.metric.direction.upper()],
@@ -108,7 +117,7 @@ class Branches(Sampler):
 
 
 def gains_by_number(
-    study: Surroundings, past: Past, branches: Sequence[Branch]
+    study: SamplerContext, past: Past, branches: Sequence[Branch]
 ) -> Mapping[int, float]:
     """What each complete trial of a branch added, see `Allotment`."""
     samples = past.validation_samples
@@ -131,3 +140,88 @@ def gains_by_number(
         baseline = natural_log_error(study.metric.baseline, study.metric, samples=samples)
         reference[study.objectives.index("quality")] = baseline
     return dict(zip(numbers, gains(costs, np.array(owners), reference).tolist(), strict=True))
+
+
+FADING = 0.8
+"""What a trial's gain counts, against that of the next one in its branch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allotment:
+    """The rule by which suggestions are dealt out to branches.
+
+    1. A branch that has fewer trials than `startup` comes first, the one with the fewest.
+    2. So does one with fewer than `least_share / B` of all trials: no branch starves.
+    3. Otherwise chance decides, and a branch is as likely as its worth.
+
+    A branch's worth is the mean of what each of its trials added to the hypervolume of all that
+    the other branches have found and its own earlier trials, the newest counting most. Counting the
+    others with all they have makes it the same whoever came first; counting its own earlier trials
+    lets it fall as a branch is used up. Trials that run, were stopped or broke a limit have added
+    nothing, so that parallel suggestions spread.
+
+    Probabilities in proportion to rewards, with a floor, are probability matching (Goldberg 1990;
+    Thierens 2005, "An adaptive pursuit strategy for allocating operator probabilities", section 2),
+    which needs no scale of rewards: gains shrink as a search goes on. The floor is here a rule of
+    its own, so that it holds for certain.
+    """
+
+    startup: int
+    least_share: float
+
+    def next(
+        self,
+        begun: Sequence[int],
+        known: Sequence[int],
+        worths: Sequence[float],
+        order: Sequence[int],
+        generator: np.random.Generator,
+    ) -> int:
+        """The branch that gets the next suggestion.
+
+        Args:
+            begun: `[B]` trials of each branch, whatever became of them.
+            known: `[B]` trials that its sampler begins with besides, of other studies.
+            worths: `[B]`, see `worth`.
+            order: the branches, in the order in which ties go.
+            generator: the chance of this suggestion.
+        """
+        fewest = min(order, key=lambda branch: begun[branch] + known[branch])
+        if begun[fewest] + known[fewest] < self.startup:
+            return fewest
+        fewest = min(order, key=lambda branch: begun[branch])
+        if begun[fewest] < self.least_share * sum(begun) / len(begun):
+            return fewest
+        total = sum(worths)
+        shares = [worth / total for worth in worths] if total > 0 else None
+        return int(generator.choice(len(begun), p=shares))
+
+
+def gains(costs: Array, branches: NDArray[np.intp], reference: Array) -> Array:
+    """What each trial added `[N]` to what other branches have, and its own had before it.
+
+    Args:
+        costs: `[N, C]`, in the order of the trials.
+        branches: `[N]`, of each trial.
+        reference: `[C]`, from where the hypervolume is measured.
+    """
+    found = np.zeros(len(costs))
+    for branch in np.unique(branches):
+        front = costs[branches != branch]
+        volume = _volume(front, reference)
+        for place in np.flatnonzero(branches == branch):
+            front = np.concatenate([front, costs[place : place + 1]])
+            larger = _volume(front, reference)
+            found[place] = larger - volume
+            volume = larger
+    return np.maximum(found, 0.0)
+
+
+def worth(gains_of_branch: Sequence[float]) -> float:
+    """The mean of a branch's gains, oldest first, the newest counting most."""
+    weights = FADING ** np.arange(len(gains_of_branch))[::-1]
+    return float(weights @ np.array(gains_of_branch) / weights.sum()) if len(weights) else 0.0
+
+
+def _volume(costs: Array, reference: Array) -> float:
+    return float(moocore.hypervolume(costs, ref=reference)) if len(costs) else 0.0

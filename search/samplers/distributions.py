@@ -7,7 +7,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension
+from search.spaces import ChoiceDimension, Dimension, IntegerDimension, RealDimension
 
 
 def distribution_of(dimension: Dimension) -> BaseDistribution:

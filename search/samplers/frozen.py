@@ -6,7 +6,7 @@ import optuna
 from optuna.trial import FrozenTrial, create_trial
 
 from search.samplers.distributions import distribution_of
-from search.samplers.sampler import Surroundings
+from search.samplers.sampler import SamplerContext
 from storage.records import TrialRecord, TrialState
 
 STATES: Mapping[TrialState, optuna.trial.TrialState] = {
@@ -36,7 +36,7 @@ def values_of(trial: TrialRecord, objectives: Sequence[str]) -> list[float] | No
     return values if len(values) == len(objectives) else None
 
 
-def frozen(trial: TrialRecord, study: Surroundings, *, ended: bool = True) -> FrozenTrial | None:
+def frozen(trial: TrialRecord, study: SamplerContext, *, ended: bool = True) -> FrozenTrial | None:
     """The trial with its values, or as one that runs; none of one that lacks an objective.
 
     It has the number -1 until a study gives it one: Optuna's search for the dimensions that trials

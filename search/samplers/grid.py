@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 from optuna.samplers import BaseSampler
 
-from search.dimension import ChoiceDimension, Dimension, IntegerDimension, RealDimension, Scalar
 from search.samplers.paths import ways
-from search.samplers.sampler import Sampler, Space, Surroundings, WholeSampler
+from search.samplers.sampler import Sampler, SamplerContext, Space, WholeSampler
+from search.spaces import ChoiceDimension, Dimension, IntegerDimension, RealDimension, Scalar
 from storage.records import TrialOrigin
 
 MOST_VALUES = 64
@@ -27,7 +27,7 @@ class Grid(Sampler):
 
     kind: Literal["grid"] = "grid"
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion: the point after those that were suggested before."""
 
         def choose(number: int) -> Mapping[str, Scalar]:

@@ -9,10 +9,10 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from search.samplers.frozen import frozen
-from search.samplers.sampler import Surroundings
+from search.samplers.sampler import SamplerContext
 
 
-def informed(sampler: BaseSampler, study: Surroundings) -> BaseSampler:
+def informed(sampler: BaseSampler, study: SamplerContext) -> BaseSampler:
     """The sampler as it is, or one that sees what the study knows of others before its own trials.
 
     Optuna's study stays as it is: its numbers are the study's, and what is foreign is on no front.

@@ -1,8 +1,9 @@
 """A sampler that models the quality alone, because everything else is known before training.
 
-Its core is pure: `search.samplers.acquisition` (`propose`, `rank`, `spread`, `expected_final`,
-`expected_gain`) over `search.samplers.gaussian_process`; `search.samplers.encoding` makes features
-of configurations and `search.samplers.costs` their costs.
+Its core is pure: `search.samplers.modelling.acquisition` (`rank`, `spread`, `expected_final`,
+`expected_gain`) over `search.samplers.modelling.gaussian_process`;
+`search.samplers.modelling.encoding` makes features of configurations and
+`search.samplers.modelling.costs` their costs.
 """
 
 import math
@@ -14,21 +15,20 @@ from numpy.typing import NDArray
 from optuna.samplers import BaseSampler
 from pydantic import Field
 
-from search.dimension import Scalar
-from search.draws import NamedSource
-from search.samplers.acquisition import (
+from search.samplers.modelling.acquisition import (
     Candidates,
     History,
     rank,
     spread,
     undominated,
 )
-from search.samplers.costs import Costs
-from search.samplers.drawing import MutatingSource, RandomSource
-from search.samplers.encoding import Encoding, values_of_draw, values_of_trial
-from search.samplers.gaussian_process import Array
-from search.samplers.outlook import Outlook
-from search.samplers.sampler import Drawn, Past, Sampler, Space, Surroundings, WholeSampler
+from search.samplers.modelling.configurations_drawn import MutatingSource, RandomSource
+from search.samplers.modelling.costs import Costs
+from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
+from search.samplers.modelling.gaussian_process import Array
+from search.samplers.modelling.predicted_errors import PredictedErrors
+from search.samplers.sampler import Drawn, Past, Sampler, SamplerContext, Space, WholeSampler
+from search.spaces import NamedSource, Scalar
 from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
@@ -49,13 +49,16 @@ class KnownCost(Sampler):
 
     kind: Literal["known_cost"] = "known_cost"
     startup_trials: int = Field(
-        default=10, ge=1, description="first suggestions, spread over sizes instead of modelled"
+        default=10,
+        ge=1,
+        le=1_000_000,
+        description="first suggestions, spread over sizes instead of modelled",
     )
     random_share: float = Field(
         default=0.1, ge=0, le=1, description="share of later suggestions that are random"
     )
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion, which follows from `seed` and the study's past."""
 
         def choose(number: int) -> Mapping[str, Scalar]:
@@ -78,15 +81,15 @@ class _Choice:
     """One suggestion."""
 
     def __init__(
-        self, study: Surroundings, past: Past, number: int, generator: np.random.Generator
+        self, study: SamplerContext, past: Past, number: int, generator: np.random.Generator
     ) -> None:
         self._study = study
         self._generator = generator
         own = [trial for trial in past.trials if trial.number < number and _was_begun(trial)]
         self._trials = [*study.knowledge.trials, *own]
         self._encoding = Encoding(study.space.dimensions)
-        self._costs = Costs(study.objectives, self._trials, study.recollections)
-        self._outlook = Outlook(study, past, self._trials)
+        self._costs = Costs(study.objectives, self._trials, study.sampler_cache)
+        self._predicted_errors = PredictedErrors(study, past, self._trials)
 
     def choose(self, sampler: KnownCost) -> Drawn:
         """The configuration to train next."""
@@ -103,7 +106,7 @@ class _Choice:
         order: list[int] = rank(
             history,
             Candidates(features=self._encoding.rows(map(values_of_draw, candidates)), costs=costs),
-            reference_error=self._outlook.baseline,
+            reference_error=self._predicted_errors.baseline,
             reference_costs=self._reference(history.costs, costs),
         ).tolist()
         ranked = (candidates[index] for index in order)
@@ -133,7 +136,7 @@ class _Choice:
         """Random configurations and mutations of the front's, without what was tried before."""
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(history)
-        recollect = self._study.recollections.of
+        recollect = self._study.sampler_cache.of
         tried = {recollect(one, "key", _key_of_trial) for one in self._trials if _is_own(one)}
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
@@ -158,13 +161,13 @@ class _Choice:
         return least is None or self._costs.throughput_ratio(drawn) >= least
 
     def _history(self) -> History:
-        known = [self._outlook.known_error(trial) for trial in self._trials]
+        known = [self._predicted_errors.known_error(trial) for trial in self._trials]
         # What is known of other studies' trials counts for the model, and is on no front of this.
         states = [trial.state for trial in self._trials]
         own = [_is_own(trial) for trial in self._trials]
         return History(
             features=np.array(
-                [self._study.recollections.of(one, "row", self._row) for one in self._trials]
+                [self._study.sampler_cache.of(one, "row", self._row) for one in self._trials]
             ),
             costs=self._costs.of_trials(self._trials),
             errors=np.array([error for error, _ in known]),

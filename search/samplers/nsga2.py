@@ -9,7 +9,7 @@ from pydantic import Field
 
 from search.samplers.generations import Generations
 from search.samplers.informed import informed
-from search.samplers.sampler import Sampler, Surroundings
+from search.samplers.sampler import Sampler, SamplerContext
 
 
 class Nsga2(Sampler):
@@ -31,7 +31,7 @@ class Nsga2(Sampler):
         """A sampler for one suggestion, which follows from `seed` and the trials told so far."""
         return _ByCrowding(population_size=self.population, seed=seed)
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """The same for every study, told of what the study knows of others."""
         return informed(self.build(seed), study)
 

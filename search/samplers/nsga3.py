@@ -16,7 +16,7 @@ from pydantic import Field
 from search.samplers.axes import costs_of
 from search.samplers.generations import Generations
 from search.samplers.informed import informed
-from search.samplers.sampler import Sampler, Space, Surroundings
+from search.samplers.sampler import Sampler, SamplerContext, Space
 
 _MOST_DIVISIONS = 100
 
@@ -46,7 +46,7 @@ class Nsga3(Sampler):
         "two objectives, 4 among three)",
     )
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion, which follows from `seed` and the trials told so far."""
         divisions = self.dividing_parameter or self.divisions(len(study.objectives))
         sampler = _ByReferencePoints(study, self.population, divisions, seed=seed)
@@ -83,11 +83,13 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
     would gather near one point.
     """
 
-    def __init__(self, study: Surroundings, population: int, divisions: int, *, seed: int) -> None:
+    def __init__(
+        self, study: SamplerContext, population: int, divisions: int, *, seed: int
+    ) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             super().__init__(population_size=population, dividing_parameter=divisions, seed=seed)
-        self._surroundings = study
+        self._sampler_context = study
         self._divisions = divisions
         self._of_costs = _minimising(len(study.objectives))
 
@@ -99,7 +101,7 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
         generation: int,
     ) -> list[FrozenTrial]:
         """By rank and reference points; chance follows from the study's seed and the generation."""
-        words = np.random.SeedSequence([self._surroundings.seed, generation])
+        words = np.random.SeedSequence([self._sampler_context.seed, generation])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExperimentalWarning)
             chooser = NSGAIIISampler(
@@ -113,7 +115,7 @@ class _ByReferencePoints(Generations, NSGAIIISampler):
         return [candidates[places[id(cost)]] for cost in select(self._of_costs, costs)]
 
     def _as_costs(self, trial: FrozenTrial) -> FrozenTrial:
-        known = self._surroundings
+        known = self._sampler_context
         return create_trial(values=costs_of(trial.values, known.objectives, known.metric))
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from search.dimension import ChoiceDimension, Dimension, Scalar
 from search.samplers.sampler import Drawn, Space
+from search.spaces import ChoiceDimension, Dimension, Scalar
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from optuna.samplers import BaseSampler, RandomSampler
 
-from search.samplers.sampler import Sampler, Surroundings
+from search.samplers.sampler import Sampler, SamplerContext
 
 
 class Random(Sampler):
@@ -19,6 +19,6 @@ class Random(Sampler):
         """A sampler for one suggestion, whose every draw follows from `seed`."""
         return RandomSampler(seed=seed)
 
-    def build_for(self, _study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, _study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """The same for every study."""
         return self.build(seed)

@@ -11,12 +11,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from models.spec import Spec
-from search.dimension import Dimension, Scalar
-from search.draws import Source
 from search.samplers.distributions import distribution_of
-from search.samplers.recollection import Recollections
-from search.tasks.task import Metric
-from search.trial import TrialSpec
+from search.samplers.modelling.sampler_cache import SamplerCache
+from search.spaces import Dimension, Scalar, Source
+from search.tasks import Metric
+from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord
 
 
@@ -79,7 +78,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class SamplerContext:
     """What a sampler may know of its study beside what Optuna holds of it."""
 
     space: Space
@@ -94,7 +93,7 @@ class Surroundings:
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
     past: Callable[[], Past]
     knowledge: Knowledge = Knowledge()
-    recollections: Recollections = field(default_factory=Recollections)
+    sampler_cache: SamplerCache = field(default_factory=SamplerCache)
 
 
 class WholeSampler(BaseSampler):
@@ -151,7 +150,7 @@ class Sampler(Spec):
     """A sampler by its name and settings."""
 
     @abstractmethod
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion of a study.
 
         The suggestion follows from `seed`, the trials told so far and the study's past.

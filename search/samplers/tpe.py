@@ -8,7 +8,7 @@ from optuna.samplers import BaseSampler, TPESampler
 from pydantic import Field
 
 from search.samplers.informed import informed
-from search.samplers.sampler import Sampler, Surroundings
+from search.samplers.sampler import Sampler, SamplerContext
 
 
 class Tpe(Sampler):
@@ -20,7 +20,7 @@ class Tpe(Sampler):
 
     kind: Literal["tpe"] = "tpe"
     startup_trials: int = Field(
-        default=10, ge=1, description="random suggestions before the model is used"
+        default=10, ge=1, le=1_000_000, description="random suggestions before the model is used"
     )
 
     def build(self, seed: int) -> BaseSampler:
@@ -36,6 +36,6 @@ class Tpe(Sampler):
                 seed=seed,
             )
 
-    def build_for(self, study: Surroundings, /, *, seed: int) -> BaseSampler:
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """The same for every study, told of what the study knows of others."""
         return informed(self.build(seed), study)

@@ -8,10 +8,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from search.stopping.curves import Curve, Decision, Standings
+from search.stopping.curves import Curve, Decision, Standings, best_so_far, log_error
 from search.stopping.mo_asha import MoAsha
 from search.stopping.pareto_gain import ParetoGain
 
 AnyStopping = Annotated[ParetoGain | MoAsha, Field(discriminator="kind")]
 
-__all__ = ["AnyStopping", "Curve", "Decision", "MoAsha", "ParetoGain", "Standings"]
+__all__ = [
+    "AnyStopping",
+    "Curve",
+    "Decision",
+    "MoAsha",
+    "ParetoGain",
+    "Standings",
+    "best_so_far",
+    "log_error",
+]

@@ -23,9 +23,12 @@ class MoAsha(Spec):
     """
 
     kind: Literal["mo_asha"] = "mo_asha"
-    min_epochs: int = Field(default=1, ge=1, description="the epochs of the first rung")
+    min_epochs: int = Field(default=1, ge=1, le=100_000, description="the epochs of the first rung")
     eta: int = Field(
-        default=3, ge=2, description="one of `eta` goes on from a rung to one `eta` times as high"
+        default=3,
+        ge=2,
+        le=1_000,
+        description="one of `eta` goes on from a rung to one `eta` times as high",
     )
 
     def rungs(self, epochs: int) -> tuple[int, ...]:

@@ -40,6 +40,7 @@ class Rate(Spec):
     window: int = Field(
         default=10,
         ge=1,
+        le=1_000_000,
         description="how far back `recent` goes, in trainings of a whole trial's epochs",
     )
     least: float = Field(
@@ -96,10 +97,13 @@ class ParetoGain(Spec):
     """
 
     kind: Literal["pareto_gain"] = "pareto_gain"
-    min_epochs: int = Field(default=1, ge=1, description="no trial is stopped before this epoch")
+    min_epochs: int = Field(
+        default=1, ge=1, le=100_000, description="no trial is stopped before this epoch"
+    )
     spacing: int = Field(
         default=2,
         ge=2,
+        le=100_000,
         description="trials are judged after `min_epochs`, `spacing` times as many, and so on",
     )
     threshold: AnyThreshold = Field(
@@ -108,10 +112,10 @@ class ParetoGain(Spec):
         "epoch as the study's own `rate`",
     )
     startup_trials: int = Field(
-        default=5, ge=1, description="finished trials before the gain is asked for"
+        default=5, ge=1, le=1_000_000, description="finished trials before the gain is asked for"
     )
     startup_better: int = Field(
-        default=2, ge=1, description="until then, how many better trials stop one"
+        default=2, ge=1, le=1_000_000, description="until then, how many better trials stop one"
     )
     never_stopped: float = Field(
         default=0.02,

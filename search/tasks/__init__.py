@@ -4,20 +4,21 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
-from search.tasks.addition import Addition
-from search.tasks.copy_tail import CopyTail
-from search.tasks.copy_task import Copy
-from search.tasks.copy_variable_lag import CopyVariableLag
-from search.tasks.copy_variable_length import CopyVariableLength
-from search.tasks.dataset import Dataset
-from search.tasks.digits import Digits
-from search.tasks.language import Language
-from search.tasks.mnist import Mnist
-from search.tasks.multilabel import Multilabel
-from search.tasks.samples import Batch, Samples, Split, Splits
-from search.tasks.sources import DataSources, DownloadProgress, Mirror
-from search.tasks.task import Criterion, Meter, Metric, Task
-from search.tasks.ucr import Ucr
+from search.tasks.dataset.dataset import Dataset
+from search.tasks.download import sha256_of
+from search.tasks.images.digits import Digits
+from search.tasks.images.mnist import Mnist
+from search.tasks.multilabel.multilabel import Multilabel
+from search.tasks.samples import EVALUATION_ROWS, Batch, Samples, Split, Splits
+from search.tasks.sources import DatasetShelf, DataSources, DownloadProgress, Mirror
+from search.tasks.synthetic.addition import Addition
+from search.tasks.synthetic.copy_tail import CopyTail
+from search.tasks.synthetic.copy_task import Copy
+from search.tasks.synthetic.copy_variable_lag import CopyVariableLag
+from search.tasks.synthetic.copy_variable_length import CopyVariableLength
+from search.tasks.task import NOT_NEGATIVE, Criterion, Meter, Metric, Range, Task
+from search.tasks.text.language import Language
+from search.tasks.timeseries.ucr import Ucr
 
 _Variants: TypeAlias = (
     Dataset
@@ -39,6 +40,8 @@ TASKS: tuple[type[_Variants], ...] = get_args(_Variants)
 """The union's classes."""
 
 __all__ = [
+    "EVALUATION_ROWS",
+    "NOT_NEGATIVE",
     "TASKS",
     "Addition",
     "AnyTask",
@@ -50,6 +53,7 @@ __all__ = [
     "Criterion",
     "DataSources",
     "Dataset",
+    "DatasetShelf",
     "Digits",
     "DownloadProgress",
     "Language",
@@ -58,9 +62,11 @@ __all__ = [
     "Mirror",
     "Mnist",
     "Multilabel",
+    "Range",
     "Samples",
     "Split",
     "Splits",
     "Task",
     "Ucr",
+    "sha256_of",
 ]

@@ -1,16 +1,19 @@
-"""What tasks with ten classes of images have in common."""
+"""What tasks with one class per sample have in common, and those with ten classes of images."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from models.spec import Spec
 from search.tasks.array_cache import Arrays
 from search.tasks.samples import Split, Splits
-from search.tasks.task import Metric
+from search.tasks.soft_targets import soft_classes
+from search.tasks.sources import DataSources
+from search.tasks.task import SHARE, Metric, Range
 
 ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
 """The arrays of three splits: x [N, pixels] float32, y [N] int64."""
@@ -66,6 +69,47 @@ class AccuracyMeter:
         self._hits += int((output.argmax(dim=-1) == target).sum().item())
         self._samples += target.numel()
 
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """A share."""
+        return {"accuracy": SHARE}
+
     def values(self) -> Mapping[str, float]:
         """Accuracy."""
         return {"accuracy": self._hits / self._samples}
+
+
+class Classes(Spec):
+    """A task whose samples have one class each."""
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy."""
+        return cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
+
+    def meter(self) -> AccuracyMeter:
+        """Accuracy."""
+        return AccuracyMeter()
+
+
+class TenClasses(Classes):
+    """One on images of ten classes, of which nothing but the pixels is in files."""
+
+    @classmethod
+    def example(cls) -> Self:
+        """The task as it is when nothing is said."""
+        return cls()
+
+    @property
+    def metric(self) -> Metric:
+        """Accuracy."""
+        return TEN_CLASS_ACCURACY
+
+    def resolved(self, sources: DataSources) -> Self:  # noqa: ARG002 -- nothing follows from files
+        """The same: all sizes are known."""
+        return self

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
+EVALUATION_ROWS = 256
+"""Samples of a batch that is only evaluated, unless a task takes fewer."""
+
 
 @dataclass(frozen=True)
 class Batch:

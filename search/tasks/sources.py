@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from search.tasks.dataset_facts import DatasetFacts
+from search.uploads.dataset_metadata import DatasetFacts
 
 
 class DownloadProgress(Protocol):
@@ -47,7 +47,7 @@ class DatasetShelf(Protocol):
         ...
 
     def open(self, dataset_id: str) -> AbstractContextManager[BinaryIO]:
-        """The container, see `search.tasks.container`.
+        """The container, see `search.uploads.container`.
 
         Raises:
             DataError: there is none of this id, or it cannot be had.

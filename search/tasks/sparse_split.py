@@ -7,7 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from search.tasks.formats.sparse_rows import SparseRows
+from search.formats.sparse_rows import SparseRows
 from search.tasks.samples import Batch
 
 

@@ -1,11 +1,14 @@
 """What a task is: sizes, data in three splits, a loss to train on and metrics to report."""
 
+import math
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Protocol, Self
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
-from models.spec import Signature, Spec
+from models.spec import Signature
+from search.documents.catalog import Metric
 from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
 
@@ -13,22 +16,40 @@ IGNORED = -100
 """The target of steps that are no part of a sample or of its loss: `F.cross_entropy` skips it."""
 
 
-class Metric(Spec):
-    """The number by which a task's models are compared."""
+@dataclass(frozen=True)
+class Range:
+    """Which values a metric can have: finite ones, both ends included."""
 
-    name: str
-    direction: Literal["maximize", "minimize"]
-    unit: str
-    baseline: float
-    """The quality of the trivial predictor; each task says which one that is."""
+    low: float = -math.inf
+    high: float = math.inf
 
-    def is_better(self, value: float, than: float) -> bool:
-        """Whether `value` is strictly better than `than`."""
-        return value > than if self.direction == "maximize" else value < than
+    def __contains__(self, value: float) -> bool:
+        """Whether a metric can have this value."""
+        return math.isfinite(value) and self.low <= value <= self.high
+
+    def __str__(self) -> str:
+        """In words, as a message says what is allowed."""
+        if math.isinf(self.high):
+            return "finite numbers" if math.isinf(self.low) else f"finite numbers from {self.low:g}"
+        if math.isinf(self.low):
+            return f"finite numbers up to {self.high:g}"
+        return f"numbers from {self.low:g} to {self.high:g}"
+
+
+SHARE = Range(0.0, 1.0)
+"""That of accuracies, precisions and F1."""
+
+NOT_NEGATIVE = Range(0.0)
+"""That of errors and entropies."""
 
 
 class Meter(Protocol):
     """Adds up predictions, batch by batch, to a split's metrics."""
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Which values each metric can have, by name, of all that `values` may give."""
+        ...
 
     def add(self, output: Tensor, target: Tensor) -> None:
         """Take in a batch: what the model gave and what the samples say, as the loss gets them."""
@@ -76,6 +97,8 @@ class Task(Criterion, Protocol):
 
     title: ClassVar[str]
     paper: ClassVar[str]
+    evaluation_rows: ClassVar[int]
+    """Samples of a batch that is only evaluated, at most."""
 
     @classmethod
     def example(cls) -> Self:
@@ -98,6 +121,14 @@ class Task(Criterion, Protocol):
 
     def signature(self) -> Signature:
         """The shapes at both ends of a model for this task.
+
+        Raises:
+            TaskUnresolved: they follow from data that were not looked at.
+        """
+        ...
+
+    def data_bytes(self) -> int:
+        """Bytes that all splits take in memory together.
 
         Raises:
             TaskUnresolved: they follow from data that were not looked at.

@@ -9,17 +9,17 @@
         best = client.front(study.id).best()
 
 A fault on the way is met by asking again, wherever that is safe; what still fails raises one of the
-errors of `service.client_errors`. Nothing heavy is imported: a script that only asks starts at
+errors of `service.client.errors`. Nothing heavy is imported: a script that only asks starts at
 once.
 """
 
 from service.client.datasets import DatasetCalls
+from service.client.errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 from service.client.models import ModelCalls
 from service.client.results import ResultCalls
 from service.client.server import ServerCalls
 from service.client.studies import StudyCalls
 from service.client.trials import TrialCalls
-from service.client_errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 
 __all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 

@@ -2,21 +2,20 @@
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from service.answers import Answer, Page, Problem
-from service.backoff import BUSY_STATUSES, TRANSIENT, Backoff, Busy, again
-from service.client_errors import ClientError, Refused, Unreachable
+from service.client.backoff import BUSY_STATUSES, TRANSIENT, Busy, NotYet, again
+from service.client.errors import ClientError, Refused, Unfinished, Unreachable
+from service.client.reading import read
+from service.http.problem_document import Problem
 
-_A = TypeVar("_A", bound=Answer)
-_M = TypeVar("_M", bound=BaseModel)
+_I = TypeVar("_I", covariant=True)
 _T = TypeVar("_T")
 
 _PAGE = 100
@@ -24,6 +23,20 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBLEM = "application/problem+json"
 _KEY_VARIABLE = "REFLECTORY_KEY"
 _KEY = re.compile(r"[!-~]+")
+
+
+class _Page(Protocol[_I]):
+    """One page of a list."""
+
+    @property
+    def items(self) -> Sequence[_I]:
+        """What is on it."""
+        ...
+
+    @property
+    def next_cursor(self) -> str | None:
+        """Where the next one begins; None on the last."""
+        ...
 
 
 class Connection:
@@ -79,12 +92,7 @@ class Connection:
         """Use the client in a `with` statement, which closes it."""
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
 
@@ -94,7 +102,7 @@ class Connection:
 
     def _ask(
         self,
-        kind: type[_M],
+        kind: type[_T],
         method: str,
         path: str,
         *,
@@ -102,7 +110,7 @@ class Connection:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
-    ) -> _M:
+    ) -> _T:
         """The answer to a request, as a document."""
         answer = self._request(
             method, path, body=body, params=params, headers=headers, repeatable=repeatable
@@ -112,12 +120,14 @@ class Connection:
     def _text(self, path: str, **params: str) -> str:
         return self._request("GET", path, params=params).text
 
-    def _pages(self, kind: type[_A], path: str, params: Mapping[str, str | None]) -> Iterator[_A]:
+    def _pages(
+        self, kind: type[_Page[_I]], path: str, params: Mapping[str, str | None]
+    ) -> Iterator[_I]:
         """The items of all pages of a list; null parameters are left out."""
         query = {name: value for name, value in params.items() if value is not None}
         query["limit"] = str(_PAGE)
         while True:
-            page = self._ask(Page[kind], "GET", path, params=query)
+            page = self._ask(kind, "GET", path, params=query)
             yield from page.items
             if page.next_cursor is None:
                 return
@@ -187,9 +197,9 @@ class Connection:
                 )
             yield response
 
-    def _read(self, kind: type[_M], response: httpx2.Response) -> _M:
+    def _read(self, kind: type[_T], response: httpx2.Response) -> _T:
         try:
-            return kind.model_validate_json(response.content)
+            return read(kind, response.content)
         except ValidationError as error:
             raise Unreachable(
                 f"what answers at {self.server} is no Reflectory server that this client knows: "
@@ -199,9 +209,20 @@ class Connection:
 
     def _again(self, work: Callable[[], _T], *, patience: float | None = None) -> _T:
         try:
-            return again(work, Backoff(self._patience if patience is None else patience))
+            return again(work, self._patience if patience is None else patience)
         except TRANSIENT as fault:
             raise self._unreachable(fault) from fault
+
+    def _until_made(self, look: Callable[[], _T], unfinished: str, *, patience: float) -> _T:
+        """What `look` returns, which raises `NotYet` while the server makes it.
+
+        Raises:
+            Unfinished: it was not made within `patience` seconds.
+        """
+        try:
+            return again(look, patience)
+        except NotYet as missing:
+            raise Unfinished(unfinished) from missing
 
     def _check(self, response: httpx2.Response) -> None:
         if response.is_success:
@@ -210,14 +231,11 @@ class Connection:
             raise Busy(response)
         raise Refused(_problem(response))
 
-    def _unreachable(self, fault: Exception | None) -> ClientError:
+    def _unreachable(self, fault: Exception) -> ClientError:
         """The error for a fault that stayed: a refusal where the server gave its reason."""
         if isinstance(fault, Busy) and _is_problem(fault.response):
             return Refused(_problem(fault.response))
-        if isinstance(fault, Unreachable):
-            return fault
-        what = fault or "its event stream stays empty"
-        return Unreachable(f"no Reflectory server answers at {self.server}: {what}")
+        return Unreachable(f"no Reflectory server answers at {self.server}: {fault}")
 
 
 def _credentials(key: str | None) -> dict[str, str]:
@@ -236,7 +254,7 @@ def _is_problem(response: httpx2.Response) -> bool:
 
 def _problem(response: httpx2.Response) -> Problem:
     if _is_problem(response):
-        return Problem.model_validate_json(response.content)
+        return read(Problem, response.content)
     return Problem(
         title=response.reason_phrase,
         status=response.status_code,

@@ -3,29 +3,22 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx2
-
-from service.answers import Dataset
-from service.client.connection import Connection
-from service.client.files import tell_nobody
-from service.client.paths import DATASETS, dataset_path
-from service.downloads import ToldProgress
-from service.upload_bodies import form_files
-
-# An upload is answered when it was read, which may wait for others that are read before it.
-_READING_SECONDS = 900.0
+from service.api.datasets.schemas import DatasetDocument, DatasetPage
+from service.api.paths import DATASETS, dataset_path
+from service.client.downloads import ToldProgress
+from service.client.files import FileCalls
 
 
-class DatasetCalls(Connection):
+class DatasetCalls(FileCalls):
     """The calls for one's own data."""
 
-    def datasets(self) -> Iterator[Dataset]:
+    def datasets(self) -> Iterator[DatasetDocument]:
         """All uploaded data sets, newest first."""
-        return self._pages(Dataset, DATASETS, {})
+        return self._pages(DatasetPage, DATASETS, {})
 
-    def dataset(self, dataset_id: str) -> Dataset:
+    def dataset(self, dataset_id: str) -> DatasetDocument:
         """One uploaded data set: its shapes, classes and first samples."""
-        return self._ask(Dataset, "GET", dataset_path(dataset_id))
+        return self._ask(DatasetDocument, "GET", dataset_path(dataset_id))
 
     def upload_dataset(
         self,
@@ -38,7 +31,7 @@ class DatasetCalls(Connection):
         unequal_lengths: str | None = None,
         missing: str | None = None,
         told: ToldProgress | None = None,
-    ) -> Dataset:
+    ) -> DatasetDocument:
         """Upload a data set; the same files with the same options are stored once.
 
         Args:
@@ -57,23 +50,17 @@ class DatasetCalls(Connection):
             OSError: a file is not there.
         """
         paths = {"file": path} | ({} if test is None else {"test": test})
-        options = {
-            "name": name,
-            "problem": problem,
-            "label": label,
-            "unequal_lengths": unequal_lengths,
-            "missing": missing,
-        }
-        fields = {option: value for option, value in options.items() if value is not None}
-        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
-
-        def send() -> httpx2.Response:
-            with form_files(paths, told or tell_nobody) as files:
-                response = self._http.post(DATASETS, data=fields, files=files, timeout=timeout)
-            self._check(response)
-            return response
-
-        return self._read(Dataset, self._again(send))
+        return self._upload(
+            DatasetDocument,
+            DATASETS,
+            paths,
+            told,
+            name=name,
+            problem=problem,
+            label=label,
+            unequal_lengths=unequal_lengths,
+            missing=missing,
+        )
 
     def delete_dataset(self, dataset_id: str) -> None:
         """Delete an uploaded data set that no study needs any more."""

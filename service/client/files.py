@@ -1,13 +1,22 @@
 """Files from the client: whole or not at all, and further where a transfer broke."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import TypeVar
 
 import httpx2
+from pydantic import BaseModel
 
-from service.answers import Downloaded
 from service.client.connection import Connection
-from service.downloads import Download, Proof, ToldProgress, named_by_tag
+from service.client.downloaded import Downloaded
+from service.client.downloads import Download, Proof, ToldProgress, named_by_tag
+from service.client.upload_bodies import form_files
+
+_A = TypeVar("_A", bound=BaseModel)
+
+# An upload is answered when it was read, which may wait for others that are read before it.
+_READING_SECONDS = 900.0
 
 
 class FileCalls(Connection):
@@ -32,6 +41,26 @@ class FileCalls(Connection):
 
             self._again(transfer)
             return download.keep(proof)
+
+    def _upload(
+        self,
+        kind: type[_A],
+        path: str,
+        files: Mapping[str, Path],
+        told: ToldProgress | None,
+        **options: str | None,
+    ) -> _A:
+        """Send a form with files; options that are null are left out."""
+        fields = {name: value for name, value in options.items() if value is not None}
+        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
+
+        def send() -> httpx2.Response:
+            with form_files(files, told or tell_nobody) as opened:
+                response = self._http.post(path, data=fields, files=opened, timeout=timeout)
+            self._check(response)
+            return response
+
+        return self._read(kind, self._again(send))
 
 
 def _elsewhere(response: httpx2.Response) -> str | None:

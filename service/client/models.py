@@ -4,28 +4,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-import httpx2
-
-from service.answers import Downloaded, UploadedModel, UploadedModelDetail
-from service.client.files import FileCalls, tell_nobody
-from service.client.paths import MODELS, model_path
-from service.downloads import ToldProgress
-from service.upload_bodies import form_files
-
-# An upload is answered when it was read, which may wait for others that are read before it.
-_READING_SECONDS = 900.0
+from service.api.models.schemas import ModelDetail, ModelDocument, ModelPage
+from service.api.paths import MODELS, model_path
+from service.client.downloaded import Downloaded
+from service.client.downloads import ToldProgress
+from service.client.files import FileCalls
 
 
 class ModelCalls(FileCalls):
     """The calls for one's own trained models."""
 
-    def models(self) -> Iterator[UploadedModel]:
+    def models(self) -> Iterator[ModelDocument]:
         """All uploaded models, newest first."""
-        return self._pages(UploadedModel, MODELS, {})
+        return self._pages(ModelPage, MODELS, {})
 
-    def model(self, model_id: str) -> UploadedModelDetail:
+    def model(self, model_id: str) -> ModelDetail:
         """One uploaded model: its architecture, every tensor, the tasks that it fits."""
-        return self._ask(UploadedModelDetail, "GET", model_path(model_id))
+        return self._ask(ModelDetail, "GET", model_path(model_id))
 
     def upload_model(
         self,
@@ -36,7 +31,7 @@ class ModelCalls(FileCalls):
         output_steps: Literal["last", "every"] | None = None,
         sequence_length: int | None = None,
         told: ToldProgress | None = None,
-    ) -> UploadedModelDetail:
+    ) -> ModelDetail:
         """Upload a trained model; the same file with the same options is stored once.
 
         Args:
@@ -51,22 +46,16 @@ class ModelCalls(FileCalls):
             Refused: the file is no model that is known; the problem says why.
             OSError: the file is not there.
         """
-        options = {
-            "name": name,
-            "nonlinearity": nonlinearity,
-            "output_steps": output_steps,
-            "sequence_length": None if sequence_length is None else str(sequence_length),
-        }
-        fields = {option: value for option, value in options.items() if value is not None}
-        timeout = httpx2.Timeout(self._timeout, read=_READING_SECONDS)
-
-        def send() -> httpx2.Response:
-            with form_files({"file": path}, told or tell_nobody) as files:
-                response = self._http.post(MODELS, data=fields, files=files, timeout=timeout)
-            self._check(response)
-            return response
-
-        return self._read(UploadedModelDetail, self._again(send))
+        return self._upload(
+            ModelDetail,
+            MODELS,
+            {"file": path},
+            told,
+            name=name,
+            nonlinearity=nonlinearity,
+            output_steps=output_steps,
+            sequence_length=None if sequence_length is None else str(sequence_length),
+        )
 
     def download_model(
         self, model_id: str, out: Path, *, told: ToldProgress | None = None

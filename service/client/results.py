@@ -1,12 +1,16 @@
 """What a study found, from the client: its front, its figures, its files."""
 
+import zipfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from service.answers import Downloaded, Front, HypervolumePoint, HypervolumePoints, Importance
+from search.documents.fronts import HypervolumePoint, Importance
+from service.api.fronts.schemas import MISSING, FrontDocument, MissingFile, MissingFiles
+from service.api.paths import study_path
+from service.client.downloaded import DownloadedBundle
+from service.client.downloads import ToldProgress, whole_zip
 from service.client.files import FileCalls
-from service.client.paths import study_path
-from service.downloads import ToldProgress, whole_zip
+from service.client.reading import read
 
 Records: TypeAlias = Literal["search", "latest"]
 """Which throughput records a front goes by."""
@@ -17,7 +21,7 @@ class ResultCalls(FileCalls):
 
     def front(
         self, study_id: str, *, objectives: str | None = None, throughput: Records = "search"
-    ) -> Front:
+    ) -> FrontDocument:
         """The Pareto front so far.
 
         Args:
@@ -29,7 +33,7 @@ class ResultCalls(FileCalls):
         params = {"throughput": throughput}
         if objectives is not None:
             params["objectives"] = objectives
-        return self._ask(Front, "GET", f"{study_path(study_id)}/front", params=params)
+        return self._ask(FrontDocument, "GET", f"{study_path(study_id)}/front", params=params)
 
     def front_csv(self, study_id: str, *, throughput: Records = "search") -> str:
         """The Pareto front so far, as CSV."""
@@ -41,18 +45,29 @@ class ResultCalls(FileCalls):
 
     def hypervolume(self, study_id: str) -> list[HypervolumePoint]:
         """How the hypervolume of the front grew, from change to change."""
-        return self._ask(HypervolumePoints, "GET", f"{study_path(study_id)}/hypervolume").root
+        return self._ask(list[HypervolumePoint], "GET", f"{study_path(study_id)}/hypervolume")
 
     def study_report(self, study_id: str) -> str:
         """The study as one HTML page that needs nothing else: plots, tables, circumstances."""
         return self._text(f"{study_path(study_id)}/report")
 
-    def bundle(self, study_id: str, out: Path, *, told: ToldProgress | None = None) -> Downloaded:
+    def bundle(
+        self, study_id: str, out: Path, *, told: ToldProgress | None = None
+    ) -> DownloadedBundle:
         """Fetch all files of the front's points into the ZIP file `out`, whole or not at all.
 
-        `told` is called with the bytes so far and in all (null: not known).
+        What the server itself lacks is named in the answer's `missing`. `told` is called with the
+        bytes so far and in all (null: not known).
 
         Raises:
             Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
         """
-        return self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)
+        got = self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)
+        return DownloadedBundle(**vars(got), missing=_missing(out))
+
+
+def _missing(bundle: Path) -> tuple[MissingFile, ...]:
+    with zipfile.ZipFile(bundle) as archive:
+        if MISSING not in archive.namelist():
+            return ()
+        return read(MissingFiles, archive.read(MISSING)).missing

@@ -2,20 +2,16 @@
 
 from collections.abc import Iterator
 
-from service.answers import (
-    AuditEvent,
-    Catalog,
-    Device,
-    Devices,
-    Health,
-    Key,
-    Machine,
-    Machines,
-    NewKey,
-    WebhookSecret,
-)
+from search.documents.catalog import Catalog
+from service.api.audit.schemas import AuditDocument, AuditPage
+from service.api.devices.schemas import DeviceDocument, DeviceList
+from service.api.health.schemas import Alive, Ready
+from service.api.keys.schemas import KeyDocument, KeyPage, NewKeyDocument
+from service.api.paths import KEYS, key_path, rotation_path
+from service.api.quotas.schemas import QuotaDocument
+from service.api.webhooks.schemas import WebhookSecret
+from service.api.workers.schemas import MachineDocument, MachineList
 from service.client.connection import Connection
-from service.client.paths import KEYS, key_path
 
 
 class ServerCalls(Connection):
@@ -25,19 +21,23 @@ class ServerCalls(Connection):
         """Everything that a study may name."""
         return self._ask(Catalog, "GET", "/v1/catalog")
 
-    def devices(self) -> list[Device]:
-        """Every device with its slots, what runs on them, and its measuring lane."""
-        return self._ask(Devices, "GET", "/v1/devices").items
+    def devices(self) -> list[DeviceDocument]:
+        """Every device with its slots, what runs on them, and its measurement lock."""
+        return list(self._ask(DeviceList, "GET", "/v1/devices").items)
 
-    def machines(self) -> list[Machine]:
+    def machines(self) -> list[MachineDocument]:
         """The machines that joined with their slots, also those that went away lately."""
-        return self._ask(Machines, "GET", "/v1/workers").items
+        return list(self._ask(MachineList, "GET", "/v1/workers").items)
+
+    def quota(self) -> QuotaDocument:
+        """What the key's tenant may have of each thing that is limited, and what it has."""
+        return self._ask(QuotaDocument, "GET", "/v1/quota")
 
     def webhook_secret(self) -> str:
         """The secret that verifies what webhooks are told; keep it as a password is kept."""
         return self._ask(WebhookSecret, "GET", "/v1/webhooks/secret").secret
 
-    def create_key(self, name: str, *scopes: str) -> NewKey:
+    def create_key(self, name: str, *scopes: str, expires_in: str | None = None) -> NewKeyDocument:
         """Make an API key for the same tenant; its text is in the answer, this once.
 
         This is asked once and never again by itself: a lost answer may have made a key that nobody
@@ -46,38 +46,62 @@ class ServerCalls(Connection):
         Args:
             name: what it is for, or who has it.
             scopes: of `read`, `write` and `admin`; by default `write`.
+            expires_in: after how long it ends by itself, as `90d` or `12h`; by default never.
         """
-        body = {"name": name, "scopes": list(scopes or ("write",))}
-        return self._ask(NewKey, "POST", KEYS, body=body, repeatable=False)
+        body = {
+            "name": name,
+            "scopes": list(scopes or ("write",)),
+            **({} if expires_in is None else {"expires_in": expires_in}),
+        }
+        return self._ask(NewKeyDocument, "POST", KEYS, body=body, repeatable=False)
 
-    def keys(self) -> Iterator[Key]:
-        """All keys of the tenant, newest first, revoked ones included."""
-        return self._pages(Key, KEYS, {})
+    def rotate_key(
+        self, key_id: str, *, overlap: str = "1d", expires_in: str | None = None
+    ) -> NewKeyDocument:
+        """Make a key that takes another's place; its text is in the answer, this once.
+
+        A key is rotated once, and asked once: of a lost answer `keys` shows the `successor`.
+
+        Args:
+            key_id: the key to replace; it goes on for the overlap, and then ends.
+            overlap: as `7d` or `12h`; `0d` ends it now.
+            expires_in: after how long the new key ends; by default after as long as the old one
+                was made for.
+
+        Raises:
+            Refused: the key has ended, was rotated before, or is a machine's.
+        """
+        body = {"overlap": overlap, **({} if expires_in is None else {"expires_in": expires_in})}
+        return self._ask(NewKeyDocument, "POST", rotation_path(key_id), body=body, repeatable=False)
+
+    def keys(self) -> Iterator[KeyDocument]:
+        """All keys of the tenant, newest first, those that have ended included."""
+        return self._pages(KeyPage, KEYS, {})
 
     def revoke_key(self, key_id: str) -> None:
         """Let a key open nothing any more. Asking twice is harmless."""
         self._remove(key_path(key_id))
 
-    def audit(self) -> Iterator[AuditEvent]:
+    def audit(self) -> Iterator[AuditDocument]:
         """What was done for the tenant, and with which key, newest first."""
-        return self._pages(AuditEvent, "/v1/audit", {})
+        return self._pages(AuditPage, "/v1/audit", {})
 
-    def health(self) -> Health:
+    def health(self) -> Alive:
         """Whether the server's process answers.
 
         Raises:
             Unreachable: it does not.
         """
-        return self._ask(Health, "GET", "/healthz")
+        return self._ask(Alive, "GET", "/healthz")
 
-    def readiness(self) -> Health:
+    def readiness(self) -> Ready:
         """Whether the server can do its work.
 
         Raises:
             Refused: it answers, and cannot; the problem's errors name the parts out of reach.
             Unreachable: it does not answer.
         """
-        return self._ask(Health, "GET", "/readyz")
+        return self._ask(Ready, "GET", "/readyz")
 
     def server_metrics(self) -> str:
         """What the server tells Prometheus, in its text format."""

@@ -8,21 +8,21 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 
-from service.answers import (
-    Downloaded,
-    Enqueued,
-    Epoch,
-    Epochs,
-    Measurement,
-    Remeasuring,
-    Trial,
+from service.api.paths import trial_path, trials_path
+from service.api.trials.schemas import (
+    EnqueuedDocument,
+    EpochDocument,
+    MeasureDocument,
+    MeasurementDocument,
     TrialDetail,
+    TrialDocument,
+    TrialPage,
 )
-from service.backoff import Backoff, Busy, pause_asked
+from service.client.backoff import Busy, NotYet
+from service.client.downloaded import Downloaded
+from service.client.downloads import ToldProgress
+from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls
-from service.client.paths import trial_path, trials_path
-from service.client_errors import Refused, Unfinished
-from service.downloads import ToldProgress
 
 _MAKING = HTTPStatus.ACCEPTED
 
@@ -30,9 +30,9 @@ _MAKING = HTTPStatus.ACCEPTED
 class TrialCalls(FileCalls):
     """The calls that show trials, name new ones and bring their files."""
 
-    def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[Trial]:
+    def trials(self, study_id: str, *, outcome: str | None = None) -> Iterator[TrialDocument]:
         """All trials in the order of their numbers, or those that ended in one way."""
-        return self._pages(Trial, trials_path(study_id), {"outcome": outcome})
+        return self._pages(TrialPage, trials_path(study_id), {"outcome": outcome})
 
     def trials_csv(self, study_id: str) -> str:
         """All trials in the order of their numbers, as CSV."""
@@ -42,9 +42,9 @@ class TrialCalls(FileCalls):
         """One trial, with its whole specification and its throughput record."""
         return self._ask(TrialDetail, "GET", trial_path(study_id, number))
 
-    def metrics(self, study_id: str, number: int) -> list[Epoch]:
+    def metrics(self, study_id: str, number: int) -> list[EpochDocument]:
         """A trial's learning curve, by epoch."""
-        return self._ask(Epochs, "GET", f"{trial_path(study_id, number)}/metrics").root
+        return self._ask(list[EpochDocument], "GET", f"{trial_path(study_id, number)}/metrics")
 
     def enqueue(
         self,
@@ -79,18 +79,22 @@ class TrialCalls(FileCalls):
 
     def _enqueue(self, study_id: str, named: Mapping[str, Any], patience: float) -> int:
         path, headers = trials_path(study_id), {"Idempotency-Key": uuid.uuid4().hex}
-        backoff = Backoff(patience)
-        while True:
-            answer = self._ask(Enqueued, "POST", path, body=named, headers=headers)
-            if answer.number is not None:
-                return answer.number
-            if not backoff.wait():
-                raise Unfinished(
-                    f"study {study_id} has taken the trial, and no coordinator made it within "
-                    f"{patience:g} s; it comes when one runs"
-                )
 
-    def measure(self, study_id: str, number: int, *, patience: float = 300.0) -> Measurement:
+        def number() -> int:
+            answer = self._ask(EnqueuedDocument, "POST", path, body=named, headers=headers)
+            if answer.number is None:
+                raise NotYet
+            return answer.number
+
+        unfinished = (
+            f"study {study_id} has taken the trial, and no coordinator made it within "
+            f"{patience:g} s; it comes when one runs"
+        )
+        return self._until_made(number, unfinished, patience=patience)
+
+    def measure(
+        self, study_id: str, number: int, *, patience: float = 300.0
+    ) -> MeasurementDocument:
         """Have a trial's throughput measured again, alone; returns the new record.
 
         The search and the front go on by the record that they used.
@@ -101,9 +105,9 @@ class TrialCalls(FileCalls):
         """
         path = trial_path(study_id, number)
         known = {record.id for record in self.trial(study_id, number).measurements}
-        self._ask(Remeasuring, "POST", f"{path}/measure", repeatable=False)
-        backoff = Backoff(patience)
-        while True:
+        self._ask(MeasureDocument, "POST", f"{path}/measure", repeatable=False)
+
+        def measured() -> MeasurementDocument:
             trial = self.trial(study_id, number)
             for record in trial.measurements:
                 if record.id not in known:
@@ -113,11 +117,13 @@ class TrialCalls(FileCalls):
                     f"trial {number} of study {study_id} was not measured: "
                     f"{trial.measuring.reason or 'no reason is known'}"
                 )
-            if not backoff.wait():
-                raise Unfinished(
-                    f"trial {number} of study {study_id} was not measured within {patience:g} s; "
-                    "it is when its device's turn comes"
-                )
+            raise NotYet
+
+        unfinished = (
+            f"trial {number} of study {study_id} was not measured within {patience:g} s; "
+            "it is when its device's turn comes"
+        )
+        return self._until_made(measured, unfinished, patience=patience)
 
     def report(
         self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"
@@ -227,15 +233,18 @@ class TrialCalls(FileCalls):
         patience: float,
     ) -> Downloaded:
         path = f"{trial_path(study_id, number)}/{role}"
-        backoff = Backoff(patience)
-        # One byte is enough to learn whether it is there, or why it never will be.
-        first_byte = {"Range": "bytes=0-0"}
-        while (answer := self._request("GET", path, headers=first_byte)).status_code == _MAKING:
-            if not backoff.wait(at_least=pause_asked(Busy(answer))):
-                raise Unfinished(
-                    f"the {role} file of trial {number} of study {study_id} was not made within "
-                    f"{patience:g} s; it is there later"
-                )
+
+        def look() -> None:
+            # One byte is enough to learn whether it is there, or why it never will be.
+            answer = self._request("GET", path, headers={"Range": "bytes=0-0"})
+            if answer.status_code == _MAKING:
+                raise Busy(answer)
+
+        unfinished = (
+            f"the {role} file of trial {number} of study {study_id} was not made within "
+            f"{patience:g} s; it is there later"
+        )
+        self._until_made(look, unfinished, patience=patience)
         return self._download(path, out, told)
 
 

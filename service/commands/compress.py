@@ -9,21 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from service.answers import Front, Study, UploadedModelDetail
-from service.commands.bars import transfer_bar
-from service.commands.connection import (
-    UNFINISHED,
-    DataDirOption,
-    JsonOption,
-    ServerOption,
-    complain,
-    connected,
-    print_json,
-)
-from service.commands.models import Nonlinearity
-from service.commands.results import front_files
-from service.commands.studies import follow_to_the_end, show_links
-from service.commands.tables import shown
+from service.api.fronts.schemas import FrontDocument
+from service.api.models.schemas import ModelDetail
+from service.api.studies.schemas import StudyDocument
+from service.commands.connection import UNFINISHED, Asked, asking, complain, print_json
+from service.commands.models import EveryStepOption, NonlinearityOption, SequenceLengthOption
+from service.commands.results import end_if_lost, front_files
+from service.commands.shown.bars import transfer_bar
+from service.commands.shown.tables import shown
+from service.commands.studies import follow_to_the_end, links_of
 
 _Checkpoint = typer.Argument(
     metavar="CHECKPOINT",
@@ -41,7 +35,9 @@ class Layers(StrEnum):
     EACH = "each"
 
 
+@asking
 def compress(
+    asked: Asked,
     checkpoint: Annotated[Path, _Checkpoint],
     task: Annotated[
         str,
@@ -69,24 +65,13 @@ def compress(
     distill: Annotated[
         bool, typer.Option("--distill", help="Learn from the network's own answers too.")
     ] = False,
-    nonlinearity: Annotated[
-        Nonlinearity | None,
-        typer.Option(help="Of an nn.RNN (else tanh), or between linear layers (else relu)."),
-    ] = None,
-    every_step: Annotated[
-        bool, typer.Option("--every-step", help="The readout answers after every step.")
-    ] = False,
-    sequence_length: Annotated[
-        int | None,
-        typer.Option(min=1, help="Steps of a sample, where linear layers read all of them."),
-    ] = None,
+    nonlinearity: NonlinearityOption = None,
+    every_step: EveryStepOption = False,
+    sequence_length: SequenceLengthOption = None,
     out: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Folder for the files; by default compressed-STUDY."),
     ] = None,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Compress a trained network: upload it, search, and download the front's files.
 
@@ -95,34 +80,35 @@ def compress(
     With --json the study's events are printed, and last the study, the model and the files.
     """
     limits, document_of_task = _limits(limit or ()), _task(task)
-    with connected(server, data_dir, as_json=as_json) as client:
-        with transfer_bar(checkpoint.name, quiet=as_json, afterwards="the server reads it") as told:
-            model = client.upload_model(
-                checkpoint,
-                nonlinearity=nonlinearity,
-                output_steps="every" if every_step else None,
-                sequence_length=sequence_length,
-                told=told,
-            )
-        document: dict[str, Any] = {
-            "name": f"{checkpoint.stem}, compressed",
-            "task": _laid_out(document_of_task, model),
-            "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
-            "limits": limits,
-        }
-        if parametrization:
-            document["parametrizations"] = parametrization
-        given = {"trials": trials, "epochs": epochs}
-        document["budget"] = {name: value for name, value in given.items() if value is not None}
-        study = client.submit(document)
-        if not as_json:
-            show_links(client, study)
-        follow_to_the_end(client, study, as_json=as_json)
-        folder = Path(f"compressed-{study.id}") if out is None else out
-        files = front_files(client, study.id, folder, quiet=as_json)
-        front = client.front(study.id)
-        reason = client.study(study.id).state_reason
-    _tell(study, model, front, files, as_json=as_json)
+    client, quiet = asked.client, asked.as_json
+    with transfer_bar(checkpoint.name, quiet=quiet, afterwards="the server reads it") as told:
+        model = client.upload_model(
+            checkpoint,
+            nonlinearity=nonlinearity,
+            output_steps="every" if every_step else None,
+            sequence_length=sequence_length,
+            told=told,
+        )
+    document: dict[str, Any] = {
+        "name": f"{checkpoint.stem}, compressed",
+        "task": _laid_out(document_of_task, model),
+        "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
+        "limits": limits,
+    }
+    if parametrization:
+        document["parametrizations"] = parametrization
+    given = {"trials": trials, "epochs": epochs}
+    document["budget"] = {name: value for name, value in given.items() if value is not None}
+    study = client.submit(document)
+    if not quiet:
+        typer.echo(links_of(client, study))
+    follow_to_the_end(client, study, as_json=quiet)
+    folder = Path(f"compressed-{study.id}") if out is None else out
+    fetched = front_files(client, study.id, folder, quiet=quiet)
+    front = client.front(study.id)
+    reason = client.study(study.id).state_reason
+    _tell(study, model, front, fetched.files, as_json=quiet)
+    end_if_lost(fetched)
     if all(front.original and point.trial == front.original.trial for point in front.points):
         found = "nothing but the original" if front.points else "no trial"
         complain(f"{found} is on the front{f': {reason}' if reason else ''}")
@@ -143,7 +129,7 @@ def _task(text: str) -> Mapping[str, Any]:
         raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--task") from error
 
 
-def _laid_out(task: Mapping[str, Any], model: UploadedModelDetail) -> Mapping[str, Any]:
+def _laid_out(task: Mapping[str, Any], model: ModelDetail) -> Mapping[str, Any]:
     """A task of which nothing but the name is said, laid out as the model reads it."""
     layouts = [
         fit.layout for fit in model.fits if task == {"kind": fit.task} and fit.layout is not None
@@ -151,17 +137,19 @@ def _laid_out(task: Mapping[str, Any], model: UploadedModelDetail) -> Mapping[st
     return {**task, "layout": layouts[0]} if layouts else task
 
 
-def _limits(texts: Sequence[str]) -> Mapping[str, float]:
+def _limits(texts: Sequence[str]) -> Mapping[str, int | float]:
     """`NAME=NUMBER` by name; which names there are the server knows.
 
     Raises:
         typer.BadParameter: a value is no number.
     """
-    found: dict[str, float] = {}
+    found: dict[str, int | float] = {}
     for text in texts:
         name, _, value = text.partition("=")
         try:
-            found[name] = float(value)
+            number = float(value)
+            # Whole numbers stay such, for what is counted is made of nothing else.
+            found[name] = int(number) if number.is_integer() else number
         except ValueError as error:
             raise typer.BadParameter(
                 f"{text!r} names no number; allowed is such as parameters=20000",
@@ -171,9 +159,9 @@ def _limits(texts: Sequence[str]) -> Mapping[str, float]:
 
 
 def _tell(
-    study: Study,
-    model: UploadedModelDetail,
-    front: Front,
+    study: StudyDocument,
+    model: ModelDetail,
+    front: FrontDocument,
     files: Sequence[Path],
     *,
     as_json: bool,
@@ -192,7 +180,7 @@ def _tell(
     if slower := [point for point in front.points if point.slower]:
         dense = any(point.links.get("dense") is not None for point in slower)
         complain(
-            "points marked slower have fewer numbers than their dense twins and yet run below "
+            "points marked slower have fewer parameters than their dense baselines and run below "
             "them on the measuring device"
             + (": there their .dense.safetensors is the faster form" if dense else "")
         )

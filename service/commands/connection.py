@@ -1,21 +1,26 @@
 """What all commands that speak to a server share: which one, how to show an answer, how to fail."""
 
+import inspect
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from service.client import Client, ClientError, Refused, Unreachable
-from service.server_file import ServerFile
+from service.data_dir.private_files import PRIVATE
+from service.data_dir.server_file import ServerFile
 from service.settings import Settings
+
+_M = TypeVar("_M", bound=BaseModel)
 
 REFUSED = 3
 UNREACHABLE = 4
@@ -36,6 +41,13 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option(
         envvar="REFLECTORY_DATA_DIR", file_okay=False, help="The data directory of a local server."
+    ),
+]
+SlotMemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES",
+        help="Memory that one attempt may take, as 4GiB; by default an equal part of what is here.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs to read.")]
@@ -59,6 +71,12 @@ def settings_from(**given: Any) -> Settings:
             for fault in error.errors()
         ]
         raise typer.BadParameter("; ".join(faults)) from error
+
+
+def settings_of_server(**given: Any) -> Settings:
+    """Settings of a command that writes where a server keeps its files, for its owner alone."""
+    os.umask(PRIVATE)
+    return settings_from(**given)
 
 
 def find_server(server: str | None, data_dir: Path | None) -> Place:
@@ -97,6 +115,65 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Ge
         raise
     except OSError as error:
         fail(str(error), UNFINISHED, as_json=as_json)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The server that a command asks, and whether the answer is for programs."""
+
+    client: Client
+    as_json: bool
+
+    def show(self, document: BaseModel | Any, *shown: RenderableType) -> None:
+        """Print the document for programs, or what people see of it: text as it is, and tables."""
+        if self.as_json:
+            print_json(document)
+            return
+        for one in shown:
+            if isinstance(one, str):
+                typer.echo(one)
+            else:
+                Console().print(one)
+
+    def show_all(
+        self,
+        documents: Sequence[_M],
+        table: Callable[[Sequence[_M]], RenderableType],
+        *,
+        nothing: str,
+    ) -> None:
+        """Print a list for programs, or a table of it, or that there is nothing."""
+        if self.as_json:
+            print_json([document.model_dump(mode="json") for document in documents])
+        else:
+            self.show(None, table(documents) if documents else nothing)
+
+
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that speaks to a server: its own parameters, and the options that name the server.
+
+    Errors end it with their exit code.
+    """
+
+    @wraps(command, assigned=("__module__", "__name__", "__doc__"))
+    def run(
+        *,
+        server: ServerOption = None,
+        data_dir: DataDirOption = None,
+        as_json: JsonOption = False,
+        **given: Any,
+    ) -> None:
+        with connected(server, data_dir, as_json=as_json) as client:
+            command(Asked(client, as_json), **given)
+
+    shared = list(inspect.signature(run, follow_wrapped=False).parameters.values())[:-1]
+    own = list(inspect.signature(command).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [one.replace(kind=keyword) for one in (*own, *shared)]
+    # What typer reads.
+    run.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportAttributeAccessIssue]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
 
 
 def _client(place: Place) -> Client:

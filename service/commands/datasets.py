@@ -5,18 +5,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from service.commands.arguments import DatasetArgument
-from service.commands.bars import transfer_bar
-from service.commands.connection import (
-    DataDirOption,
-    JsonOption,
-    ServerOption,
-    connected,
-    print_json,
-)
-from service.commands.tables import dataset_table, datasets_table
+from service.commands.connection import Asked, asking
+from service.commands.shown.bars import transfer_bar
+from service.commands.shown.tables import dataset_table, datasets_table
 
 commands = typer.Typer(help="Your own data, for studies to train on.", no_args_is_help=True)
 
@@ -33,24 +26,18 @@ class _Problem(StrEnum):
 
 
 @commands.command("list", epilog="Example: reflectory datasets list")
-def list_datasets(
-    server: ServerOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
-) -> None:
+@asking
+def list_datasets(asked: Asked) -> None:
     """List data sets, newest first."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        datasets = list(client.datasets())
-    if as_json:
-        print_json([dataset.model_dump(mode="json") for dataset in datasets])
-    elif datasets:
-        Console().print(datasets_table(datasets))
-    else:
-        typer.echo("no data sets")
+    asked.show_all(list(asked.client.datasets()), datasets_table, nothing="no data sets")
 
 
 @commands.command(
     epilog="Example: reflectory datasets upload motions_TRAIN.ts --test motions_TEST.ts"
 )
+@asking
 def upload(
+    asked: Asked,
     file: Annotated[Path, _File],
     test: Annotated[
         Path | None,
@@ -70,16 +57,10 @@ def upload(
     fill: Annotated[
         bool, typer.Option("--fill", help="Replace missing values by their feature's mean.")
     ] = False,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Upload a data set and show what was found in it."""
-    with (
-        connected(server, data_dir, as_json=as_json) as client,
-        transfer_bar(file.name, quiet=as_json, afterwards="the server reads it") as told,
-    ):
-        dataset = client.upload_dataset(
+    with transfer_bar(file.name, quiet=asked.as_json, afterwards="the server reads it") as told:
+        dataset = asked.client.upload_dataset(
             file,
             test,
             name=name,
@@ -89,40 +70,24 @@ def upload(
             missing="mean" if fill else None,
             told=told,
         )
-    if as_json:
-        print_json(dataset)
-        return
-    Console().print(dataset_table(dataset))
-    typer.echo(f'train on it by "task": {{"kind": "dataset", "id": "{dataset.id}"}}')
+    asked.show(
+        dataset,
+        dataset_table(dataset),
+        f'train on it by "task": {{"kind": "dataset", "id": "{dataset.id}"}}',
+    )
 
 
 @commands.command(epilog="Example: reflectory datasets show 5d41402abc4b")
-def show(
-    dataset_id: DatasetArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def show(asked: Asked, dataset_id: DatasetArgument) -> None:
     """Show what a data set holds."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        dataset = client.dataset(dataset_id)
-    if as_json:
-        print_json(dataset)
-    else:
-        Console().print(dataset_table(dataset))
+    dataset = asked.client.dataset(dataset_id)
+    asked.show(dataset, dataset_table(dataset))
 
 
 @commands.command(epilog="Example: reflectory datasets delete 5d41402abc4b")
-def delete(
-    dataset_id: DatasetArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def delete(asked: Asked, dataset_id: DatasetArgument) -> None:
     """Delete a data set that no running study uses."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        client.delete_dataset(dataset_id)
-    if as_json:
-        print_json({"deleted": dataset_id})
-    else:
-        typer.echo(f"data set {dataset_id} is deleted")
+    asked.client.delete_dataset(dataset_id)
+    asked.show({"deleted": dataset_id}, f"data set {dataset_id} is deleted")

@@ -14,13 +14,14 @@ from typing import IO, Annotated
 import typer
 from rich.console import Console
 
-from service.answers import FrontPoint, Study
+from service.api.fronts.schemas import PointDocument
+from service.api.studies.schemas import StudyDocument
 from service.client import Client
 from service.commands.connection import UNFINISHED, complain, connected
-from service.commands.following import follow, open_view
-from service.commands.results import fetch
-from service.commands.studies import read_spec, show_links
-from service.commands.tables import front_table, shown
+from service.commands.results import end_if_lost, fetch
+from service.commands.shown.following import follow, open_view
+from service.commands.shown.tables import front_table, shown
+from service.commands.studies import links_of, read_spec
 
 _STOP_SECONDS = 30.0
 _TAIL_LINES = 30
@@ -44,7 +45,7 @@ def demo(
     try:
         with _server(folder / "data", log) as url, connected(url, None, as_json=False) as client:
             study = client.submit(document)
-            show_links(client, study)
+            typer.echo(links_of(client, study))
             with open_view(study) as view:
                 study = follow(client, study.id, view)
             files = _conclude(client, study, folder / "best")
@@ -60,7 +61,7 @@ def demo(
     typer.echo(f"Look at the study again: {program} serve --data-dir {folder / 'data'}")
 
 
-def _conclude(client: Client, study: Study, out: Path) -> list[Path]:
+def _conclude(client: Client, study: StudyDocument, out: Path) -> list[Path]:
     """Show the front and fetch its best point.
 
     Raises:
@@ -79,10 +80,12 @@ def _conclude(client: Client, study: Study, out: Path) -> list[Path]:
     typer.echo(f"Best {metric}: {_told(best)}")
     out.mkdir()
     dense = best.links.get("dense") is not None
-    return fetch(client, study.id, best.trial, out, dense=dense)
+    fetched = fetch(client, study.id, best.trial, out, dense=dense)
+    end_if_lost(fetched)
+    return fetched.files
 
 
-def _told(point: FrontPoint) -> str:
+def _told(point: PointDocument) -> str:
     values = point.values
     return (
         f"{shown(values.get('quality'), 'quality')} on validation, "

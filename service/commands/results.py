@@ -2,98 +2,76 @@
 
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from service.answers import FrontPoint
-from service.client import Client, Refused, Unfinished
+from service.api.fronts.schemas import PointDocument
+from service.client import Client, Damaged, Refused, Unfinished
 from service.commands.arguments import AnyTrialArgument, StudyArgument
-from service.commands.bars import transfer_bar
-from service.commands.connection import (
-    DataDirOption,
-    JsonOption,
-    ServerOption,
-    complain,
-    connected,
-    print_json,
-)
-from service.commands.tables import catalog_tables, front_table, importance_tables
-from service.files import write_whole
+from service.commands.connection import UNFINISHED, Asked, asking, complain
+from service.commands.shown.bars import transfer_bar
+from service.commands.shown.tables import catalog_tables, front_table, importance_tables
+from service.data_dir.whole_files import write_whole
+
+_LOST = ("urn:reflectory:damaged-artifact", "urn:reflectory:no-artifact")
+"""Problems that say of a file that its bytes are damaged or gone."""
 
 
+@asking
 def front(
+    asked: Asked,
     study_id: StudyArgument,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     latest: Annotated[
         bool,
         typer.Option("--latest", help="By the newest throughput of each, as `measure` found it."),
     ] = False,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Show the Pareto front of a study, so far or final."""
-    if as_csv and as_json:
+    if as_csv and asked.as_json:
         raise typer.BadParameter("--csv and --json exclude each other")
     throughput = "latest" if latest else "search"
-    with connected(server, data_dir, as_json=as_json) as client:
-        if as_csv:
-            typer.echo(client.front_csv(study_id, throughput=throughput), nl=False)
-            return
-        found = client.front(study_id, throughput=throughput)
-    if as_json:
-        print_json(found)
+    if as_csv:
+        typer.echo(asked.client.front_csv(study_id, throughput=throughput), nl=False)
         return
-    console = Console()
-    console.print(front_table(found, hyperparameters=console.width >= 140))
+    found = asked.client.front(study_id, throughput=throughput)
+    asked.show(found, front_table(found, hyperparameters=Console().width >= 140))
 
 
-def importance(
-    study_id: StudyArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def importance(asked: Asked, study_id: StudyArgument) -> None:
     """Show what each dimension of the space did to each objective, so far."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        found = client.importance(study_id)
-    if as_json:
-        print_json(found)
-        return
-    console = Console()
-    for table in importance_tables(found):
-        console.print(table)
+    found = asked.client.importance(study_id)
+    asked.show(found, *importance_tables(found))
 
 
+@asking
 def report(
+    asked: Asked,
     study_id: StudyArgument,
     out: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File to write; by default study-ID.html."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Write a study's report: one HTML page with its plots, that needs nothing else."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        page = client.study_report(study_id)
-        # The server's own word for the study: what the user wrote names no path.
-        file = Path(f"study-{client.study(study_id).id}.html") if out is None else out
-        write_whole(file, page)
-    if as_json:
-        print_json({"file": str(file)})
-    else:
-        typer.echo(file)
+    page = asked.client.study_report(study_id)
+    # The server's own word for the study: what the user wrote names no path.
+    file = Path(f"study-{asked.client.study(study_id).id}.html") if out is None else out
+    write_whole(file, page, private=False)
+    asked.show({"file": str(file)}, str(file))
     if show and not webbrowser.open(file.absolute().as_uri()):
         complain("no browser was found; open the file by hand")
 
 
+@asking
 def download(
+    asked: Asked,
     study_id: StudyArgument,
     trial: AnyTrialArgument = None,
     out: Annotated[
@@ -102,41 +80,56 @@ def download(
     bundle: Annotated[
         bool, typer.Option("--bundle", help="The whole front as one ZIP file, ID.zip.")
     ] = False,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Download checkpoint, reports, ONNX file and dense file of one trial, or of the front's."""
+    """Download checkpoint, reports, ONNX file and dense file of one trial, or of the front's.
+
+    Files whose bytes are damaged or gone on the server are named, the rest is saved, and the exit
+    code is 1.
+    """
     if bundle and trial is not None:
         raise typer.BadParameter("--bundle is the whole front; name no trial with it")
-    with connected(server, data_dir, as_json=as_json) as client:
-        if bundle:
-            files = [_bundle(client, study_id, out, quiet=as_json)]
-        elif trial is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            dense = client.trial(study_id, trial).links.get("dense") is not None
-            files = fetch(client, study_id, trial, out, quiet=as_json, dense=dense)
-        else:
-            files = front_files(client, study_id, out, quiet=as_json)
-    if as_json:
-        print_json({"files": [str(file) for file in files]})
-        return
-    for file in files:
-        typer.echo(file)
+    if bundle:
+        fetched = _bundle(asked.client, study_id, out, quiet=asked.as_json)
+    elif trial is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        dense = asked.client.trial(study_id, trial).links.get("dense") is not None
+        fetched = fetch(asked.client, study_id, trial, out, quiet=asked.as_json, dense=dense)
+    else:
+        fetched = front_files(asked.client, study_id, out, quiet=asked.as_json)
+    files = [str(file) for file in fetched.files]
+    asked.show({"files": files, "lost": fetched.lost}, *files)
+    end_if_lost(fetched)
 
 
-def catalog(
-    server: ServerOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
-) -> None:
-    """Show what a study may name: architectures, parametrizations, tasks, presets."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        found = client.catalog()
-    if as_json:
-        print_json(found)
-        return
-    console = Console()
-    for table in catalog_tables(found):
-        console.print(table)
+@asking
+def catalog(asked: Asked) -> None:
+    """Show what a study may name: architectures, tasks, presets, samplers and the rest."""
+    found = asked.client.catalog()
+    asked.show(found, *catalog_tables(found))
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """What was downloaded, and what could not be."""
+
+    files: list[Path] = field(default_factory=list[Path])
+    lost: list[str] = field(default_factory=list[str])
+    """Sentences on files whose bytes are damaged or gone; each was complained of."""
+
+    def lose(self, sentence: str) -> None:
+        """Complain of a file that cannot be had any more."""
+        complain(sentence)
+        self.lost.append(sentence)
+
+
+def end_if_lost(fetched: Fetched) -> None:
+    """End the command as one that did not do all it was asked for, if something was lost.
+
+    Raises:
+        typer.Exit: it was.
+    """
+    if fetched.lost:
+        raise typer.Exit(UNFINISHED)
 
 
 def fetch(
@@ -148,7 +141,7 @@ def fetch(
     quiet: bool = False,
     place: str = "",
     dense: bool,
-) -> list[Path]:
+) -> Fetched:
     """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
 
     With `dense`, for trials that have one, its state dict of plain torch.nn layers too. An ONNX or
@@ -156,11 +149,18 @@ def fetch(
     """
     stem = f"trial-{number}"
     checkpoint = out / f"{stem}.safetensors"
-    with transfer_bar(f"{checkpoint.name}{place}", quiet=quiet) as told:
-        files = [client.download(study_id, number, checkpoint, told=told).path]
+    fetched = Fetched()
+    files = fetched.files
+    try:
+        with transfer_bar(f"{checkpoint.name}{place}", quiet=quiet) as told:
+            files.append(client.download(study_id, number, checkpoint, told=told).path)
+    except (Refused, Damaged) as error:
+        if isinstance(error, Refused) and error.problem.type not in _LOST:
+            raise
+        fetched.lose(f"trial {number} comes without its checkpoint: {error}")
     for form in ("json", "csv", "html"):
         report = out / f"{stem}.report.{form}"
-        write_whole(report, client.report(study_id, number, form=form))
+        write_whole(report, client.report(study_id, number, form=form), private=False)
         files.append(report)
     onnx = out / f"{stem}.onnx"
     try:
@@ -175,31 +175,43 @@ def fetch(
                 files.append(client.dense(study_id, number, plain, told=told).path)
         except (Refused, Unfinished) as error:
             complain(f"trial {number} comes without a dense file: {error}")
-    return files
+    return fetched
 
 
-def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Path:
+def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
     # The server's own word for the study: what the user wrote names no path.
     file = f"{client.study(study_id).id}.zip"
     out.mkdir(parents=True, exist_ok=True)
     with transfer_bar(file, quiet=quiet) as told:
-        return client.bundle(study_id, out / file, told=told).path
+        got = client.bundle(study_id, out / file, told=told)
+    fetched = Fetched([got.path])
+    for one in got.missing:
+        sentence = f"{file} comes without {one.file}: {one.reason}"
+        if one.lost:
+            fetched.lose(sentence)
+        else:
+            complain(sentence)
+    return fetched
 
 
-def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> list[Path]:
+def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
     """Download the front as CSV and what `fetch` fetches of each of its points."""
     points = _kept(client.front(study_id).points)
     out.mkdir(parents=True, exist_ok=True)
-    files = [out / "front.csv"]
-    write_whole(files[0], client.front_csv(study_id))
+    fetched = Fetched([out / "front.csv"])
+    write_whole(fetched.files[0], client.front_csv(study_id), private=False)
     for place, point in enumerate(points, start=1):
         counted = f" ({place} of {len(points)})"
         dense = point.links.get("dense") is not None
-        files += fetch(client, study_id, point.trial, out, quiet=quiet, place=counted, dense=dense)
-    return files
+        of_trial = fetch(
+            client, study_id, point.trial, out, quiet=quiet, place=counted, dense=dense
+        )
+        fetched.files.extend(of_trial.files)
+        fetched.lost.extend(of_trial.lost)
+    return fetched
 
 
-def _kept(points: Sequence[FrontPoint]) -> list[FrontPoint]:
+def _kept(points: Sequence[PointDocument]) -> list[PointDocument]:
     """Those whose checkpoints are there; the others are named in a complaint."""
     for point in points:
         if point.links["checkpoint"] is None:

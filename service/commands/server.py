@@ -1,27 +1,11 @@
 """`devices`: what the server works on."""
 
-import typer
-from rich.console import Console
-
-from service.commands.connection import (
-    DataDirOption,
-    JsonOption,
-    ServerOption,
-    connected,
-    print_json,
-)
-from service.commands.tables import devices_table
+from service.commands.connection import Asked, asking
+from service.commands.shown.tables import devices_table
 
 
-def devices(
-    server: ServerOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
-) -> None:
+@asking
+def devices(asked: Asked) -> None:
     """Show the devices that studies run on: their slots, what runs there, and who measures."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        found = client.devices()
-    if as_json:
-        print_json([device.model_dump(mode="json") for device in found])
-    elif found:
-        Console().print(devices_table(found))
-    else:
-        typer.echo("no devices: no coordinator runs")
+    nothing = "no devices: no coordinator runs"
+    asked.show_all(asked.client.devices(), devices_table, nothing=nothing)

@@ -8,24 +8,20 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 
-from service.answers import Study, StudyState
+from service.api.studies.schemas import StudyDocument
 from service.client import Client
 from service.commands.arguments import StudyArgument
-from service.commands.connection import (
-    UNFINISHED,
-    DataDirOption,
-    JsonOption,
-    ServerOption,
-    connected,
-    print_json,
-)
-from service.commands.following import follow, open_view
-from service.commands.tables import dry_run_table, front_table, studies_table, study_table
+from service.commands.connection import UNFINISHED, Asked, asking, print_json
+from service.commands.shown.following import follow, open_view
+from service.commands.shown.tables import dry_run_table, front_table, studies_table, study_table
+from storage.records import StudyState
 
 _INTERRUPTED = 130
 
 
+@asking
 def submit(
+    asked: Asked,
     spec: Annotated[
         Path,
         typer.Argument(metavar="SPEC.json", help="The study's document; - reads it from stdin."),
@@ -34,88 +30,48 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check it and show the space; store nothing.")
     ] = False,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """Submit a study."""
     document = read_spec(spec)
-    with connected(server, data_dir, as_json=as_json) as client:
-        if dry_run:
-            answer = client.dry_run(document)
-            if as_json:
-                print_json(answer)
-            else:
-                Console().print(dry_run_table(answer))
-            return
-        study = client.submit(document)
-        if as_json:
-            print_json(study)
-        else:
-            show_links(client, study)
-        if watch:
-            follow_to_the_end(client, study, as_json=as_json)
+    if dry_run:
+        answer = asked.client.dry_run(document)
+        asked.show(answer, dry_run_table(answer))
+        return
+    study = asked.client.submit(document)
+    asked.show(study, links_of(asked.client, study))
+    if watch:
+        follow_to_the_end(asked.client, study, as_json=asked.as_json)
 
 
-def watch(
-    study_id: StudyArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def watch(asked: Asked, study_id: StudyArgument) -> None:
     """Follow a study until it has ended. Ctrl-C leaves it running."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        follow_to_the_end(client, client.study(study_id), as_json=as_json)
+    follow_to_the_end(asked.client, asked.client.study(study_id), as_json=asked.as_json)
 
 
+@asking
 def list_studies(
+    asked: Asked,
     state: Annotated[StudyState | None, typer.Option(help="Only studies in this state.")] = None,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
 ) -> None:
     """List studies, newest first."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        studies = list(client.studies(state=state))
-    if as_json:
-        print_json([study.model_dump(mode="json") for study in studies])
-    elif studies:
-        Console().print(studies_table(studies))
-    else:
-        typer.echo("no studies")
+    studies = list(asked.client.studies(state=state))
+    asked.show_all(studies, studies_table, nothing="no studies")
 
 
-def show(
-    study_id: StudyArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def show(asked: Asked, study_id: StudyArgument) -> None:
     """Show one study: where it stands, how far it is, and where to look at it."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        study = client.study(study_id)
-        if as_json:
-            print_json(study)
-            return
-        Console().print(study_table(study))
-        show_links(client, study)
+    study = asked.client.study(study_id)
+    asked.show(study, study_table(study), links_of(asked.client, study))
 
 
-def cancel(
-    study_id: StudyArgument,
-    server: ServerOption = None,
-    data_dir: DataDirOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@asking
+def cancel(asked: Asked, study_id: StudyArgument) -> None:
     """Cancel a study: what waits and what runs ends, what is complete stays."""
-    with connected(server, data_dir, as_json=as_json) as client:
-        study = client.cancel(study_id)
-    if as_json:
-        print_json(study)
-    elif study.ended:
-        typer.echo(f"study {study.id} is {study.state}")
-    else:
-        typer.echo(f"study {study.id} is being cancelled")
+    study = asked.client.cancel(study_id)
+    stands = study.state if study.ended else "being cancelled"
+    asked.show(study, f"study {study.id} is {stands}")
 
 
 def read_spec(path: Path) -> dict[str, Any]:
@@ -132,15 +88,14 @@ def read_spec(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", document)
 
 
-def show_links(client: Client, study: Study) -> None:
-    """Say where to look at a study."""
-    typer.echo(f"study {study.id} ({study.name}) is {study.state}")
-    for name in ("page", "dashboard", "front"):
-        if path := study.links.get(name):
-            typer.echo(f"  {name:<11} {client.server}{path}")
+def links_of(client: Client, study: StudyDocument) -> str:
+    """Where to look at a study, line by line."""
+    paths = {name: study.links.get(name) for name in ("page", "dashboard", "front")}
+    links = [f"  {name:<11} {client.server}{path}" for name, path in paths.items() if path]
+    return "\n".join([f"study {study.id} ({study.name}) is {study.state}", *links])
 
 
-def follow_to_the_end(client: Client, study: Study, *, as_json: bool) -> None:
+def follow_to_the_end(client: Client, study: StudyDocument, *, as_json: bool) -> None:
     """Follow a study; the exit code says whether it finished."""
     try:
         if as_json:

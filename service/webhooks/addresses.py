@@ -6,13 +6,16 @@ resolved when a study is submitted, for the user to know at once, and again befo
 it resolves to then is what is connected to, so that the answer cannot change in between.
 """
 
+import logging
 import socket
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
 
 from search.errors import Fault, SpecRefused
-from search.spec import StudySpec
+from search.studies.spec import StudySpec
+
+_log = logging.getLogger(__name__)
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 """Addresses under which a gateway reaches IPv4 (RFC 6052): the last 32 bits are that address."""
@@ -25,6 +28,9 @@ class HostRefused(Exception):
 def addresses_of(url: str, *, allow_private: bool) -> Sequence[str]:
     """What the URL's host resolves to, now.
 
+    Which address was refused is for the log alone: a user could learn from it what names mean
+    inside our network.
+
     Raises:
         HostRefused: it does not resolve, or one of its addresses is not public.
     """
@@ -33,15 +39,26 @@ def addresses_of(url: str, *, allow_private: bool) -> Sequence[str]:
     try:
         found = socket.getaddrinfo(host, _port(url), type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise HostRefused(f"the host {host!r} cannot be resolved") from error
+        if allow_private:
+            raise HostRefused(f"the host {host!r} cannot be resolved") from error
+        raise HostRefused(_refusal(host)) from error
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
     for address in addresses if not allow_private else ():
         if not is_public(address):
-            raise HostRefused(
-                f"the host {host!r} has the address {address}, which is not a public one; allowed "
-                "are public addresses, or all of them by the setting REFLECTORY_WEBHOOK_PRIVATE"
+            _log.info(
+                "a webhook is refused: its host has an address that is not public",
+                extra={"host": host, "address": address},
             )
+            raise HostRefused(_refusal(host))
     return addresses
+
+
+def _refusal(host: str) -> str:
+    """One sentence for whatever is wrong: unknown names and internal ones look alike."""
+    return (
+        f"the host {host!r} does not resolve to public addresses alone; allowed are public "
+        "addresses, or all of them by the setting REFLECTORY_WEBHOOK_PRIVATE"
+    )
 
 
 def refuse_unreachable(spec: StudySpec, *, allow_private: bool) -> None:

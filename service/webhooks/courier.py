@@ -1,9 +1,6 @@
 """Delivers what is due to users' own servers, in a thread of the coordinator.
 
-Note [Told once or more]: the row that says what is to be told is written in the transaction that
-ends a study, so that it is never forgotten. A try is claimed, by putting the next one off, before
-anything is sent: of several coordinators one sends, and where that one dies the row is due again.
-A receiver may therefore hear a thing twice, under the same id, and never not at all.
+See Note [Delivered at least once] in `service/README.md`.
 """
 
 import asyncio
@@ -14,20 +11,20 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
-from threading import Event, Thread
-from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, final
 
 from sqlalchemy.exc import SQLAlchemyError
+from standardwebhooks import Webhook
 
-from service.documents import study_links
+from search.background import Background
+from service.api.studies.schemas import StudyLinks
 from service.webhooks.sending import NotTaken, Unwanted, send
-from service.webhooks.signing import signed_headers, webhook_key
+from service.webhooks.signing import webhook_key
 from storage.engine import Database
 from storage.errors import NotFound, StorageError
 from storage.records import DeliveryRecord
-from storage.studies import Studies
-from storage.webhooks import Deliveries
+from storage.repositories.studies import Studies
+from storage.repositories.webhooks import Deliveries
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +40,8 @@ _POLL_SECONDS = 0.5
 
 
 @final
-class Courier:
-    """A thread that delivers what is due while it is entered, see Note [Told once or more]."""
+class Courier(Background):
+    """A thread that delivers what is due, see Note [Delivered at least once]."""
 
     def __init__(
         self,
@@ -56,28 +53,17 @@ class Courier:
         claim_seconds: float = CLAIM_SECONDS,
     ) -> None:
         """`secret` is the server's: each tenant's key follows from it."""
+        super().__init__("courier")
         self._database = database
         self._secret = secret
         self._allow_private = allow_private
         self._pauses = pauses
         self._claim_seconds = claim_seconds
-        self._closing = Event()
-        self._thread = Thread(target=lambda: asyncio.run(self._work()), name="courier", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def _work(self) -> None:
+        asyncio.run(self._deliver_due())
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._closing.set()
-        self._thread.join()
-
-    async def _work(self) -> None:
+    async def _deliver_due(self) -> None:
         at_work: set[asyncio.Task[None]] = set()
         while not self._closing.is_set():
             for delivery in self._claimed(_AT_A_TIME - len(at_work)):
@@ -129,13 +115,17 @@ class Courier:
         with self._database.read() as session:
             study = Studies(session).get(delivery.study_id)
         data: Any = delivery.body["data"]
-        links = study_links(study.id).model_dump(mode="json")
+        links = StudyLinks.of(study.id).model_dump(mode="json")
         document = {**delivery.body, "data": {**data, "links": links}}
         body = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
-        key = webhook_key(self._secret, study.tenant)
-        now = int(datetime.now(UTC).timestamp())
-        headers = signed_headers(key, delivery.id, timestamp=now, body=body)
-        return body, {**headers, "User-Agent": f"Reflectory/{version('reflectory')}"}
+        signer = Webhook(webhook_key(self._secret, study.tenant))
+        now = datetime.now(UTC)
+        return body, {
+            "webhook-id": delivery.id,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": signer.sign(delivery.id, now, body.decode()),
+            "User-Agent": f"Reflectory/{version('reflectory')}",
+        }
 
     def _after(self, delivery: DeliveryRecord, failed: NotTaken) -> None:
         """Try again later, unless the receiver wants none or it was tried often enough."""

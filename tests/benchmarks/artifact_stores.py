@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from storage.artifact_places import place_of
-from storage.stores import open_store
+from storage.blobs.places import place_of
+from storage.blobs.stores import open_store
 from tests.s3_server import CREDENTIALS, S3Server, url_of
 
 _CHUNK = 1 << 20

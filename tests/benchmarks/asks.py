@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 import optuna
 
-from search.draws import TrialSource
-from search.mirror import Mirror
 from search.samplers import Past
-from search.samplers.drawing import RandomSource
-from search.space import DrawnTrial, SearchSpace
-from search.spec import StudySpec
-from search.surroundings import surroundings_of
+from search.samplers.modelling.configurations_drawn import RandomSource
+from search.sampling.optuna_study import OptunaStudy
+from search.sampling.sampler_context import sampler_context_of
+from search.spaces.draws import TrialSource
+from search.spaces.model_space import DrawnTrial
+from search.spaces.space import SearchSpace
+from search.studies.spec import StudySpec
 from storage.records import StudyRecord, StudyState, TrialOrigin, TrialRecord, TrialState
 
 SAMPLERS: Mapping[str, Mapping[str, Any]] = {
@@ -54,14 +55,17 @@ def seconds_per_ask(sampler: Mapping[str, Any], trials: int, *, asks: int) -> Se
     generator = np.random.default_rng(0)
     past = [_record(n, space.draw(RandomSource(generator)), generator) for n in range(trials)]
     now = Past(trials=past, validations={}, validation_samples=300)
-    mirror = Mirror(
-        optuna.storages.InMemoryStorage(), _STUDY, spec, surroundings_of(spec, space, lambda: now)
+    optuna_study = OptunaStudy(
+        optuna.storages.InMemoryStorage(),
+        _STUDY,
+        spec,
+        sampler_context_of(spec, space, lambda: now),
     )
-    mirror.rebuild(past, space.dimensions)
+    optuna_study.rebuild(past, space.dimensions)
     found: list[float] = []
     for number in range(trials, trials + asks):
         began = time.process_time()
-        space.draw(TrialSource(mirror.ask(number)))
+        space.draw(TrialSource(optuna_study.ask(number)))
         found.append(time.process_time() - began)
     return found
 
@@ -70,16 +74,9 @@ _STUDY = StudyRecord(
     id="s",
     name="asked",
     state=StudyState.RUNNING,
-    state_reason=None,
     spec={},
     created_at=_NOW,
     started_at=_NOW,
-    finished_at=None,
-    running_seconds=0.0,
-    ending=None,
-    prepared=None,
-    reference_point=None,
-    last_event=0,
 )
 
 
@@ -91,7 +88,6 @@ def _record(number: int, drawn: DrawnTrial, generator: np.random.Generator) -> T
         study_id="s",
         number=number,
         state=TrialState.COMPLETE,
-        reason=None,
         architecture=drawn.candidate.architecture,
         parametrization=drawn.candidate.parametrization,
         hyperparameters=dict(drawn.hyperparameters),
@@ -100,19 +96,11 @@ def _record(number: int, drawn: DrawnTrial, generator: np.random.Generator) -> T
         parameters=count,
         dense_parameters=model.dense_twin().parameter_count(),
         shape_key=str(number),
-        violation=None,
         quality=1 - error,
-        test_quality=None,
-        test_metrics={},
         origin=TrialOrigin.SAMPLER,
-        repeats=None,
-        continues=None,
-        stopping=None,
-        best_epoch=None,
         epochs_trained=9,
         throughput=1e6 / count,
         throughput_ratio=1.0,
-        measurement_id=None,
         dispatched=True,
         created_at=_NOW,
         started_at=_NOW,

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from search.executors import AttemptTicket, Executor, LocalExecutor
-from search.executors.inline import InlineExecutor
-from search.executors.ray import Cluster, RayExecutor
-from search.executors.slots import cpu_slots
+from search.agents.executors import AttemptTicket, Executor, LocalExecutor
+from search.agents.executors.inline import InlineExecutor
+from search.agents.executors.slots import cpu_slots
+from search.agents.launchers.ray import Cluster, RayExecutor
 from search.tasks import Digits
-from search.wire import PrepareJob
+from search.training.jobs import PrepareJob
 from tests.ray_clusters import RayCluster
 from tests.search.attempt_api import TOKEN, AttemptApi
 

@@ -20,9 +20,9 @@ import torch
 from models.model import ModelSpec
 from models.ops.backends import prefer
 from search.tasks import DataSources, Digits, Mnist, Splits
-from search.training import train
-from search.trial import TrainingSpec, TrialSpec
-from search.wire import EpochReport, TrainJob, Verdict
+from search.training.jobs import EpochReport, TrainJob, Verdict
+from search.training.run import train
+from search.training.trial_spec import TrainingSpec, TrialSpec
 from tests.benchmarks.processes import run_on_cpu
 
 TASKS = {"digits": Digits(), "mnist": Mnist(layout="rows", train_samples=5_000)}

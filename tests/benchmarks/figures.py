@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 from sqlalchemy.orm import Session
 
-from search import studies
-from search.figures import Figures
-from search.samplers.drawing import RandomSource
-from search.space import SearchSpace
-from search.spec import StudySpec
+from search.fronts.figures import Figures
+from search.fronts.study_progress import progress
+from search.samplers.modelling.configurations_drawn import RandomSource
+from search.spaces.space import SearchSpace
+from search.studies import submission
+from search.studies.spec import StudySpec
 from search.tasks import DataSources
 from storage.engine import Database
 from storage.records import StudyRecord, TrialState
-from storage.studies import Studies
-from storage.trials import Trials
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.storage.records import trial
 
 SIZES = (1000, 5000)
@@ -37,14 +38,14 @@ FIGURES: dict[str, Ask] = {
     "standing (progress, events)": lambda session, study, kept: kept.standing(session, study),
     "front": lambda session, study, kept: kept.front(session, study),
     "importance": lambda session, study, kept: kept.importance(session, study),
-    "the study's document": lambda session, study, kept: studies.progress(session, study, kept),
+    "the study's document": lambda session, study, kept: progress(session, study, kept),
 }
 
 
 def fill(database: Database, folder: Path, count: int) -> str:
     """A study on rows of digits with so many complete trials of made-up results."""
     spec = StudySpec.model_validate({"task": {"kind": "digits"}, "budget": {"trials": count}})
-    study = studies.submit(database, spec, sources=DataSources(cache=folder, folder=None))
+    study = submission.submit(database, spec, sources=DataSources(cache=folder, folder=None))
     space, generator = SearchSpace(spec), np.random.default_rng(count)
     with database.write() as session:
         Studies(session).set_reference_point(

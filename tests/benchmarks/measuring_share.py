@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from search.devices import device_model
+from search.measuring.devices import device_model
 from tests.service.running import Server
 
 TASKS = ("digits", "mnist")

@@ -42,7 +42,7 @@ def main() -> None:
         )
     _say(f"{summary.studies} studies in {summary.seconds:.0f} s; {summary.artifacts} artifacts")
     _say(f"trials: {dict(summary.outcomes)}")
-    _say(f"strikes: {dict(summary.strikes)}")
+    _say(f"strikes: {dict(summary.strikes)}; studies rolled away: {summary.rolled_away}")
 
 
 if __name__ == "__main__":

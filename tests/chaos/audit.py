@@ -1,25 +1,27 @@
 """What has to be true of a study and its store after whatever happened; read from the tables."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import optuna
 
+from search.fronts.pareto import objective_infos, value_of
 from search.optuna_tables import open_storage, study_name
-from search.pareto import objective_infos, value_of
-from search.spec import StudySpec
-from storage.artifact_rows import ArtifactRows
-from storage.artifacts import LocalArtifactStore
-from storage.attempts import Attempts
+from search.studies.spec import StudySpec
+from storage.blobs.folder import LocalArtifactStore
+from storage.endings import AttemptCause
 from storage.engine import Database
-from storage.events import Events
-from storage.exchanges import Exchanges
-from storage.metrics import Metrics
+from storage.errors import ArtifactDamaged
 from storage.records import AttemptKind, AttemptState, StudyRecord, TrialRecord, TrialState
-from storage.studies import Studies
-from storage.trials import Trials
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempts import Attempts
+from storage.repositories.events import Events
+from storage.repositories.exchanges import Exchanges
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 
 _OPTUNA = {
     TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
@@ -72,7 +74,7 @@ def _audit_attempts(database: Database, trials: Sequence[TrialRecord]) -> None:
             curve = Metrics(session).curve(trial.study_id, trial.number)
         assert sorted(row.number for row in attempts) == list(range(1, len(attempts) + 1))
         assert all(row.state != AttemptState.RUNNING for row in attempts), "a lease is held"
-        ended_it = [row for row in attempts if (row.reason or "").partition(":")[0] == "complete"]
+        ended_it = [row for row in attempts if row.cause is AttemptCause.COMPLETE]
         assert len(ended_it) == (trial.state == TrialState.COMPLETE), (trial.number, attempts)
         if trial.state == TrialState.COMPLETE:
             assert [row.epoch for row in curve] == list(range(1, trial.epochs_trained + 1))
@@ -131,8 +133,10 @@ def _front(trials: Sequence[TrialRecord], spec: StudySpec) -> list[int]:
     ]
 
 
-def audit_store(database: Database, folder: Path) -> int:
+def audit_store(database: Database, folder: Path, damaged: Set[str] = frozenset()) -> int:
     """Prove that rows and bytes name each other; returns how many artifacts there are.
+
+    Each has its digest, but for those that were `damaged` and not written again, which are refused.
 
     Whole bytes that no row names are what a worker leaves that was killed between the two: they are
     for the sweep, which has to have run.
@@ -155,5 +159,8 @@ def audit_store(database: Database, folder: Path) -> int:
     assert not files - rows, f"bytes without a row: {sorted(files - rows)}"
     assert not rows - files, f"a row without bytes: {sorted(rows - files)}"
     for digest in files:
-        store.open_reader(digest).close()
+        try:
+            store.open_reader(digest).close()
+        except ArtifactDamaged:
+            assert digest in damaged, f"{digest} has other bytes, and nobody damaged it"
     return len(files)

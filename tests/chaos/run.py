@@ -1,11 +1,12 @@
 """One run: a server, studies one after the other, strikes, and the audit at the end."""
 
+import hashlib
 import os
 import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +15,18 @@ from typing import Any
 import httpx2
 import psutil
 
-from search.retention import Retention
-from storage.artifacts import LocalArtifactStore
+from search.fronts.retention import Retention
+from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
 from tests.chaos.audit import audit_store, audit_study
 from tests.chaos.postgres import MortalPostgres
 from tests.chaos.strikes import Striker
-from tests.service.running import Server, wait_until
+from tests.patience import wait_while_it_moves
+from tests.service.running import Server
 
 _MARK = "REFLECTORY_TEST_CHAOS_RUN"
 _LEASE_SECONDS = 8.0
 _PAUSES = (0.5, 4.0)
-_SECONDS_PER_TRIAL = 4.0
-"""The longest that a study may take, strikes and a busy machine included."""
 
 
 @dataclass
@@ -37,6 +37,8 @@ class Summary:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     strikes: Counter[str] = field(default_factory=Counter[str])
     artifacts: int = 0
+    rolled_away: int = 0
+    """Studies that a database which was rolled back does not know any more."""
     seconds: float = 0.0
 
 
@@ -67,14 +69,21 @@ def run(
     with ExitStack() as held:
         server = Server(data_dir, environment=environment)
         held.callback(server.close)
-        server.start()
+        server.launch()
+        wait_while_it_moves(lambda: server.answers("/readyz") == 200, what="a ready server")
         begun = time.monotonic()
-        striker = Striker(server, generator, lease_seconds=_LEASE_SECONDS, postgres=postgres)
+        striker = Striker(
+            server, generator, lease_seconds=_LEASE_SECONDS, url=urls[0], postgres=postgres
+        )
         studies: list[str] = []
         while not studies or time.monotonic() - begun < seconds:
             studies.append(_submitted(server, _spec(seed + len(studies), trials)))
             # A study whose data cannot be prepared in three attempts fails, as it should.
-            wait_until(lambda: _epochs(server, studies[-1]) > 0, what="the first epoch")
+            wait_while_it_moves(
+                lambda: _epochs(server, studies[-1]) > 0,
+                what="the first epoch",
+                moved=lambda: _standing(server, studies[-1]),
+            )
             if len(studies) == 1:
                 begun = time.monotonic()
             _strike_until_it_ends(
@@ -82,14 +91,21 @@ def run(
                 striker,
                 studies[-1],
                 until=begun + seconds,
-                patience=60 + _SECONDS_PER_TRIAL * trials,
                 generator=generator,
                 say=say,
             )
-        fronts = {study_id: server.get(f"/v1/studies/{study_id}/front") for study_id in studies}
-        wait_until(lambda: not server.workers_at_work(), what="the last worker's end")
+        # Those that had ended may have been rolled back to when they ran.
+        for study_id in studies:
+            _wait_for_the_end(server, striker, study_id)
+        known = [study_id for study_id in studies if not _is_unknown(server, study_id)]
+        assert len(known) == len(studies) or striker.counts["database rolled back"] > 0
+        summary.rolled_away = len(studies) - len(known)
+        fronts = {study_id: server.get(f"/v1/studies/{study_id}/front") for study_id in known}
+        for study_id in known:
+            _audit_downloads(server, study_id, striker.damaged)
+        wait_while_it_moves(lambda: not server.workers_at_work(), what="the last worker's end")
         assert server.stop() == 0
-        wait_until(lambda: not _marked(mark), what=f"the end of {_marked(mark)}", seconds=20)
+        wait_while_it_moves(lambda: not _marked(mark), what="the end of all processes")
         database = Database(urls[0])
         held.callback(database.dispose)
         for study_id, front in fronts.items():
@@ -100,7 +116,7 @@ def run(
         retention = Retention(database, store)
         retention.tidy()
         retention.sweep(older_than_seconds=0.0)
-        summary.artifacts = audit_store(database, data_dir / "artifacts")
+        summary.artifacts = audit_store(database, data_dir / "artifacts", striker.damaged)
     summary.studies = len(studies)
     summary.strikes = striker.counts
     summary.seconds = time.monotonic() - begun
@@ -138,7 +154,7 @@ def _submitted(server: Server, spec: dict[str, Any]) -> str:
                 return str(answer.json()["id"])
         return None
 
-    return str(wait_until(submit, what="a submitted study"))
+    return str(wait_while_it_moves(submit, what="a submitted study"))
 
 
 def _strike_until_it_ends(
@@ -147,7 +163,6 @@ def _strike_until_it_ends(
     study_id: str,
     *,
     until: float,
-    patience: float,
     generator: random.Random,
     say: Callable[[str], None],
 ) -> None:
@@ -156,12 +171,50 @@ def _strike_until_it_ends(
             return
         say(striker.strike())
         time.sleep(generator.uniform(*_PAUSES))
+    _wait_for_the_end(server, striker, study_id)
 
+
+def _wait_for_the_end(server: Server, striker: Striker, study_id: str) -> None:
     def ended() -> bool:
         striker.mend()
         return _has_ended(server, study_id)
 
-    wait_until(ended, what=f"the end of study {study_id}", seconds=patience)
+    wait_while_it_moves(
+        ended,
+        what=f"the end of study {study_id}; log {server.log}",
+        moved=lambda: _standing(server, study_id),
+    )
+
+
+def _standing(server: Server, study_id: str) -> object:
+    """Where a study stands: whatever changes in it is progress."""
+    with suppress(httpx2.TransportError):
+        answer = server.http.get(f"/v1/studies/{study_id}")
+        if answer.status_code == 200:
+            progress = answer.json()["progress"]
+            return progress["trials"], progress["epochs_trained"]
+    return None
+
+
+def _is_unknown(server: Server, study_id: str) -> bool:
+    with suppress(httpx2.TransportError):
+        return server.http.get(f"/v1/studies/{study_id}").status_code == 404
+    return False
+
+
+def _audit_downloads(server: Server, study_id: str, damaged: Set[str]) -> None:
+    """Prove that a damaged file is refused in so many words, and that every other is given out."""
+    for trial in server.trials(study_id):
+        if trial["outcome"] != "complete":
+            continue
+        answer = server.http.get(f"/v1/studies/{study_id}/trials/{trial['number']}/checkpoint")
+        if answer.status_code != 200:
+            problem = answer.json()
+            assert problem["type"] == "urn:reflectory:damaged-artifact", problem
+            assert any(digest in problem["detail"] for digest in damaged), problem
+        else:
+            given = hashlib.sha256(answer.content).hexdigest()
+            assert answer.headers["ETag"] == f'"{given}"'
 
 
 def _epochs(server: Server, study_id: str) -> int:
@@ -182,6 +235,8 @@ def _has_ended(server: Server, study_id: str) -> bool:
                     f"the study ended as {study['state']}: {study['state_reason']}"
                 )
             return bool(study["state"] == "finished")
+        # Rolled back to when it was not there yet.
+        return answer.status_code == 404
     return False
 
 

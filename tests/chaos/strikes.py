@@ -1,4 +1,4 @@
-"""What is done to a running server: a seeded choice of processes that die, or stand still."""
+"""What is done to a running server: a seeded choice of what dies, stands still or is damaged."""
 
 import random
 import signal
@@ -6,10 +6,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
+from search.linux import ATTEMPT_SCORE
+from tests.chaos.damage import checkpoint, flip_a_byte, roll_back, step_back_and_migrate
 from tests.chaos.postgres import MortalPostgres
+from tests.patience import wait_while_it_moves
 from tests.service.running import Server
 
 
@@ -22,24 +26,34 @@ class Striker:
         generator: random.Random,
         *,
         lease_seconds: float,
+        url: str,
         postgres: MortalPostgres | None = None,
     ) -> None:
+        """`url` is that of our tables."""
+        self.damaged: set[str] = set()
+        """The digests of files that were damaged; some are written again since."""
         self.counts: Counter[str] = Counter()
         self._server = server
         self._generator = generator
         self._lease_seconds = lease_seconds
+        self._url = url
         self._postgres = postgres
         self._stopped: list[tuple[float, psutil.Process]] = []
         self._weights: dict[str, tuple[float, Callable[[], bool]]] = {
-            "worker": (8, self._kill_worker),
+            "worker": (6, self._kill_worker),
+            "oom victim": (3, self._kill_oom_victim),
             "worker stopped": (2, self._stop_worker),
             "coordinator": (3, lambda: self._kill_child("coordinator")),
             "api": (3, lambda: self._kill_child("api")),
             "fork server": (2, self._kill_fork_server),
             "everything": (2, self._kill_everything),
+            "damaged artifact": (2, self._damage_artifact),
+            "upgrade after kill -9": (1, self._upgrade),
         }
         if postgres is not None:
             self._weights["database"] = (2, self._kill_database)
+        else:
+            self._weights["database rolled back"] = (2, self._roll_back)
 
     def strike(self) -> str:
         """Do one thing by chance; its name."""
@@ -60,7 +74,7 @@ class Striker:
         Whoever stands still for longer than a lease goes on, to find its lease lost.
         """
         if self._server.has_ended:
-            self._server.start()
+            self._start()
             self.counts["server started by the operator"] += 1
         for stopped_at, process in list(self._stopped):
             if time.monotonic() - stopped_at > 1.5 * self._lease_seconds:
@@ -94,10 +108,63 @@ class Striker:
                     return _sent(process, signal.SIGKILL)
         return False
 
+    def _kill_oom_victim(self) -> bool:
+        """Kill whom the kernel would for want of memory: by its own figures, a worker."""
+        scores: dict[psutil.Process, int] = {}
+        for process in self._server.processes():
+            with suppress(psutil.NoSuchProcess, OSError):
+                scores[process] = int(Path(f"/proc/{process.pid}/oom_score").read_text())
+        workers = [process for process in self._server.workers_at_work() if process in scores]
+        # One that has just been forked may not have come to say so.
+        if not any(_is_offered(worker) for worker in workers):
+            return False
+        victim = max(scores, key=lambda process: scores[process])
+        assert victim in workers, f"the kernel would kill {victim.cmdline()} before a worker"
+        return _sent(victim, signal.SIGKILL)
+
     def _kill_everything(self) -> bool:
-        self._server.kill_everything()
-        self._server.start()
+        self._end_everything()
+        self._start()
         return True
+
+    def _upgrade(self) -> bool:
+        """Have a newer program take over what an older one left that was killed."""
+        self._end_everything()
+        step_back_and_migrate(self._url, self._server.data_dir)
+        self._start()
+        return True
+
+    def _roll_back(self) -> bool:
+        """Lose the last seconds of our tables, of which Optuna's know, and the store."""
+        database = self._server.data_dir / "reflectory.db"
+        checkpoint(database)
+        time.sleep(self._generator.uniform(0.5, 3))
+        self._end_everything()
+        lost = roll_back(database)
+        self._start()
+        return lost
+
+    def _damage_artifact(self) -> bool:
+        digest = flip_a_byte(self._server.data_dir / "artifacts", self._generator)
+        if digest is None:
+            return False
+        self.damaged.add(digest)
+        return True
+
+    def _end_everything(self) -> None:
+        processes = self._server.processes()
+        self._server.kill_everything()
+        wait_while_it_moves(
+            lambda: not any(process.is_running() for process in processes),
+            what="the end of what was killed",
+        )
+
+    def _start(self) -> None:
+        self._server.launch()
+        wait_while_it_moves(
+            lambda: self._server.answers("/readyz") == 200,
+            what=f"a ready server; its log is {self._server.log}",
+        )
 
     def _kill_database(self) -> bool:
         assert self._postgres is not None
@@ -105,6 +172,14 @@ class Striker:
         time.sleep(self._generator.uniform(0, 2))
         self._postgres.start()
         return True
+
+
+def _is_offered(worker: psutil.Process) -> bool:
+    """Whether the process has told the kernel to kill it first."""
+    with suppress(OSError):
+        score = int(Path(f"/proc/{worker.pid}/oom_score_adj").read_text())
+        return score >= ATTEMPT_SCORE
+    return False
 
 
 def _sent(process: psutil.Process, sign: signal.Signals) -> bool:

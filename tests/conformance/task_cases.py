@@ -26,7 +26,7 @@ from search.tasks import (
     Ucr,
 )
 from tests.search.mnist_files import write_mnist
-from tests.search.tasks.uploaded import FolderShelf, gestures, prices, tide, topics
+from tests.search.uploads.uploaded import FolderShelf, gestures, prices, tide, topics
 
 Documents = Mapping[str, Task]
 """Unresolved tasks, by a name that says what is different about them."""

@@ -32,6 +32,8 @@ from tests.conformance.variants import Corner
 
 Pair = tuple[type[Architecture], type[Family]]
 
+pytestmark = pytest.mark.sampled
+
 
 @pytest.fixture(params=pairs(), ids=pair_name)
 def pair(request: pytest.FixtureRequest) -> Pair:
@@ -82,6 +84,7 @@ def test_outputs_have_the_signatures_shape(pair: Pair) -> None:
                     assert model(torch.randn(batch, steps, 3)).shape == shape
 
 
+@pytest.mark.in_full
 def test_a_batch_can_be_trained_on_whatever_its_size(pair: Pair) -> None:
     for spec in specs(*pair):
         for batch in (1, 2):
@@ -141,6 +144,7 @@ def test_formula_is_the_number_of_trainable_numbers(pair: Pair) -> None:
         assert spec.parameter_count() == sum(p.numel() for p in model.parameters())
 
 
+@pytest.mark.in_full
 def test_every_parameter_learns(pair: Pair) -> None:
     for spec in specs(*pair):
         model = spec.build(seed=0).double()
@@ -217,6 +221,10 @@ def test_count_never_falls_when_size_or_depth_grow(pair: Pair) -> None:
     ):
         counts = [member.parameter_count(LAST, held) for member in members]
         assert counts == sorted(set(counts))
+        for batch_size in (1, 1000):
+            saved = [member.saved_numbers(LAST, batch_size=batch_size) for member in members]
+            assert saved == sorted(set(saved))
+            assert saved[0] > 0
 
 
 class Ends(GradientProbe):
@@ -235,6 +243,7 @@ class Ends(GradientProbe):
         return state
 
 
+@pytest.mark.in_full
 def test_gradient_probe_reads_what_autograd_gives(pair: Pair) -> None:
     """The sum over the samples of the norms at both ends, found without the probe's hooks."""
     x = torch.randn(3, 5, 3, dtype=torch.float64)

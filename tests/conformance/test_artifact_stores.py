@@ -9,10 +9,11 @@ from typing import BinaryIO, cast
 
 import pytest
 
-from storage.artifacts import ArtifactStore, LocalArtifactStore, store_stream
-from storage.blocks import BLOCK_BYTES
+from storage.blobs.artifacts import ArtifactStore, store_stream
+from storage.blobs.blocks import BLOCK_BYTES
+from storage.blobs.bucket import S3ArtifactStore
+from storage.blobs.folder import LocalArtifactStore
 from storage.errors import ArtifactDamaged, ArtifactNotFound
-from storage.s3 import S3ArtifactStore
 from tests.s3_server import S3Server
 from tests.storage.records import START
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from search.agents.executors import AttemptTicket, Executor, LocalExecutor, Slot
+from search.agents.executors.inline import InlineExecutor
+from search.agents.executors.slots import cpu_slots
+from search.agents.launchers.ray import Cluster, RayExecutor
 from search.errors import ExecutorError
-from search.executors import AttemptTicket, Executor, LocalExecutor, Slot
-from search.executors.inline import InlineExecutor
-from search.executors.ray import Cluster, RayExecutor
-from search.executors.slots import cpu_slots
 from search.tasks import Digits
-from search.wire import PrepareJob
+from search.training.jobs import PrepareJob
 from tests.ray_clusters import RayCluster
+from tests.search.agents.executors.attempts import exits
+from tests.search.agents.executors.joined import JoinedExecutor
 from tests.search.attempt_api import TOKEN, AttemptApi
-from tests.search.executors.attempts import exits
-from tests.search.executors.joined import JoinedExecutor
 
 Made = Callable[[Path, pytest.FixtureRequest], Executor]
 

@@ -39,6 +39,7 @@ def losses(spec: ModelSpec, steps: int = 30) -> tuple[float, float]:
     return before, evaluated()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
 def test_training_reduces_the_loss(
     pair: tuple[type[Architecture], type[Family]],

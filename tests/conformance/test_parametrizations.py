@@ -29,6 +29,8 @@ LARGEST = 128
 
 Variant = type[Family]
 
+pytestmark = pytest.mark.sampled
+
 
 def counts_of(spec: Parametrization) -> dict[str, int]:
     """The fields that count something."""
@@ -105,8 +107,12 @@ def test_count_never_falls_when_a_hyperparameter_or_the_slot_grows(
         low, high = bounds[0], bounds[1]
         steps = [low + (high - low) * i / 10 for i in range(11)]
         values = [int(step) if isinstance(low, int) else step for step in steps]
-        counts = [base.model_copy(update={name: v}).parameter_count(slot) for v in values]
+        members = [base.model_copy(update={name: v}) for v in values]
+        counts = [member.parameter_count(slot) for member in members]
         assert counts == sorted(counts), name
+        working = [member.working_numbers(slot) for member in members]
+        assert working == sorted(working), name
+        assert working[0] >= 0
     by_size = [base.parameter_count(home(parametrization, size)) for size in range(2, 40)]
     assert by_size == sorted(by_size)
     by_copies = [

@@ -22,6 +22,8 @@ from tests.conformance.variants import (
 
 Variant = type[Family]
 
+pytestmark = pytest.mark.sampled
+
 GATED = [slot for slot in SLOTS if slot.copies > 1]
 
 
@@ -67,6 +69,7 @@ def test_a_complex_matrix_acts_as_one(parametrization: Variant, slot: Slot) -> N
         torch.testing.assert_close(minus_b, -b, atol=1e-13, rtol=0)
 
 
+@pytest.mark.in_full
 @pytest.mark.parametrize(
     "slot", [s for s in SLOTS if s.copies * s.in_features * s.out_features <= 25], ids=name_of
 )

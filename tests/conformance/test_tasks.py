@@ -18,12 +18,12 @@ from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import kind_of
 from search.errors import DataError, TaskUnresolved
-from search.space import SearchSpace
-from search.spec import StudySpec
+from search.spaces.space import SearchSpace
+from search.studies.spec import StudySpec
 from search.tasks import TASKS, AnyTask, Batch, DataSources, Samples, Split, Splits, Task
-from search.training import train
-from search.trial import TrainingSpec, TrialSpec
-from search.wire import TrainJob
+from search.training.jobs import TrainJob
+from search.training.run import train
+from search.training.trial_spec import TrainingSpec, TrialSpec
 from tests.conformance.task_cases import write_all
 from tests.search.training_cases import RecordingHooks
 
@@ -228,7 +228,19 @@ def test_metrics_do_not_depend_on_how_samples_come_in_batches(task: Task, splits
             meter.add(output, batch.y)
         found.append(meter.values())
     assert task.metric.name in found[0]
+    ranges = task.meter().ranges
+    assert all(value in ranges[name] for name, value in found[0].items() if math.isfinite(value))
     assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_a_metric_says_which_values_it_can_have(task: Task) -> None:
+    metric, known = task.metric, task.meter().ranges[task.metric.name]
+    best = known.high if metric.direction == "maximize" else known.low
+    assert metric.baseline in known
+    assert best in known, "no model is better than perfect"
+    beyond = best + 1 if metric.direction == "maximize" else best - 1
+    for value in (beyond, math.nan, math.inf, -math.inf):
+        assert value not in known
 
 
 def test_better_is_in_the_metrics_direction(task: Task) -> None:

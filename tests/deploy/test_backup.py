@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from search import removal
-from search.retention import Retention
-from service.backup import NoPlaceForBackup, back_up
-from storage.artifact_rows import ArtifactRows
-from storage.artifacts import LocalArtifactStore
+from search.fronts.retention import Retention
+from search.studies import removal
+from service.data_dir.backup import NoPlaceForBackup, back_up
+from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound
-from storage.events import Events
-from storage.studies import Studies
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.events import Events
+from storage.repositories.studies import Studies
 from tests.chaos.audit import audit_store, audit_study
 from tests.conftest import PostgresServer
 from tests.service.running import Server, wait_until

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from importlib.resources import files
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import jsonschema
@@ -53,11 +54,15 @@ def test_a_service_is_closed_and_limited(name: str) -> None:
     assert "no-new-privileges:true" in service["security_opt"]
     assert service["restart"] in ({"no", "on-failure:10"} if name in ONCE else {"unless-stopped"})
     assert "healthcheck" in service or name.startswith("api")
-    assert re.search(r":[\w.-]+$", service["image"])
-    assert not service["image"].endswith(":latest")
-    assert set(service.get("ports", [])) <= {"${LISTEN:-127.0.0.1:8080}:8080"}
-    if name not in ONCE:
-        assert service["deploy"]["resources"]["limits"]["memory"]
+    if "build" not in service:
+        assert re.search(r":\d[\w.-]*@sha256:[0-9a-f]{64}$", service["image"])
+    assert set(service.get("ports", [])) <= {
+        "${LISTEN:-127.0.0.1:8080}:8080",
+        "${LISTEN_MACHINES:-127.0.0.1:8081}:8081",
+    }
+    limits = service["deploy"]["resources"]["limits"]
+    assert limits["memory"]
+    assert limits["pids"]
     if name != "s3":
         # SeaweedFS's own start script gives its folder to its user, and needs to be root for that.
         assert service["read_only"] is True
@@ -86,6 +91,29 @@ def test_everything_that_keeps_rows_waits_for_the_migration() -> None:
     for name in OURS:
         if name not in ONCE | {"worker"}:
             assert "migrate" in compose()["services"][name]["depends_on"], name
+
+
+def test_the_api_believes_the_proxy_alone_about_where_requests_came_from() -> None:
+    document = compose()
+    proxy = document["services"]["proxy"]
+    address = proxy["networks"]["front"]["ipv4_address"]
+    (subnet,) = document["networks"]["front"]["ipam"]["config"]
+    assert ip_address(address) in ip_network(subnet["subnet"])
+    # Others are given addresses from elsewhere.
+    assert ip_address(address) not in ip_network(subnet["ip_range"])
+    for name, service in document["services"].items():
+        if name.startswith("api"):
+            assert service["environment"]["REFLECTORY_TRUSTED_PROXIES"] == address
+            # It meets the proxy in one network, where that has this address.
+            assert set(service["networks"]) & set(proxy["networks"]) == {"front"}
+            assert "ports" not in service
+
+
+def test_machines_come_in_by_their_own_port() -> None:
+    services = compose()["services"]
+    assert services["worker"]["command"][-1] == "http://proxy:8081"
+    for name in ("coordinator-1", "coordinator-2"):
+        assert services[name]["environment"]["REFLECTORY_URL"] == "http://proxy:8081"
 
 
 def test_workers_see_neither_database_nor_bucket() -> None:

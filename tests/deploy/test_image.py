@@ -51,11 +51,11 @@ def test_a_target_runs_as_nobody_in_particular_and_tells_how_it_is(target: str) 
     assert all(value.startswith("--from=packages-") for value in values(target, "COPY"))
 
 
-def test_every_base_has_a_version() -> None:
+def test_every_base_has_a_version_and_a_digest() -> None:
     images = set(DockerfileParser(path=str(FILE)).parent_images) - set(stages())
     assert images
     for image in images:
-        assert re.search(r":\d+\.\d+\.\d+", image), image
+        assert re.search(r":\d+\.\d+\.\d+[\w.-]*@sha256:[0-9a-f]{64}$", image), image
 
 
 def test_no_layer_holds_a_secret() -> None:

@@ -1,5 +1,6 @@
 """The manifests: valid by Kubernetes' own schemas, as closed as `restricted` asks, whole."""
 
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -94,6 +95,60 @@ def test_every_pod_has_its_network_rules_and_twins_their_budget() -> None:
         if document["kind"] == "PodDisruptionBudget"
     }
     assert budgets == {"api", "coordinator"}
+
+
+def test_what_comes_in_comes_from_pods_that_are_named() -> None:
+    """A namespace by itself lets every pod of it in, and an address whoever has it."""
+    policies = [document["spec"] for _, document in OBJECTS if document["kind"] == "NetworkPolicy"]
+    rules = [rule for policy in policies for rule in policy.get("ingress", [])]
+    assert rules
+    for rule in rules:
+        assert rule["ports"]
+        assert rule["from"]
+        for source in rule["from"]:
+            assert source["podSelector"]["matchLabels"]
+            assert "ipBlock" not in source
+    # Nobody calls these.
+    entered = {
+        policy["podSelector"]["matchLabels"]["app.kubernetes.io/name"]
+        for policy in policies
+        if "ingress" in policy
+    }
+    assert entered == {"api"}
+
+
+def test_the_images_are_named_by_digest() -> None:
+    document = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+    names = {container["image"] for pod in PODS.values() for container in pod["spec"]["containers"]}
+    assert {image["name"] for image in document["images"]} == names
+    for image in document["images"]:
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", image["digest"])
+        assert "newTag" not in image
+
+
+def bytes_of(quantity: str) -> int:
+    number, unit = re.fullmatch(r"(\d+)([KMG]i)", quantity).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    return int(number) << {"Ki": 10, "Mi": 20, "Gi": 30}[unit]
+
+
+def test_the_site_fits_into_its_quota_and_every_container_into_its_range() -> None:
+    (quota,) = (document for _, document in OBJECTS if document["kind"] == "ResourceQuota")
+    (ranges,) = (document for _, document in OBJECTS if document["kind"] == "LimitRange")
+    hard, (range_,) = quota["spec"]["hard"], ranges["spec"]["limits"]
+    taken = {"pods": 0, "memory": 0}
+    for _, document in OBJECTS:
+        if "template" not in document.get("spec", {}):
+            continue
+        spec = document["spec"]
+        # While a Deployment is replaced, there is one more.
+        count = spec.get("replicas", 1) + (document["kind"] == "Deployment")
+        taken["pods"] += count
+        for container in spec["template"]["spec"]["containers"]:
+            memory = bytes_of(container["resources"]["limits"]["memory"])
+            assert memory <= bytes_of(range_["max"]["memory"])
+            taken["memory"] += count * memory
+    assert taken["pods"] <= int(hard["pods"])
+    assert taken["memory"] <= bytes_of(hard["limits.memory"])
 
 
 def test_workers_get_neither_the_databases_password_nor_the_buckets() -> None:

@@ -86,7 +86,7 @@ class Container:
             )
 
     def run(self, *words: str) -> dict[str, Any]:
-        said, _ = self.start(*words, "--json").communicate(timeout=120)
+        said, _ = self.start(*words, "--json").communicate(timeout=1200)
         assert said, self.log.read_text()
         return json.loads(said)
 
@@ -130,7 +130,7 @@ def test_the_commands_of_the_compose_file_make_a_site_as_a_user_without_rights(
             processes.append(container.start(*services[name]["command"]))
         processes.append(worker.start("worker", "--server", url, "--workers", "1"))
         http = held.enter_context(
-            httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+            httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=300)
         )
         wait_until(lambda: _status(http, "/readyz") == 200, what="a ready site", seconds=240)
         answer = http.post("/v1/studies", json=SPEC)
@@ -146,7 +146,7 @@ def test_the_commands_of_the_compose_file_make_a_site_as_a_user_without_rights(
         for process in reversed(processes):
             process.send_signal(signal.SIGTERM)
         # uvicorn ends in order and then by the signal that it was sent.
-        assert {process.wait(60) for process in processes} <= {0, -signal.SIGTERM}
+        assert {process.wait(600) for process in processes} <= {0, -signal.SIGTERM}
         if os.geteuid() == 0:
             assert _written_by_the_user() <= before, "something was written beside /data and /tmp"
 

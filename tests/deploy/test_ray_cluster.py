@@ -14,7 +14,7 @@ import pytest
 import yaml
 from jsonschema.validators import validator_for
 
-from search.executors.ray.pipe import LANE_RESOURCE
+from search.agents.launchers.ray.messages import LANE_RESOURCE
 from tests.deploy.files import DEPLOY
 
 

@@ -15,7 +15,7 @@ from tests.service.site import Site
 
 def wrong_parts(url: str) -> set[str]:
     """What `/readyz` says is not as it has to be."""
-    answer = httpx2.get(f"{url}/readyz", timeout=30)
+    answer = httpx2.get(f"{url}/readyz", timeout=300)
     assert answer.status_code == 503
     return {fault["path"] for fault in answer.json()["errors"]}
 

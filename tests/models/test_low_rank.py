@@ -10,8 +10,8 @@ from models.ops.weight_norm import LONGEST_ROW, NormalisedRows
 from models.parametrizations import LowRank, LowRankDiagonal
 from models.parametrizations.low_rank_factors import LowRankLinear
 from models.spec import Signature, Slot
-from search.dimension import ChoiceDimension, Options
-from search.draws import NamedSource, Recorder, SpaceDraw
+from search.spaces.dimension import ChoiceDimension, Options
+from search.spaces.draws import NamedSource, Recorder, SpaceDraw
 from tests.models.structure import jacobian_rank, trained
 
 Variant: TypeAlias = type[LowRank] | type[LowRankDiagonal]

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks the protocol of `search.wire`, as the service does to a worker."""
+"""A real HTTP server that speaks to a worker as the service does, see `search.training.jobs`."""
 
 import contextlib
 import hashlib
@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self, TypeVar
 
 from models.spec import Spec
-from search.wire import (
+from search.training.jobs import (
     Completion,
     EpochReport,
     Heartbeat,
@@ -22,6 +22,7 @@ from search.wire import (
     Stored,
     Verdict,
 )
+from tests.patience import wait_while_it_moves
 
 Word = TypeVar("Word", bound=Spec)
 
@@ -94,7 +95,13 @@ class AttemptApi:
 
     def wait_until(self, true: Callable[[], bool], *, seconds: float = 60.0) -> None:
         with self.changed:
-            assert self.changed.wait_for(true, seconds), f"not in {seconds} s: {self.asked}"
+            wait_while_it_moves(
+                lambda: self.changed.wait_for(true, 1.0),
+                what="a call of the attempt",
+                moved=lambda: len(self.asked),
+                seconds=seconds,
+                pause=0.0,
+            )
 
 
 class _Server(ThreadingHTTPServer):

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx2
 
-from storage.engine import Database
+from tests.databases import migrated
 from tests.search import dying_coordinator
 from tests.service.running import wait_until
 
@@ -27,13 +27,12 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.database = Database(f"sqlite:///{folder / 'reflectory.db'}")
-        self.database.migrate()
+        self.database = migrated(f"sqlite:///{folder / 'reflectory.db'}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.http = httpx2.Client(base_url=self.url, timeout=30)
+        self.http = httpx2.Client(base_url=self.url, timeout=300)
         settings = {"REFLECTORY_DATA_DIR": str(folder), "REFLECTORY_PORT": str(port)}
         self.log = folder / "processes.log"
         with self.log.open("ab") as log:
@@ -74,7 +73,7 @@ class Site:
 def break_off(site: Site, point: str, number: int) -> None:
     """Have a coordinator work until it dies at its point."""
     dying = site.coordinate(point, number)
-    dying.join(timeout=120)
+    dying.join(timeout=1200)
     assert dying.exitcode == -signal.SIGKILL
 
 
@@ -85,4 +84,4 @@ def finish(site: Site, study_id: str) -> None:
         what=f"the study's end; log {site.log}",
     )
     last.terminate()
-    last.join(timeout=20)
+    last.join(timeout=200)

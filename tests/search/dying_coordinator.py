@@ -18,14 +18,17 @@ from pathlib import Path
 import optuna
 from sqlalchemy.orm import Session
 
-from search import study_run
-from search.coordinator import Coordinator, Folders
-from search.dimension import Dimension, Scalar
-from search.executors import LocalExecutor
-from search.executors.slots import cpu_slots
-from search.mirror import Mirror
+# For the fork server of each coordinator, which is forked from here.
+import search.agents.forking.fork_server  # noqa: F401
+from search.agents.executors import LocalExecutor
+from search.agents.executors.slots import cpu_slots
+from search.dispatch import study_run
+from search.dispatch.coordinator import Coordinator, Folders
+from search.sampling.optuna_study import OptunaStudy
+from search.spaces.dimension import Dimension, Scalar
 from storage.engine import Database
 from storage.records import TrialRecord
+from tests import preloaded
 
 THINKING_SECONDS = 0.4
 """Longer than a trial of one epoch."""
@@ -47,10 +50,10 @@ def die() -> None:
     """As `kill -9` would have it: nothing is flushed, closed or told. Or stand still instead."""
     with CalmDatabase.writing:
         # To this thread: a signal to the process may reach another first, and this one goes on.
-        signal.pthread_kill(threading.get_ident(), DyingMirror.sign)
+        signal.pthread_kill(threading.get_ident(), DyingOptunaStudy.sign)
 
 
-class DyingMirror(Mirror):
+class DyingOptunaStudy(OptunaStudy):
     """Optuna's side, reached for the last time."""
 
     point = "never"
@@ -102,15 +105,17 @@ def main(
     owner: str = "test",
     lease_seconds: float = 10.0,
     sign: signal.Signals = signal.SIGKILL,
-    fork_server: str = "search.executors.fork_server",
+    fork_server: str = "search.agents.forking.fork_server",
 ) -> None:
     """Run until killed; what is printed goes to the log."""
     with log.open("ab") as output:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(output.fileno(), stream.fileno())
-    DyingMirror.released = folder / "released"
-    DyingMirror.point, DyingMirror.number, DyingMirror.sign = point, number, sign
-    study_run.Mirror = DyingMirror
+    preloaded.install()
+    preloaded.fork_from_here()
+    DyingOptunaStudy.released = folder / "released"
+    DyingOptunaStudy.point, DyingOptunaStudy.number, DyingOptunaStudy.sign = point, number, sign
+    study_run.OptunaStudy = DyingOptunaStudy
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs", server_module=fork_server)
     folders = Folders(
         data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"

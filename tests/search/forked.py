@@ -9,7 +9,7 @@ import torch
 
 # The server process imports these once; a fork of it is a new process in milliseconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["search.training", "models.checkpoint"])
+_CONTEXT.set_forkserver_preload(["search.training.run", "models.checkpoint"])
 
 
 def in_new_process(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int | None]:

@@ -10,8 +10,9 @@ from models.architectures import Gru, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal
 from search.tasks import DataSources, Digits, Split, Splits
-from search.trial import TrainingSpec, TrialSpec
-from search.wire import EpochReport, TrainJob, Verdict
+from search.tasks.task import Range
+from search.training.jobs import EpochReport, TrainJob, Verdict
+from search.training.trial_spec import TrainingSpec, TrialSpec
 
 TASK = Digits(train_samples=200)
 PIXELS = Digits(train_samples=200, layout="pixels")
@@ -38,6 +39,7 @@ class FixedMeter:
     """Says what it was made to say, whatever it is shown."""
 
     def __init__(self, name: str, value: float) -> None:
+        self.ranges = {name: Range()}
         self._values = {name: value}
 
     def add(self, output: Tensor, target: Tensor) -> None:

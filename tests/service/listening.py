@@ -26,5 +26,5 @@ def listening(site: Site, *, port: int = 0) -> Generator[tuple[str, int]]:
         yield address
         close_streams(app)
         server.should_exit = True
-        thread.join(10)
+        thread.join(100)
         assert not thread.is_alive(), "the API did not stop"

@@ -13,23 +13,8 @@ from pathlib import Path
 import httpx2
 
 from service.settings import Settings
-
-_PATIENCE_SECONDS = 60.0
-
-_API = """
-import socket, sys
-from service.server import run_api
-from service.settings import Settings
-settings = Settings.model_validate_json(sys.argv[1])
-run_api(settings, listener=socket.socket(fileno=int(sys.argv[2])))
-"""
-
-_DASHBOARD = """
-import sys
-from service.dashboard import run_dashboard
-from service.settings import Settings
-run_dashboard(Settings.model_validate_json(sys.argv[1]))
-"""
+from tests.patience import LONG_SECONDS, wait_while_it_moves
+from tests.service import api_process, dashboard_process
 
 
 def log_of(settings: Settings) -> Path:
@@ -45,10 +30,11 @@ class ApiProcess:
             self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             descriptor = listener.fileno()
             self.log = log_of(settings)
+            given = settings.model_dump_json()
             # Not a pipe: one that nobody reads is full some day, and the process waits for ever.
             with self.log.open("wb") as output:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", _API, settings.model_dump_json(), str(descriptor)],
+                    [sys.executable, "-m", api_process.__name__, given, str(descriptor)],
                     pass_fds=(descriptor,),
                     stdout=output,
                     stderr=output,
@@ -58,7 +44,7 @@ class ApiProcess:
     def _answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
-            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+            return httpx2.get(f"{self.url}/healthz", timeout=60).status_code == 200
         except httpx2.TransportError:
             return False
 
@@ -66,7 +52,7 @@ class ApiProcess:
         """Send SIGTERM; how long it took to end, in seconds."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(_PATIENCE_SECONDS)
+        self.process.wait(LONG_SECONDS)
         return time.monotonic() - began
 
 
@@ -85,7 +71,7 @@ def running_dashboard(settings: Settings, log: Path) -> Iterator["subprocess.Pop
     """A dashboard process (which may still wait for Optuna's tables), and its end."""
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", _DASHBOARD, settings.model_dump_json()],
+            [sys.executable, "-m", dashboard_process.__name__, settings.model_dump_json()],
             stdout=output,
             stderr=output,
             env={**os.environ},
@@ -98,10 +84,7 @@ def running_dashboard(settings: Settings, log: Path) -> Iterator["subprocess.Pop
 
 def wait_until(holds: Callable[[], bool]) -> None:
     """Wait for a condition; a test fails that waits in vain."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
+    wait_while_it_moves(holds, what="a condition")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -66,7 +66,7 @@ class Receiver:
         self._server.server_close()
         self._thread.join()
 
-    def wait(self, count: int, *, seconds: float = 30.0) -> Sequence[Letter]:
+    def wait(self, count: int, *, seconds: float = 600.0) -> Sequence[Letter]:
         """What came, once that is so many."""
         deadline = time.monotonic() + seconds
         while len(self.letters) < count:

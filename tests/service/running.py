@@ -6,7 +6,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -15,18 +14,12 @@ from typing import Any
 import httpx2
 import psutil
 
-PATIENCE_SECONDS = 120.0
+from tests.patience import LONG_SECONDS, PATIENCE_SECONDS, wait_while_it_moves
 
 
 def wait_until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE_SECONDS) -> Any:
     """The first true answer of `holds`; a test fails that waits in vain."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = holds()
-        if answer:
-            return answer
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+    return wait_while_it_moves(holds, what=what, seconds=seconds)
 
 
 class Server:
@@ -40,7 +33,7 @@ class Server:
         self._workers = workers
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
-        self.http = httpx2.Client(timeout=30)
+        self.http = httpx2.Client(timeout=300)
 
     def start(self) -> "Server":
         """Start the server and wait until it is ready."""
@@ -142,7 +135,7 @@ class Server:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(timeout=30)
+        return self._process.wait(timeout=LONG_SECONDS)
 
     def close(self) -> None:
         """Leave nothing behind, whatever the test did."""

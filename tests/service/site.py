@@ -3,44 +3,45 @@
 import hashlib
 import io
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from models.checkpoint import save_bytes
 from models.report import parameter_report
-from search import studies
-from search.attempts import announce_trial, token_digest
-from search.draws import CornerSource
-from search.space import SearchSpace
-from search.spec import StudySpec
+from search.running.attempts import announce_trial, token_digest
+from search.spaces.draws import CornerSource
+from search.spaces.space import SearchSpace
+from search.studies import states as studies
+from search.studies import submission
+from search.studies.spec import StudySpec
 from search.tasks import DataSources
-from search.wire import TrainJob
+from search.training.jobs import MeasureJob, PrepareJob, TrainJob
 from service.settings import Settings
-from storage.artifact_rows import ArtifactRows
-from storage.artifacts import store_stream
-from storage.attempts import Attempts
-from storage.engine import Database
-from storage.events import Events
-from storage.measurements import Measurements
-from storage.metrics import Metrics
+from storage.blobs.artifacts import store_stream
+from storage.blobs.stores import open_store
 from storage.records import (
     LOCAL,
     ArtifactRecord,
     AttemptKind,
-    AttemptRecord,
     AttemptState,
     MeasurementRecord,
-    MetricRecord,
     StudyRecord,
     StudyState,
-    TrialOrigin,
+    TrialOutcome,
     TrialRecord,
     TrialState,
 )
-from storage.stores import open_store
-from storage.trials import Trials
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempts import Attempts
+from storage.repositories.events import Events
+from storage.repositories.measurements import Measurements
+from storage.repositories.metrics import Metrics
+from storage.repositories.trials import Trials
+from tests.databases import migrated
+from tests.storage.records import attempt as attempt_record
+from tests.storage.records import measurement, metric, trial
 
 SMALL_SPEC: dict[str, Any] = {
     "name": "small digits",
@@ -53,12 +54,18 @@ SMALL_SPEC: dict[str, Any] = {
 }
 
 
+_OF_AN_OUTCOME = [field.name for field in fields(TrialOutcome)]
+
+AnyJob = TypeVar("AnyJob", PrepareJob, MeasureJob, TrainJob)
+
+
 @dataclass(frozen=True)
-class Lease:
+class Lease(Generic[AnyJob]):
     """A running attempt and its token."""
 
     attempt: str
     token: str
+    job: AnyJob
 
     @property
     def headers(self) -> dict[str, str]:
@@ -74,8 +81,7 @@ class Site:
     def __init__(self, folder: Path, **given: Any) -> None:
         self.settings = Settings(data_dir=folder, **{"event_poll_seconds": 0.02, **given})
         folder.mkdir(parents=True, exist_ok=True)
-        self.database = Database(self.settings.database_url)
-        self.database.migrate()
+        self.database = migrated(self.settings.database_url)
         self.store = open_store(self.settings.artifacts_place)
         self.sources = DataSources(cache=self.settings.cache_dir, folder=self.settings.data_sets)
 
@@ -84,7 +90,7 @@ class Site:
 
     def study(self, *, tenant: str = LOCAL, **changes: Any) -> StudyRecord:
         spec = StudySpec.model_validate({**SMALL_SPEC, **changes})
-        return studies.submit(self.database.of(tenant), spec, sources=self.sources)
+        return submission.submit(self.database.of(tenant), spec, sources=self.sources)
 
     def run(self, study: StudyRecord) -> None:
         self._enter(study, StudyState.RUNNING)
@@ -103,40 +109,22 @@ class Site:
         model = drawn.spec.model
         state = given.pop("state", TrialState.COMPLETE)
         measured = given.get("throughput") is not None
-        record = TrialRecord(
-            **{
-                "study_id": study.id,
-                "number": number,
-                "state": TrialState.RUNNING if state.has_ended else state,
-                "reason": None,
-                "architecture": drawn.candidate.architecture,
-                "parametrization": drawn.candidate.parametrization,
-                "hyperparameters": dict(drawn.hyperparameters),
-                "drawn": dict(drawn.drawn),
-                "spec": drawn.spec.model_dump(mode="json"),
-                "parameters": model.parameter_count(),
-                "dense_parameters": model.dense_twin().parameter_count(),
-                "shape_key": model.shape_key(),
-                "violation": None,
-                "quality": None,
-                "test_quality": None,
-                "test_metrics": {},
-                "origin": TrialOrigin.SAMPLER,
-                "repeats": None,
-                "continues": None,
-                "stopping": None,
-                "best_epoch": None,
-                "epochs_trained": 0,
-                "throughput": None,
-                "throughput_ratio": None,
-                "measurement_id": None,
-                "dispatched": state != TrialState.QUEUED,
-                "created_at": now(),
-                "started_at": now() if state != TrialState.QUEUED else None,
-                "finished_at": None,
-                "told_at": None,
-                **{name: given[name] for name in ("parameters", "continues") if name in given},
-            }
+        record = trial(
+            study.id,
+            number,
+            state=TrialState.RUNNING if state.has_ended else state,
+            architecture=drawn.candidate.architecture,
+            parametrization=drawn.candidate.parametrization,
+            hyperparameters=dict(drawn.hyperparameters),
+            drawn=dict(drawn.drawn),
+            spec=drawn.spec.model_dump(mode="json"),
+            parameters=given.get("parameters", model.parameter_count()),
+            dense_parameters=model.dense_twin().parameter_count(),
+            shape_key=model.shape_key(),
+            continues=given.get("continues"),
+            dispatched=state != TrialState.QUEUED,
+            created_at=now(),
+            started_at=now() if state != TrialState.QUEUED else None,
         )
         with self.database.write() as session:
             Trials(session).add(record)
@@ -155,61 +143,57 @@ class Site:
                     number,
                     state=state,
                     at=now(),
-                    reason=given.get("reason"),
-                    quality=given.get("quality"),
-                    test_quality=given.get("test_quality"),
-                    best_epoch=given.get("best_epoch"),
+                    outcome=TrialOutcome(
+                        detail=given.get("reason"),
+                        **{name: given[name] for name in _OF_AN_OUTCOME if name in given},
+                    ),
                 )
                 announce_trial(session, ended, at=now())
         with self.database.read() as session:
             return Trials(session).get(study.id, number)
 
-    def lease(self, study: StudyRecord, number: int, *, attempt: int = 1) -> Lease:
+    def lease(self, study: StudyRecord, number: int, *, attempt: int = 1) -> Lease[TrainJob]:
         """A running attempt of a trial; one that ran before is lost."""
         with self.database.read() as session:
             trial = Trials(session).get(study.id, number)
         spec = StudySpec.model_validate(study.spec)
         job = TrainJob.model_validate(
-            {"task": spec.task, "trial": trial.spec, "number": number, "epochs": 2}
+            {
+                "task": spec.task,
+                "trial": trial.spec,
+                "number": number,
+                "epochs": spec.budget.epochs,
+                "continues": trial.continues,
+            }
         )
-        lease = Lease(secrets.token_hex(8), secrets.token_urlsafe(32))
-        record = AttemptRecord(
+        return self.attempt(study, job, number=number, attempt=attempt)
+
+    def attempt(
+        self, study: StudyRecord, job: AnyJob, *, number: int | None = None, attempt: int = 1
+    ) -> "Lease[AnyJob]":
+        """A running attempt at any job; one that did the same before is lost."""
+        lease = Lease(secrets.token_hex(8), secrets.token_urlsafe(32), job)
+        kind = AttemptKind(job.kind)
+        record = attempt_record(
+            study.id,
+            attempt,
             id=lease.attempt,
-            study_id=study.id,
-            kind=AttemptKind.TRAIN,
+            kind=kind,
             trial=number,
-            number=attempt,
-            state=AttemptState.RUNNING,
-            reason=None,
             job=job.model_dump(mode="json"),
-            slot="cpu-0",
-            slot_share=1.0,
-            device="cpu",
             lease_until=datetime(2100, 1, 1, tzinfo=UTC),
             started_at=now(),
-            ended_at=None,
-            stood_still_seconds=0.0,
         )
         with self.database.write() as session:
             for earlier in Attempts(session).running(study.id):
-                if earlier.trial == number:
+                if (earlier.trial, earlier.kind) == (number, kind):
                     Attempts(session).end(earlier.id, state=AttemptState.LOST, at=now())
             Attempts(session).start(record, token_digest=token_digest(lease.token))
         return lease
 
     def epoch(self, study: StudyRecord, number: int, epoch: int) -> None:
         """One point of a learning curve."""
-        row = MetricRecord(
-            epoch=epoch,
-            train_loss=1 / epoch,
-            validation=0.5,
-            spectral_margin=None,
-            gradient_first=0.125,
-            gradient_last=2.5,
-            recovered_batches=2,
-            seconds=0.1,
-            attempt=1,
-        )
+        row = metric(epoch, gradient_first=0.125, gradient_last=2.5, recovered_batches=2)
         with self.database.write() as session:
             Metrics(session).put(study.id, number, row)
 
@@ -231,16 +215,15 @@ class Site:
         }
 
     def _measurement(self, trial: TrialRecord, speed: float, ratio: float) -> MeasurementRecord:
-        return MeasurementRecord(
+        return measurement(
+            trial.study_id,
             id=f"{trial.study_id}-{trial.number}",
-            study_id=trial.study_id,
             trial=trial.number,
             shape_key=f"{trial.shape_key}-{trial.number}",
             device="a test's CPU",
             samples_per_second=speed,
             ratio=ratio,
             record={"batch_size": 64, "threads": 1},
-            seconds=0.5,
             created_at=now(),
         )
 

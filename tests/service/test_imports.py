@@ -11,7 +11,7 @@ _HEAVY = ("torch._dynamo", "sklearn", "scipy", "sympy", "onnxruntime")
 
 
 def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None:
-    program = "import sys, service.app, service.coordination; print(*sys.modules)"
+    program = "import sys, service.app, service.processes.coordination; print(*sys.modules)"
     imported = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
@@ -19,7 +19,7 @@ def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None
 
 
 def test_the_dashboard_starts_without_torch() -> None:
-    program = "import sys, service.dashboard; print('torch' in sys.modules)"
+    program = "import sys, service.processes.dashboard; print('torch' in sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
@@ -28,7 +28,7 @@ def test_the_dashboard_starts_without_torch() -> None:
 
 def test_workers_have_the_tracer_before_their_first_step() -> None:
     """Optimizers import it then: once per attempt, were it not in the server that forks them."""
-    program = "import sys, search.executors.fork_server; print('torch._dynamo' in sys.modules)"
+    program = "import sys, search.agents.forking.fork_server; print('torch._dynamo' in sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )

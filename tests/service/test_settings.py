@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from service.processes.supervisor import environment_of
 from service.settings import Settings
-from service.supervisor import environment_of
-from storage.artifact_places import FolderPlace, place_of
+from storage.blobs.places import FolderPlace, place_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,7 +112,7 @@ def test_a_url_with_credentials_is_refused_and_not_shown(tmp_path: Path) -> None
         [sys.executable, "-m", "service.cli", "serve", "--data-dir", str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "REFLECTORY_ARTIFACTS_URL": secret, "COLUMNS": "200"},
     )
     assert run.returncode == 2

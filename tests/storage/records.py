@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from storage.datasets import Datasets
 from storage.records import (
     ArtifactRecord,
     AttemptKind,
@@ -23,9 +22,10 @@ from storage.records import (
     TrialState,
     UploadedModelRecord,
 )
-from storage.studies import Studies
-from storage.trials import Trials
-from storage.uploaded_models import UploadedModels
+from storage.repositories.datasets import Datasets
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from storage.repositories.uploaded_models import UploadedModels
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -46,7 +46,6 @@ def trial(study_id: str, number: int, **given: Any) -> TrialRecord:
         study_id=study_id,
         number=number,
         state=TrialState.QUEUED,
-        reason=None,
         architecture="rnn",
         parametrization="low_rank",
         hyperparameters={"hidden_size": 16, "low_rank.d": 3},
@@ -55,24 +54,8 @@ def trial(study_id: str, number: int, **given: Any) -> TrialRecord:
         parameters=120,
         dense_parameters=400,
         shape_key="rnn-16-low_rank-3",
-        violation=None,
-        quality=None,
-        test_quality=None,
-        test_metrics={},
         origin=TrialOrigin.SAMPLER,
-        repeats=None,
-        continues=None,
-        stopping=None,
-        best_epoch=None,
-        epochs_trained=0,
-        throughput=None,
-        throughput_ratio=None,
-        measurement_id=None,
-        dispatched=False,
         created_at=START,
-        started_at=None,
-        finished_at=None,
-        told_at=None,
     )
     return replace(record, **given)
 
@@ -91,15 +74,12 @@ def attempt(study_id: str, number: int = 1, **given: Any) -> AttemptRecord:
         trial=0,
         number=number,
         state=AttemptState.RUNNING,
-        reason=None,
         job={"kind": "train", "epochs": 5},
         slot="cpu-0",
         slot_share=1.0,
         device="cpu",
         lease_until=after(30),
         started_at=START,
-        ended_at=None,
-        stood_still_seconds=0.0,
     )
     return replace(record, **given)
 

@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storage.engine import Database
-from storage.errors import UnstorableValue
+from storage.errors import NotFound, UnstorableValue
 from storage.records import Json
-from storage.studies import Studies
-from tests.storage.records import add_study
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from tests.storage.records import add_study, trial
 
 _NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 _DOCUMENTS = st.recursive(
@@ -83,3 +84,15 @@ def test_a_document_with_half_a_character_is_stored_without_it(database: Databas
         study_id = add_study(session, spec=spec).id
     with database.read() as session:
         assert Studies(session).get(study_id).spec == {"path?": ["?", "\U0001f600", "\x00"]}
+
+
+def test_an_integer_that_no_column_holds_is_the_callers_fault(database: Database) -> None:
+    with database.write() as session:
+        study_id = add_study(session).id
+    with pytest.raises(UnstorableValue, match="no column holds"), database.write() as session:
+        Trials(session).add(trial(study_id, 0, parameters=2**70))
+
+
+def test_a_name_that_no_row_can_have_is_no_error_of_the_database(database: Database) -> None:
+    with pytest.raises((NotFound, UnstorableValue)), database.read() as session:
+        Studies(session).get("a\x00b")

@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError
 
 from storage.engine import Database
 from storage.errors import DatabaseUnavailable, StorageError
-from storage.events import Events
-from storage.studies import Studies
-from storage.trials import Trials
+from storage.repositories.events import Events
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.storage.records import START, add_study, add_trial
 
 SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

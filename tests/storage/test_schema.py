@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, tex
 
 from storage.engine import Database
 from storage.errors import SchemaMismatch
-from storage.metrics import Metrics
+from storage.repositories.metrics import Metrics
 from storage.schema import VERSION_TABLE, migration_config
 from storage.tables import Table
 from tests.storage.records import add_study, add_trial, metric
@@ -107,7 +107,7 @@ def test_migrating_twice_is_harmless(database: Database) -> None:
 def _migrate_together(urls: list[str], together: Barrier) -> None:
     for url in urls:
         database = Database(url)
-        together.wait(60)
+        together.wait(600)
         database.migrate()
         database.check()
         database.dispose()

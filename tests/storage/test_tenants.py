@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
+from alembic import command as alembic
 from sqlalchemy import (
     Engine,
     create_engine,
@@ -20,31 +20,36 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
-from storage.artifact_rows import ArtifactRows
-from storage.attempts import Attempts
-from storage.audit import Audit
-from storage.datasets import Datasets
+from storage.accounts.audit import Audit
+from storage.accounts.browser_sessions import BrowserSessions
+from storage.accounts.keys import Keys, key_digest
+from storage.endings import StudyCause
 from storage.engine import Database
-from storage.errands import Errands
 from storage.errors import IdempotencyConflict, NotFound
-from storage.events import Events
-from storage.keys import Keys, key_digest
-from storage.measurements import Measurements
-from storage.metrics import Metrics
 from storage.records import (
     LOCAL,
     ApiKeyRecord,
     ArtifactRecord,
-    ErrandKind,
-    ErrandRecord,
+    BrowserSessionRecord,
+    CommandKind,
+    CommandRecord,
+    KeyState,
     StudyState,
 )
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempts import Attempts
+from storage.repositories.commands import Commands
+from storage.repositories.datasets import Datasets
+from storage.repositories.events import Events
+from storage.repositories.measurements import Measurements
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from storage.schema import migration_config
-from storage.studies import Studies
 from storage.tables import (
     ArtifactRow,
     AttemptRow,
-    ErrandRow,
+    CommandRow,
     EventRow,
     MetricRow,
     StudyRow,
@@ -53,7 +58,6 @@ from storage.tables import (
     TrialRow,
 )
 from storage.tenants import ACROSS_TENANTS
-from storage.trials import Trials
 from tests.storage.records import (
     START,
     add_dataset,
@@ -85,19 +89,20 @@ def fill(database: Database) -> str:
         ArtifactRows(session).link(
             study, 0, "checkpoint", ArtifactRecord(sha256=digest(study), size=1, created_at=START)
         )
-        Errands(session).add(errand(study))
+        Commands(session).add(command(study))
         Audit(session).note("study.submitted", study)
         add_dataset(session)
         add_model(session)
         Keys(session).add(key(f"key of {study}"), digest=key_digest(study))
+        BrowserSessions(session).add(browser(study, key_id=f"key of {study}"))
     return study
 
 
-def errand(study: str) -> ErrandRecord:
-    return ErrandRecord(
-        id=f"errand of {study}",
+def command(study: str) -> CommandRecord:
+    return CommandRecord(
+        id=f"command of {study}",
         study_id=study,
-        kind=ErrandKind.ENQUEUE,
+        kind=CommandKind.ENQUEUE,
         payload={},
         created_at=START,
     )
@@ -132,7 +137,7 @@ def test_whoever_asks_sees_rows_of_the_own_tenant_alone(database: Database) -> N
             whole = session.query(table).count()
         shared = str(mapper.local_table) in SHARED
         assert mine == (whole if shared else 0), table
-    filled = {"trial", "attempt", "metric", "measurement", "event", "trial_artifact", "errand"}
+    filled = {"trial", "attempt", "metric", "measurement", "event", "trial_artifact", "command"}
     with ours.read() as session:
         for mapper in Table.registry.mappers:
             if str(mapper.local_table) in filled:
@@ -142,7 +147,7 @@ def test_whoever_asks_sees_rows_of_the_own_tenant_alone(database: Database) -> N
 CHANGES: list[Callable[[Session, str], object]] = [
     lambda session, study: Studies(session).get(study),
     lambda session, study: Studies(session).set_state(study, StudyState.FAILED, at=START),
-    lambda session, study: Studies(session).set_ending(study, "cancelled"),
+    lambda session, study: Studies(session).set_ending(study, StudyCause.CANCELLED, "us"),
     lambda session, study: Studies(session).set_spec(study, {}),
     lambda session, study: Studies(session).delete(study),
     lambda session, study: Trials(session).get(study, 0),
@@ -153,7 +158,7 @@ CHANGES: list[Callable[[Session, str], object]] = [
     lambda session, study: Metrics(session).put(study, 0, metric(2)),
     lambda session, study: Measurements(session).add(study, measurement(study)),
     lambda session, study: Attempts(session).start(attempt(study, 2), token_digest="u"),
-    lambda session, study: Errands(session).answer(f"errand of {study}", 1),
+    lambda session, study: Commands(session).answer(f"command of {study}", 1),
     lambda session, study: Keys(session).revoke(f"key of {study}", at=START),
     lambda session, study: ArtifactRows(session).link(
         study, 0, "report", ArtifactRecord(sha256=digest("r"), size=1, created_at=START)
@@ -182,7 +187,7 @@ STATEMENTS: list[Callable[[], Any]] = [
     lambda: select(StudyRow.id, AttemptRow.slot).where(AttemptRow.study_id == StudyRow.id),
     lambda: select(StudyRow.id).where(exists().where(TrialRow.study_id == StudyRow.id)),
     lambda: select(select(func.max(EventRow.number)).scalar_subquery()),
-    lambda: select(StudyRow.id).where(StudyRow.id.in_(select(ErrandRow.study_id))),
+    lambda: select(StudyRow.id).where(StudyRow.id.in_(select(CommandRow.study_id))),
     lambda: select(select(TrialRow.number).subquery()),
     lambda: select(aliased(TrialRow).number),
     lambda: select(TrialRow.number).union(select(MetricRow.number)),
@@ -193,7 +198,7 @@ STATEMENTS: list[Callable[[], Any]] = [
     lambda: (
         update(TrialRow)
         .where(TrialRow.study_id == select(AttemptRow.study_id).scalar_subquery())
-        .values(reason="x")
+        .values(detail="x")
     ),
     lambda: delete(ArtifactRow).where(
         exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
@@ -291,24 +296,113 @@ def test_audit_events_name_the_key_and_stay_when_the_study_goes(database: Databa
 def test_a_revoked_key_is_found_no_more_and_stays_listed(database: Database) -> None:
     with database.write() as session:
         keys = Keys(session)
-        assert not keys.any_valid()
+        assert not keys.any_valid(at=START)
+        assert not keys.any()
         keys.add(key("k1"), digest=key_digest("text 1"))
         keys.add(key("k2", created_at=after(1)), digest=key_digest("text 2"))
-        assert keys.find_valid(digest=key_digest("text 1")) == key("k1")
-        assert keys.find_valid(digest=key_digest("text 3")) is None
-        assert keys.valid_ones(["k1", "k2", "k3"]) == {"k1", "k2"}
+        assert keys.find(digest=key_digest("text 1")) == key("k1")
+        assert keys.find(digest=key_digest("text 3")) is None
+        assert keys.valid_ones(["k1", "k2", "k3"], at=START) == {"k1", "k2"}
         assert keys.revoke("k1", at=after(2))
         assert not keys.revoke("k1", at=after(3))
-        assert keys.find_valid(digest=key_digest("text 1")) is None
-        assert keys.valid_ones(["k1", "k2"]) == {"k2"}
+        assert keys.get("k1").state_at(START) == KeyState.REVOKED
+        assert keys.valid_ones(["k1", "k2"], at=START) == {"k2"}
         assert keys.get("k1").revoked_at == after(2)
         assert [found.id for found in keys.page(limit=5).items] == ["k2", "k1"]
         keys.touch("k2", at=after(9))
         assert keys.get("k2").last_used_at == after(9)
         keys.revoke("k2", at=after(9))
-        assert not keys.any_valid()
+        assert not keys.any_valid(at=START)
+        # A key that has ended counts as one: who comes without a key stays outside.
+        assert keys.any()
     with pytest.raises(NotFound, match="nobody"), database.write() as session:
         Keys(session).revoke("nobody", at=START)
+
+
+def test_a_key_opens_something_until_it_expires_and_is_rotated_once(database: Database) -> None:
+    with database.write() as session:
+        keys = Keys(session)
+        keys.add(key("k1", expires_at=after(5)), digest=key_digest("text 1"))
+        keys.add(key("k2"), digest=key_digest("text 2"))
+        for at, valid in ((after(4), {"k1", "k2"}), (after(5), {"k2"})):
+            assert keys.valid_ones(["k1", "k2"], at=at) == valid
+        assert keys.get("k1").state_at(after(4)) == KeyState.VALID
+        assert keys.get("k1").state_at(after(5)) == KeyState.EXPIRED
+        assert keys.rotate("k2", successor="k1", ends=after(3))
+        assert not keys.rotate("k2", successor="k3", ends=after(9))
+        rotated = keys.get("k2")
+        assert (rotated.successor, rotated.expires_at) == ("k1", after(3))
+        assert keys.any_valid(at=after(4))
+        assert not keys.any_valid(at=after(5))
+
+
+def browser(text: str, **given: object) -> BrowserSessionRecord:
+    record = BrowserSessionRecord(
+        digest=key_digest(text),
+        tenant=LOCAL,
+        key_id="k1",
+        created_at=START,
+        last_used_at=START,
+        expires_at=after(60),
+    )
+    return replace(record, **given)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_browsers_session_ends_by_time_by_its_key_and_by_hand(database: Database) -> None:
+    with database.write() as session:
+        keys, browsers = Keys(session), BrowserSessions(session)
+        for key_id in ("k1", "k2"):
+            keys.add(key(key_id, expires_at=after(30)), digest=key_digest(key_id))
+        for text in ("a", "b", "c"):
+            browsers.add(browser(text))
+        browsers.add(browser("d", key_id="k2", expires_at=after(9)))
+        digests = {text: key_digest(text) for text in "abcd"}
+        assert browsers.find(digests["a"], at=after(1)) == (browser("a"), keys.get("k1"))
+        assert browsers.valid_ones(digests.values(), at=after(8)) == set(digests.values())
+        assert browsers.find(digests["d"], at=after(9)) is None
+        assert browsers.find(digests["a"], at=after(30)) is None
+        browsers.touch(digests["d"], at=after(8), expires_at=after(12))
+        assert browsers.find(digests["d"], at=after(9)) is not None
+        assert browsers.end(digests["a"])
+        assert not browsers.end(digests["a"])
+        assert browsers.count("k1", at=after(1)) == 2
+        keys.revoke("k2", at=after(2))
+        assert browsers.valid_ones(digests.values(), at=after(8)) == {digests["b"], digests["c"]}
+        browsers.touch(digests["b"], at=after(3), expires_at=after(60))
+        assert browsers.end_oldest("k1", keep=1) == 1
+        assert browsers.find(digests["c"], at=after(4)) is None
+        assert browsers.end_all("k1") == 1
+        assert browsers.sweep(at=after(11)) == 0
+        assert browsers.sweep(at=after(12)) == 1
+        browsers.add(browser("e"))
+        assert sorted(keys.remove_all()) == ["k1", "k2"]
+        assert browsers.sweep(at=after(99)) == 0
+        assert not keys.any()
+
+
+def test_sessions_that_have_ended_are_swept_whoever_sweeps(database: Database) -> None:
+    with database.of("ours").write() as session:
+        Keys(session).add(key("k1"), digest=key_digest("k1"))
+        BrowserSessions(session).add(browser("a"))
+    with database.of("theirs").write() as session:
+        assert not BrowserSessions(session).end(key_digest("a"))
+        assert BrowserSessions(session).sweep(at=after(61)) == 1
+
+
+def test_on_the_way_back_a_key_that_was_to_expire_is_revoked(
+    database: Database, database_url: str
+) -> None:
+    with database.write() as session:
+        Keys(session).add(key("ends", expires_at=after(5)), digest=key_digest("a"))
+        Keys(session).add(key("stays"), digest=key_digest("b"))
+    engine = _plain(database_url)
+    with engine.begin() as connection:
+        alembic.downgrade(migration_config(connection), "0016")
+    engine.dispose()
+    database.migrate()
+    with database.read() as session:
+        assert Keys(session).get("ends").revoked_at == after(5)
+        assert Keys(session).get("stays").revoked_at is None
 
 
 def test_a_query_may_see_all_tenants_only_where_it_says_so(database: Database) -> None:
@@ -339,7 +433,7 @@ def test_rows_of_before_are_the_local_tenants_and_nothing_is_lost_on_the_way(
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
-        command.downgrade(migration_config(connection), "0011")
+        alembic.downgrade(migration_config(connection), "0011")
     with engine.begin() as connection:
         for table in ("trial", "attempt", "metric", "measurement", "event", "trial_artifact"):
             assert connection.scalar(text(f"SELECT count(*) FROM {table}")) == 1, table

@@ -5,7 +5,6 @@ PostgreSQL. Processor time is counted by the kernel, so that other work on the m
 waits and hardly the costs.
 """
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,20 +17,18 @@ import httpx2
 import psutil
 from sqlalchemy import Engine, event
 
-from models.checkpoint import save_bytes
-from models.report import parameter_report
-from search.attempts import AttemptDesk
-from search.spec import StudySpec
-from search.wire import EpochReport, Heartbeat
+from search.running.attempts import AttemptHandler
+from search.training.jobs import Completion, EpochReport, Heartbeat
 from storage.records import StudyRecord, TrialState
 from tests.benchmarks.asks import SAMPLERS, seconds_per_ask
 from tests.benchmarks.capacity.processes import Meter, repeated, used
 from tests.conftest import PostgresServer
+from tests.search.honest_words import files, resume_file
 from tests.service.processes import running_api
 from tests.service.site import Lease, Site
 
 RESUME_BYTES = 40_000
-"""A state to resume from: weights, two moments, and random states of a small network."""
+"""What is new in each state to resume from, beside the weights and moments of a small network."""
 
 
 @dataclass(frozen=True)
@@ -108,40 +105,41 @@ class _Bench:
         self._trials = 0
 
     def calls(self) -> dict[str, Cost]:
-        number, lease = self._attempt()
+        lease = self._attempt()
         epochs = iter(range(1, 10**6))
-        resume = iter(range(10**6))
         beat = Heartbeat(held_seconds=1.0).model_dump_json()
 
         def epoch(_turn: int) -> None:
             self._say(lease, "metrics", report(next(epochs)).model_dump_json())
 
+        states = [resume_file(lease.job, kept_bytes=RESUME_BYTES) for _ in range(self._times)]
         found = {
             "heartbeat": self._cost(lambda _turn: self._say(lease, "heartbeat", beat)),
             "epoch report": self._cost(epoch),
             "state to resume from": self._cost(
-                lambda _turn: self._put(
-                    lease, "resume", next(resume).to_bytes(8) + os.urandom(RESUME_BYTES)
-                )
+                lambda turn: self._put(lease, "resume", states[turn])
             ),
             "job": self._cost(lambda _turn: self._get(lease, "job")),
         }
-        files = _files(self._site, self._study, number)
-        leases = [self._attempt()[1] for _ in range(self._times)]
+        leases = [self._attempt() for _ in range(self._times)]
+        # Each trial's own bytes: two that are alike are stored once.
+        sent = [files(one.job, seed=turn) for turn, one in enumerate(leases)]
+        for one in leases:
+            for trained in (1, 2, 3):
+                self._say(one, "metrics", report(trained).model_dump_json())
 
         def complete(turn: int) -> None:
-            for role, content in files.items():
-                # Each trial's own bytes: two that are alike are stored once.
-                self._put(leases[turn], role, content + turn.to_bytes(8))
+            for role in ("checkpoint", "report"):
+                self._put(leases[turn], role, sent[turn][role])
             self._say(leases[turn], "complete", completion())
 
         found["completion with its files"] = self._cost(complete)
-        desk = AttemptDesk(self._site.database, self._site.store, lease_seconds=30.0)
-        number, other = self._attempt()
+        handler = AttemptHandler(self._site.database, self._site.store, lease_seconds=30.0)
+        other = self._attempt()
         counted: Mapping[str, Callable[[], Any]] = {
-            "heartbeat": lambda: desk.heartbeat(other.attempt, other.token, Heartbeat()),
-            "epoch report": lambda: desk.epoch(other.attempt, other.token, report(1)),
-            "job": lambda: desk.job(other.attempt, other.token),
+            "heartbeat": lambda: handler.heartbeat(other.attempt, other.token, Heartbeat()),
+            "epoch report": lambda: handler.epoch(other.attempt, other.token, report(1)),
+            "job": lambda: handler.job(other.attempt, other.token),
         }
         for name, call in counted.items():
             call()
@@ -179,12 +177,12 @@ class _Bench:
         idle = (used(api) - before) / (time.monotonic() - begun)
         return max(0.0, busy - idle * wall) / (listeners * events)
 
-    def _attempt(self) -> tuple[int, Lease]:
+    def _attempt(self) -> Lease:
         number = self._trials
         self._trials += 1
         self._site.trial(self._study, number, state=TrialState.RUNNING)
         # The lease of a trial ends those before it; each trial here has its own.
-        return number, self._site.lease(self._study, number)
+        return self._site.lease(self._study, number)
 
     def _cost(self, call: Callable[[int], None]) -> Cost:
         meter = Meter(self._processes)
@@ -210,12 +208,12 @@ class _Bench:
         assert answer.status_code == 200, answer.text
 
 
-def report(epoch: int) -> EpochReport:
-    """An epoch of a curve that goes the way of curves."""
+def report(epoch: int, *, lift: float = 0.0) -> EpochReport:
+    """An epoch of a curve that goes the way of curves, a little better or worse than another."""
     return EpochReport(
         epoch=epoch,
         train_loss=2.3 * 0.97**epoch,
-        validation=0.95 - 0.85 * 0.95**epoch,
+        validation=0.95 - 0.85 * 0.95**epoch + lift,
         gradient_first=0.01,
         gradient_last=0.2,
         seconds=1.0,
@@ -224,26 +222,15 @@ def report(epoch: int) -> EpochReport:
 
 
 def completion() -> str:
-    """The last word of an attempt that trained to its budget."""
-    return (
-        '{"outcome": "complete", "quality": 0.9, "test_quality": 0.89, "best_epoch": 3, '
-        '"epochs_trained": 3, "held_seconds": 3.0}'
-    )
-
-
-def _files(site: Site, study: StudyRecord, number: int) -> dict[str, bytes]:
-    spec = StudySpec.model_validate(study.spec)
-    assert spec.task
-    from search.trial import TrialSpec
-    from storage.trials import Trials
-
-    with site.database.read() as session:
-        trial = Trials(session).get(study.id, number)
-    model = TrialSpec.model_validate(trial.spec).model
-    return {
-        "checkpoint": save_bytes(model.build(seed=1), model),
-        "report": parameter_report(model).model_dump_json().encode(),
-    }
+    """The last word of an attempt that was stopped after three epochs."""
+    return Completion(
+        outcome="stopped",
+        quality=report(3).validation,
+        test_quality=report(3).validation,
+        best_epoch=3,
+        epochs_trained=3,
+        held_seconds=3.0,
+    ).model_dump_json()
 
 
 @contextmanager

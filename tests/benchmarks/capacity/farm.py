@@ -8,7 +8,6 @@ plausible curves, a state to resume from after each, checkpoints and reports, la
 import asyncio
 import functools
 import hashlib
-import os
 import random
 import secrets
 import time
@@ -24,19 +23,28 @@ from pydantic import TypeAdapter
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
 from models.report import parameter_report
-from search.machine_wire import AttemptExit, Exits, Join, Joined, MachineSlot, Offer, Orders, Poll
+from search.agents.machine_protocol import (
+    AttemptExit,
+    Exits,
+    Join,
+    Joined,
+    MachineSlot,
+    Offer,
+    Orders,
+    Poll,
+)
 from search.tasks import DataSources
-from search.wire import (
+from search.training.jobs import (
     Completion,
     Heartbeat,
     Job,
     MeasureJob,
-    MeasurementReport,
     PrepareJob,
     TrainJob,
     Verdict,
 )
 from tests.benchmarks.capacity.costs import RESUME_BYTES, report
+from tests.search.honest_words import measurement, resume_file
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _PATIENCE_SECONDS = 240.0
@@ -255,15 +263,7 @@ class _Attempt:
             speed = 1e9 / shape.model.parameter_count()
             await self._say(
                 "measurement",
-                MeasurementReport(
-                    trial=shape.trial,
-                    shape_key=shape.shape_key,
-                    device="no processor",
-                    samples_per_second=speed,
-                    ratio=0.5,
-                    seconds=0.1,
-                    record={"device": "no processor", "batch_size": job.batch_size, "threads": 1},
-                ),
+                measurement(job, shape, speed=speed, ratio=0.5),
             )
         await self._say("complete", Completion(outcome="complete"))
 
@@ -271,23 +271,24 @@ class _Attempt:
         # What an earlier attempt stored is asked for, as a worker does; training starts anew.
         await self._call("resume", "GET", "artifacts/resume")
         outcome: Literal["complete", "stopped"] = "complete"
+        lift = random.uniform(-0.02, 0.02)
         epoch = 0
         while epoch < job.epochs and outcome == "complete":
             epoch += 1
             await self._while_training(self._trials.epoch_seconds * random.uniform(0.9, 1.1))
-            verdict = await self._say("metrics", report(epoch))
-            state = job.number.to_bytes(8) + epoch.to_bytes(8) + os.urandom(RESUME_BYTES)
+            verdict = await self._say("metrics", report(epoch, lift=lift))
+            state = resume_file(job, epoch=epoch, kept_bytes=RESUME_BYTES)
             await self._put("resume", state)
             if verdict.verdict == "stop":
                 outcome = "stopped"
         for role, content in _files(job.trial.model.model_dump_json()).items():
             await self._put(role, content)
-        last = report(epoch)
+        last = report(epoch, lift=lift)
         await self._say(
             "complete",
             Completion(
                 outcome=outcome,
-                quality=last.validation + random.uniform(-0.02, 0.02),
+                quality=last.validation,
                 test_quality=last.validation,
                 best_epoch=epoch,
                 epochs_trained=epoch,

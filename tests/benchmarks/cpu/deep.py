@@ -32,7 +32,7 @@ def contestants(case: Case, mode: Mode) -> Factories:
     found = {
         TORCH: partial(_torch, case, data, mode),
         OURS: partial(_ours, case, data, mode),
-        "ours, dense twin": partial(_twin, case, data, mode),
+        "ours, dense baseline": partial(_twin, case, data, mode),
     }
     if case.reflector_loop and mode == "train":
         found[LOOP] = partial(_reflectors, case, data, mode, lean=False)

@@ -37,7 +37,7 @@ def contestants(case: Case, mode: Mode) -> Factories:
         OURS: partial(_ours, case, data, mode),
     }
     if case.parametrization["kind"] != "dense":
-        found["ours, dense twin"] = partial(_twin, case, data, mode)
+        found["ours, dense baseline"] = partial(_twin, case, data, mode)
     kind = _layer(_network(case)).kind
     if kind is not None and vendor_computes(kind):
         found["torch's kernel on our W"] = partial(_materialised, case, data, mode)

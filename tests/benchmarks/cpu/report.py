@@ -62,11 +62,11 @@ def facts(head: tuple[str, str], values: dict[str, str]) -> str:
 
 
 def slower_than_dense(results: Results) -> list[str]:
-    """Cases in which the structured form loses to its own dense twin."""
+    """Cases in which the structured form loses to its own dense baseline."""
     found: list[str] = []
     for result in results:
         rows = {row["name"]: row for row in result.get("rows", ())}
-        twin = rows.get("ours, dense twin")
+        twin = rows.get("ours, dense baseline")
         if twin and rows[OURS]["ratio"] > _CLEARLY * twin["ratio"]:
             share = rows[OURS]["ratio"] / twin["ratio"]
             found.append(f"- {result['case']}, {result['mode']}: {share:.2f} of the twin's time")

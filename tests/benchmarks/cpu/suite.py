@@ -18,7 +18,7 @@ _ROUNDS = 9
 _MAKINGS = ((128, 16), (512, 16), (128, 128))
 _SMALL_PAGES = ("spectral RNN n128 m16+16 B128", "low-rank GRU n128 d24 B128")
 _MEMORY = (*_SMALL_PAGES, "spectral RNN n512 m16+16 B20")
-_REMEMBERED = ("torch.nn", "ours", "ours, dense twin", "ours, torch backend")
+_REMEMBERED = ("torch.nn", "ours", "ours, dense baseline", "ours, torch backend")
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def _report(cases: Sequence[Case], *, rounds: int, apart: bool) -> str:
     if apart:
         parts += ["## Targets", "\n".join(target.line(figures) for target in TARGETS)]
     if slower := report.slower_than_dense(results):
-        parts += ["## Slower than the dense twin", "\n".join(slower)]
+        parts += ["## Slower than the dense baseline", "\n".join(slower)]
     parts += ["## Cases", report.sequences(results)]
     for title, table in sections.items():
         parts += [f"## {title}", table]

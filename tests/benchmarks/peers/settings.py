@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from search.tasks.digits import Digits
-from search.tasks.mnist import Mnist
-from search.tasks.ucr import Ucr
+from search.tasks.images.digits import Digits
+from search.tasks.images.mnist import Mnist
+from search.tasks.timeseries.ucr import Ucr
 
 
 class SequenceClassifier(nn.Module):

@@ -17,7 +17,7 @@ from tests.benchmarks.search_efficiency.table import Table
 
 
 class StoppingRule:
-    """One of the project's rules, on the standings that `search.early_stopping` would make."""
+    """One of the project's rules, on the standings that a study would make."""
 
     def __init__(self, table: Table, rule: AnyStopping, *, seed: int) -> None:
         self._rule, self._epochs, self._seed = rule, table.epochs, seed

@@ -220,7 +220,9 @@ def heading(setting: Setting, targets: Mapping[str, float]) -> Iterator[str]:
         f"{metric} {targets[metric] / volume:.1%}"
         for metric, volume in volumes.of_table(table).items()
     )
-    throughput = "measured in turn with the dense twin's" if table.space.is_measured else "reckoned"
+    throughput = (
+        "measured in turn with the dense baseline's" if table.space.is_measured else "reckoned"
+    )
     yield (
         f"Table: {table.configurations} configurations x {table.seeds} seed(s) x {table.epochs} "
         f"epochs on {table.space.title}, trained with torch {table.torch_version}; "

@@ -11,12 +11,12 @@ from functools import cached_property
 import optuna
 
 from models.model import ModelSpec
-from search.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
-from search.draws import Source, TrialSource
-from search.mirror import sampler_seed
-from search.samplers import AnySampler, Past, Surroundings
-from search.spec import OBJECTIVES
-from search.trial import TrainingSpec, TrialSpec
+from search.samplers import AnySampler, Past, SamplerContext
+from search.sampling.optuna_study import sampler_seed
+from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
+from search.spaces.draws import Source, TrialSource
+from search.studies.spec import OBJECTIVES
+from search.training.trial_spec import TrainingSpec, TrialSpec
 from storage.records import TrialOrigin, TrialRecord, TrialState
 from tests.benchmarks.search_efficiency.replay import Configuration, State, Trial
 from tests.benchmarks.search_efficiency.spaces import (
@@ -154,7 +154,7 @@ class StudySampler:
         self._by_number: dict[int, optuna.Trial] = {}
         self._trials: Sequence[Trial] = ()
         self._ended: dict[int, TrialRecord] = {}
-        self._surroundings = Surroundings(
+        self._sampler_context = SamplerContext(
             space=self._space,
             objectives=OBJECTIVES,
             metric=table.space.metric,
@@ -171,7 +171,7 @@ class StudySampler:
         self._trials = trials
         number = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = self._sampler.build_for(
-            self._surroundings, seed=sampler_seed(self._seed, number)
+            self._sampler_context, seed=sampler_seed(self._seed, number)
         )
         trial = self._study.ask()
         self._by_number[len(trials)] = trial
@@ -219,7 +219,6 @@ class StudySampler:
             study_id="replay",
             number=trial.number,
             state=_STATES[trial.state],
-            reason=None,
             architecture=model.architecture.kind,
             parametrization=model.parametrization.kind,
             hyperparameters=dict(drawn.hyperparameters),
@@ -228,18 +227,10 @@ class StudySampler:
             parameters=int(self._table.parameters[structure]),
             dense_parameters=model.dense_twin().parameter_count(),
             shape_key=str(structure),
-            violation=None,
             quality=trial.accuracy[-1] if trial.state is State.COMPLETE else None,
-            test_quality=None,
-            test_metrics={},
             origin=TrialOrigin.SAMPLER,
-            repeats=None,
-            continues=None,
-            stopping=None,
-            best_epoch=None,
             epochs_trained=len(trial.accuracy),
             throughput=float(self._table.samples_per_second[structure]),
-            throughput_ratio=None,
             measurement_id=str(structure),
             dispatched=True,
             created_at=_BEGINNING,

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from search.measuring.throughput import measure
 from search.tasks import DataSources, Split, Splits
-from search.throughput import measure
-from search.training import train
-from search.trial import TrainingSpec, TrialSpec
-from search.wire import EpochReport, MeasureJob, Shape, TrainJob, Verdict
+from search.training.jobs import EpochReport, MeasureJob, Shape, TrainJob, Verdict
+from search.training.run import train
+from search.training.trial_spec import TrainingSpec, TrialSpec
 from tests.benchmarks.search_efficiency.spaces import SPACES, Space, Structure, multiply_adds
 
 MEASURED_BATCH = 64
@@ -82,7 +82,7 @@ def curves(
 
 
 def measured(space: Space, structures: Iterable[Structure]) -> NDArray[np.float64]:
-    """Samples per second [S]: each structure's ratio to its dense twin, times the twin's own.
+    """Samples per second [S]: each structure's ratio to its dense baseline, times the twin's own.
 
     Whoever calls should have the machine alone. A study measures likewise.
     """
@@ -126,7 +126,7 @@ def write(space: Space, path: Path, *, seeds: Sequence[int], processes: int) -> 
 
 
 def _measured(space: Space, structure: Structure) -> tuple[float, float]:
-    """Samples per second, and the ratio to the dense twin's."""
+    """Samples per second, and the ratio to the dense baseline's."""
     model = structure.model(space.task)
     shape = Shape(trial=0, shape_key=model.shape_key(), model=model)
     [report] = measure(MeasureJob(shapes=(shape,), batch_size=MEASURED_BATCH))

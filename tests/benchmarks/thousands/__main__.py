@@ -1,9 +1,9 @@
 """`python -m tests.benchmarks.thousands`: a study of 10,000 trials, and 100 studies of 200.
 
-A data directory is filled with studies of made-up results, by our repositories and the real mirror.
-A real server (API, coordinator, dashboard) is asked over HTTP on SQLite, on PostgreSQL or on both,
-also of studies of a tenth and of three tenths of the trials, so that one sees what grows with which
-power of them. Then the largest study is given a larger budget and runs on, with real trials.
+A data directory is filled with studies of made-up results, by our repositories and the real Optuna
+study. A real server (API, coordinator, dashboard) is asked over HTTP on SQLite, on PostgreSQL or on
+both, also of studies of a tenth and of three tenths of the trials, so that one sees what grows with
+which power of them. Then the largest study is given a larger budget and runs on, with real trials.
 """
 
 import argparse

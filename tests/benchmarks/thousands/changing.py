@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from search.attempts import announce_trial
+from search.running.attempts import announce_trial
 from storage.engine import Database
 from storage.records import TrialState
-from storage.trials import Trials
+from storage.repositories.trials import Trials
 
 
 def change(database: Database, study_id: str) -> None:

@@ -15,26 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
-from search import studies
-from search.attempts import announce_trial, end_trial
-from search.devices import device_model
-from search.hypervolumes import FRONT
-from search.mirror import Mirror
+from search.fronts.hypervolumes import FRONT
+from search.fronts.pareto import reference_point
+from search.measuring.devices import device_model
 from search.optuna_tables import open_storage
-from search.pareto import reference_point
-from search.samplers.drawing import RandomSource
-from search.space import DrawnTrial, SearchSpace
-from search.spec import StudySpec
-from search.surroundings import past_of, surroundings_of
+from search.running.attempts import announce_trial, end_trial
+from search.samplers.modelling.configurations_drawn import RandomSource
+from search.sampling.optuna_study import OptunaStudy
+from search.sampling.sampler_context import past_of, sampler_context_of
+from search.spaces.model_space import DrawnTrial
+from search.spaces.space import SearchSpace
+from search.studies import states as studies
+from search.studies import submission
+from search.studies.spec import StudySpec
 from search.tasks import DataSources
-from search.wire import EpochReport, MeasurementReport, TrainJob
-from storage.artifact_rows import ArtifactRows
-from storage.attempts import Attempts
+from search.training.jobs import EpochReport, MeasurementReport, TrainJob
+from storage.endings import AttemptCause, TrialCause
 from storage.engine import Database
-from storage.events import Events
-from storage.exchanges import Exchanges
-from storage.measurements import Measurements
-from storage.metrics import Metrics
 from storage.records import (
     ArtifactRecord,
     AttemptKind,
@@ -45,11 +42,18 @@ from storage.records import (
     MetricRecord,
     StudyRecord,
     StudyState,
+    TrialOutcome,
     TrialRecord,
     TrialState,
 )
-from storage.studies import Studies
-from storage.trials import Trials
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempts import Attempts
+from storage.repositories.events import Events
+from storage.repositories.exchanges import Exchanges
+from storage.repositories.measurements import Measurements
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.storage.records import trial
 
 EPOCHS: Final = 10
@@ -78,7 +82,7 @@ class Cut:
 def submitted(database: Database, sources: DataSources, count: int) -> StudyRecord:
     """A study that may have so many trials, begun and prepared."""
     spec = StudySpec.model_validate({**SPEC, "budget": {"trials": count, "epochs": EPOCHS}})
-    study = studies.submit(database, spec, sources=sources)
+    study = submission.submit(database, spec, sources=sources)
     point = reference_point(spec, largest_count=SearchSpace(spec).parameter_range.high)
     with database.write() as session:
         Studies(session).set_reference_point(study.id, point)
@@ -127,7 +131,7 @@ class Filler:
         added = self._added(session, number, drawn)
         self.trials = number + 1
         if fate < _REFUSED:
-            self._end(session, number, state=TrialState.INFEASIBLE, reason="too large", over=0.5)
+            self._end(session, number, state=TrialState.INFEASIBLE, over=0.5)
         else:
             self._measure(session, added)
             self._train(session, added, drawn, diverges=fate < _REFUSED + _DIVERGED)
@@ -200,21 +204,20 @@ class Filler:
             trial=of.number,
             number=1,
             state=AttemptState.RUNNING,
-            reason=None,
             job=job,
             slot=f"cpu-{of.number % 2}",
             slot_share=1.0,
             device="cpu",
             lease_until=began + timedelta(seconds=30),
             started_at=began,
-            ended_at=None,
-            stood_still_seconds=0.0,
         )
 
     def _run(self, session: Session, attempt: AttemptRecord, *, seconds: float) -> None:
         Attempts(session).start(attempt, token_digest=attempt.id)
         ended = self._tick(seconds)
-        Attempts(session).end(attempt.id, state=AttemptState.ENDED, at=ended, reason="complete")
+        Attempts(session).end(
+            attempt.id, state=AttemptState.ENDED, at=ended, cause=AttemptCause.COMPLETE
+        )
 
     def _train(
         self, session: Session, of: TrialRecord, drawn: DrawnTrial, *, diverges: bool
@@ -230,7 +233,7 @@ class Filler:
             self._epoch(session, of.number, epoch, validation)
         self._run(session, attempt, seconds=1.0)
         if diverges:
-            self._end(session, of.number, state=TrialState.INFEASIBLE, reason="diverged", over=1.0)
+            self._end(session, of.number, state=TrialState.INFEASIBLE, over=1.0)
             return
         for role, size in (("checkpoint", 40_000), ("report", 8_000)):
             digest = hashlib.sha256(f"{self._study.id} {of.number} {role}".encode()).hexdigest()
@@ -272,7 +275,6 @@ class Filler:
         number: int,
         *,
         state: TrialState,
-        reason: str | None = None,
         quality: float | None = None,
         over: float | None = None,
     ) -> None:
@@ -281,13 +283,15 @@ class Filler:
             self._study.id,
             number,
             state=state,
-            reason=reason,
-            quality=quality,
-            test_quality=None if quality is None else quality - 0.01,
-            test_metrics={} if quality is None else {"accuracy": quality - 0.01},
-            best_epoch=None if quality is None else EPOCHS,
+            outcome=TrialOutcome(cause=TrialCause.INFEASIBLE, detail="over", violation=over)
+            if quality is None
+            else TrialOutcome(
+                quality=quality,
+                test_quality=quality - 0.01,
+                test_metrics={"accuracy": quality - 0.01},
+                best_epoch=EPOCHS,
+            ),
             epochs_trained=0 if quality is None else EPOCHS,
-            violation=over,
         )
 
     def _note_front(self, session: Session, of: TrialRecord) -> None:
@@ -315,8 +319,8 @@ def mirrored(database: Database, optuna_url: str, study_id: str) -> None:
         study, rows = Studies(session).get(study_id), Trials(session).list(study_id)
     spec = StudySpec.model_validate(study.spec)
     space = SearchSpace(spec)
-    surroundings = surroundings_of(spec, space, lambda: past_of(database, study_id))
+    sampler_context = sampler_context_of(spec, space, lambda: past_of(database, study_id))
     storage = open_storage(optuna_url)
-    Mirror(storage, study, spec, surroundings).rebuild(rows, space.dimensions)
+    OptunaStudy(storage, study, spec, sampler_context).rebuild(rows, space.dimensions)
     storage.remove_session()
     storage.engine.dispose()

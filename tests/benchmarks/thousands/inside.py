@@ -19,14 +19,14 @@ from starlette.testclient import TestClient
 
 from search.samplers import KnownCost
 from search.samplers.sampler import WholeSampler
-from search.space import SearchSpace
-from search.spec import StudySpec
-from search.surroundings import RememberedPast, surroundings_of
+from search.sampling.sampler_context import RememberedPast, sampler_context_of
+from search.spaces.space import SearchSpace
+from search.studies.spec import StudySpec
 from service.app import create_app
 from service.settings import Settings
 from storage.cursors import cursor_of
 from storage.engine import Database
-from storage.studies import Studies
+from storage.repositories.studies import Studies
 from tests.benchmarks.thousands.__main__ import copy_of
 from tests.benchmarks.thousands.changing import change
 from tests.benchmarks.thousands.stock import stocked
@@ -89,11 +89,11 @@ def ask_seconds(database: Database, study_id: str) -> float:
     assert isinstance(spec.sampler, KnownCost)
     past = RememberedPast(database, study_id)
     space = SearchSpace(spec)
-    surroundings = surroundings_of(spec, space, past.now)
+    sampler_context = sampler_context_of(spec, space, past.now)
     past.now()
 
     def ask() -> None:
-        sampler = KnownCost(random_share=0.0).build_for(surroundings, seed=0)
+        sampler = KnownCost(random_share=0.0).build_for(sampler_context, seed=0)
         # What is asked for is whole: a sampler of whole configurations needs no study of Optuna's.
         assert isinstance(sampler, WholeSampler)
         sampler.values_for(10**9)

@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import httpx2
 
-from storage.attempts import Attempts
 from storage.engine import Database
 from storage.records import AttemptKind, TrialState
-from storage.trials import Trials
+from storage.repositories.attempts import Attempts
+from storage.repositories.trials import Trials
 from tests.service.running import Server, wait_until
 
 Span: TypeAlias = tuple[float, float]
@@ -154,7 +154,7 @@ def _first_attempt(database: Database, study_id: str, *, since: float) -> float:
     def started() -> float | None:
         with database.read() as session:
             found = Attempts(session).running(study_id)
-            begun = Trials(session).outlines(study_id, TrialState.RUNNING)
+            begun = Trials(session).summaries(study_id, TrialState.RUNNING)
         training = [a.started_at for a in found if a.kind == AttemptKind.TRAIN and begun]
         later = [at.timestamp() for at in training if at >= datetime.fromtimestamp(since, UTC)]
         return min(later, default=None)

@@ -1,0 +1,319 @@
+"""Attempts on machines that joined over HTTP: booked, offered and ended by rows of the database.
+
+The executor speaks to no machine. It books a place, writes down what to start there and what to
+end, and reads how attempts ended; the API tells the machines, see `search.running.machine_handler`.
+So several coordinators share the machines, and any API process serves them.
+"""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from pydantic import TypeAdapter
+
+from search.agents.executor import (
+    AttemptTicket,
+    Executor,
+    Exit,
+    Slot,
+    check_device,
+    log_file,
+)
+from search.agents.renewal_watch import RenewalWatch
+from search.errors import ExecutorError
+from search.logs import LogFormat
+from storage.endings import AttemptCause
+from storage.engine import Database
+from storage.errors import DatabaseUnavailable
+from storage.fleet.bookings import BookingRecord, Bookings
+from storage.fleet.machines import MachineRecord, Machines
+from storage.records import BookingState
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 0.25
+"""How often ends are looked for while something runs; nothing is looked for otherwise."""
+
+_CLOSE_SECONDS = 3.0
+"""How long the machines have to end what runs there before the executor is closed without it."""
+
+
+@dataclass(frozen=True)
+class OfferedAttempt:
+    """What a machine needs of a ticket beside a token; its folders are its own."""
+
+    lease_seconds: float
+    device: str
+    threads: int
+    log_format: LogFormat
+    log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
+    memory: int | None = None
+
+
+OFFERS: TypeAdapter[OfferedAttempt] = TypeAdapter(OfferedAttempt)
+
+
+@final
+class RemoteExecutor:
+    """The slots of all machines that joined, for one of the coordinators that share them.
+
+    Args:
+        owner: the coordinator's name; what one of the same name left behind is forgotten.
+        lease_seconds: how long a machine may be silent before its slots are not counted.
+        logs: folder for the logs of machines that share it.
+        clock: gives seconds and never goes back.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        owner: str,
+        lease_seconds: float,
+        logs: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._owner = owner
+        self._lease_seconds = lease_seconds
+        self._logs = logs
+        self._watch = RenewalWatch(lease_seconds, clock=clock)
+        self._kept_watch = RenewalWatch(lease_seconds, clock=clock)
+        self._doubtful: dict[str, datetime] | None = None
+        self._machines: dict[str, str] = {}
+        self._slots: tuple[Slot, ...] = ()
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+        self._exits: list[Exit] = []
+        self._looked_at = 0.0
+        self._closed = threading.Event()
+
+    def capacity(self) -> Sequence[Slot]:
+        """Slots of the machines that are heard of, without those that other coordinators have.
+
+        While the database does not answer, they are what they were.
+        """
+        with contextlib.suppress(DatabaseUnavailable):
+            if self._doubtful is None:
+                with self._database.write() as session:
+                    Bookings(session).forget(owner=self._owner)
+            with self._database.read() as session:
+                machines = Machines(session).list()
+                bookings = Bookings(session).all() if machines or self._running else []
+            alive = self._alive(machines)
+            self._machines = {machine.name: machine.id for machine in alive}
+            self._slots = tuple(self._free_or_ours(alive, bookings))
+            self._release_stale(bookings)
+            self._miss(bookings)
+        return self._slots
+
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:
+        """Book a place on the slot's machine; False when another coordinator's attempt has it."""
+        machine_id = self._machines.get(slot.machine)
+        if machine_id is None or self._closed.is_set():
+            return False
+        with self._database.write() as session:
+            return Bookings(session).reserve(
+                attempt_id,
+                machine_id=machine_id,
+                place=_place(slot),
+                owner=self._owner,
+                at=datetime.now(UTC),
+            )
+
+    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
+        """Offer the attempt to the machine on whose slot a place is reserved for it.
+
+        The machine gets a token of its own; the ticket's opens nothing from then on.
+
+        Raises:
+            ExecutorError: no place is reserved, the attempt runs already, or the device is another.
+        """
+        if self._closed.is_set():
+            raise ExecutorError("the executor is closed and starts nothing any more")
+        check_device(ticket, slot, self._slots)
+        with self._lock:
+            if ticket.attempt_id in self._running:
+                raise ExecutorError(f"attempt {ticket.attempt_id} runs already")
+        offer = OfferedAttempt(
+            lease_seconds=ticket.lease_seconds,
+            device=ticket.device,
+            threads=ticket.threads,
+            log_format=ticket.log_format,
+            log_fields=ticket.log_fields,
+            memory=ticket.memory,
+        )
+        with self._database.write() as session:
+            machine_id = Bookings(session).offer(
+                ticket.attempt_id, OFFERS.dump_python(offer, mode="json")
+            )
+            if machine_id is not None:
+                Machines(session).note_change(machine_id)
+        if machine_id is None:
+            raise ExecutorError(
+                f"no place on machine {slot.machine!r} is kept for attempt {ticket.attempt_id} "
+                "(any more)"
+            )
+        with self._lock:
+            self._running.add(ticket.attempt_id)
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """Have the machine told to end the attempt; harmless when it has ended."""
+        with self._database.write() as session:
+            machine_id = Bookings(session).cancel(attempt_id, grace_seconds)
+            if machine_id is not None:
+                Machines(session).note_change(machine_id)
+
+    def poll(self, timeout_seconds: float) -> Sequence[Exit]:
+        """Return what ended since the last call; waits up to the timeout for a first one."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            found = self._look()
+            left = deadline - time.monotonic()
+            if found or left <= 0:
+                return found
+            self._closed.wait(min(left, _LOOK_SECONDS / 2))
+            if self._closed.is_set() and not self._running:
+                return self._told()
+
+    def log_path(self, attempt_id: str) -> Path:
+        """Name the file that would hold the log, if its machine shared our folder: `log_file`."""
+        return log_file(self._logs, attempt_id)
+
+    def close(self) -> None:
+        """Have the machines end what runs there, and wait for that as long as it may take.
+
+        Attempts of which nothing is heard are told as ended: their leases are not renewed for long.
+        """
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(DatabaseUnavailable):
+            with self._lock:
+                running = sorted(self._running)
+            for attempt_id in running:
+                self.cancel(attempt_id, 0.0)
+            while self._running and time.monotonic() < deadline:
+                self._take_exits()
+                time.sleep(0.05)
+        with self._lock:
+            self._exits += [
+                Exit(attempt_id, None, None, "told to end with its coordinator")
+                for attempt_id in sorted(self._running)
+            ]
+            self._running.clear()
+
+    def _look(self) -> Sequence[Exit]:
+        """Take ends that are written down, not more often than every `_LOOK_SECONDS`."""
+        now = time.monotonic()
+        if self._running and now - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = now
+            self._take_exits()
+        return self._told()
+
+    def _told(self) -> Sequence[Exit]:
+        with self._lock:
+            told, self._exits = self._exits, []
+        return told
+
+    def _take_exits(self) -> None:
+        with self._database.read() as session:
+            if not Bookings(session).any_exit(self._owner):
+                return
+        with self._database.write() as session:
+            ended = Bookings(session).take_exits(self._owner)
+        with self._lock:
+            for booking in ended:
+                self._note(_exit(booking))
+
+    def _note(self, ended: Exit) -> None:
+        # One of a coordinator of our name that died is no attempt of ours.
+        if ended.attempt_id in self._running:
+            self._running.remove(ended.attempt_id)
+            self._exits.append(ended)
+
+    def _miss(self, bookings: Sequence[BookingRecord]) -> None:
+        """Tell the end of attempts whose bookings went with a machine that was forgotten."""
+        known = {booking.attempt_id for booking in bookings}
+        with self._lock:
+            for attempt_id in sorted(self._running - known):
+                self._note(Exit(attempt_id, None, None, "lost: its machine went away for good"))
+
+    def _alive(self, machines: Sequence[MachineRecord]) -> list[MachineRecord]:
+        """Those that renewed their row lately by our own clock, see Note [Whose clock].
+
+        At the first look there is nothing to compare with. The row's own time then says which to
+        doubt until they are heard of; a wrong guess costs the lease of an attempt.
+        """
+        if self._doubtful is None:
+            since = datetime.now(UTC) - timedelta(seconds=self._lease_seconds)
+            self._doubtful = {one.id: one.seen_at for one in machines if one.seen_at < since}
+        stale = self._watch.stale({machine.id: machine.seen_at for machine in machines})
+        return [
+            machine
+            for machine in machines
+            if machine.id not in stale
+            and not machine.leaving
+            and self._doubtful.get(machine.id) != machine.seen_at
+        ]
+
+    def _free_or_ours(
+        self, machines: Sequence[MachineRecord], bookings: Sequence[BookingRecord]
+    ) -> Sequence[Slot]:
+        others = {
+            (booking.machine_id, booking.place)
+            for booking in bookings
+            if booking.owner != self._owner and booking.state != BookingState.EXITED
+        }
+        return [
+            Slot(
+                name=f"{machine.name}/{place.name}",
+                device=place.device,
+                model=place.model,
+                share=place.share,
+                machine=machine.name,
+                memory=place.memory,
+                device_memory=place.device_memory,
+            )
+            for machine in machines
+            for place in machine.slots
+            if (machine.id, place.name) not in others
+        ]
+
+    def _release_stale(self, bookings: Sequence[BookingRecord]) -> None:
+        """Give back places that anybody kept and never used: who did has died in between."""
+        kept = {
+            booking.attempt_id: booking.booked_at
+            for booking in bookings
+            if booking.state == BookingState.RESERVED
+        }
+        stale = self._kept_watch.stale(kept)
+        if stale:
+            with self._database.write() as session:
+                Bookings(session).release(stale)
+
+
+def _place(slot: Slot) -> str:
+    """What the machine itself calls a slot, or the lane of one of its devices."""
+    return slot.name.replace(f"{slot.machine}/", "", 1)
+
+
+def _exit(booking: BookingRecord) -> Exit:
+    return Exit(
+        booking.attempt_id,
+        booking.returncode,
+        booking.signal,
+        booking.detail or "it ended",
+        booking.cause or AttemptCause.LOST,
+    )
+
+
+if TYPE_CHECKING:
+    _conforms: type[Executor] = RemoteExecutor

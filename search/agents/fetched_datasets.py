@@ -1,0 +1,77 @@
+"""Users' uploads on a worker's machine: fetched from the service, once for all its attempts."""
+
+import fcntl
+import hashlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from search.agents.worker_client import WorkerLink
+from search.errors import DataError
+from search.tasks import DatasetShelf, sha256_of
+from search.uploads import container
+from search.uploads.dataset_metadata import DatasetFacts
+
+_FOLDER = "uploads"
+
+
+class FetchedDatasets:
+    """The uploads that an attempt's job names, see `DatasetShelf`.
+
+    Args:
+        link: speaks for the attempt; the service gives it its own job's upload alone.
+        cache: the folder that the machine's attempts share.
+    """
+
+    def __init__(self, link: WorkerLink, cache: Path) -> None:
+        self._link = link
+        self._folder = cache / _FOLDER
+
+    def facts(self, dataset_id: str) -> DatasetFacts:
+        """What the upload holds."""
+        return container.read(self._fetched(dataset_id)).facts
+
+    def digest(self, dataset_id: str) -> str:
+        """SHA-256 of the container."""
+        return sha256_of(self._fetched(dataset_id))
+
+    @contextmanager
+    def open(self, dataset_id: str) -> Generator[BinaryIO]:
+        """The container."""
+        with self._fetched(dataset_id).open("rb") as stream:
+            yield stream
+
+    def _fetched(self, dataset_id: str) -> Path:
+        """The container's file: whole, or not there under this name.
+
+        Raises:
+            DataError: the service has no such upload, or the cache cannot be written.
+        """
+        # An id is never part of a path.
+        name = hashlib.sha256(dataset_id.encode()).hexdigest()
+        path, draft = self._folder / name, self._folder / f"{name}.unfinished"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            # Freed by the kernel when its holder ends, however it ends: the next one to wait finds
+            # the file, or begins it anew.
+            with (self._folder / f"{name}.lock").open("wb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not path.exists():
+                    self._fetch(dataset_id, draft)
+                    draft.replace(path)
+        except OSError as error:
+            raise DataError(
+                f"the data set {dataset_id} cannot be kept in {self._folder}: {error}"
+            ) from error
+        return path
+
+    def _fetch(self, dataset_id: str, draft: Path) -> None:
+        with draft.open("w+b") as stream:
+            if not self._link.get_dataset(dataset_id, stream):
+                draft.unlink()
+                raise DataError(f"there is no data set {dataset_id} any more: it was deleted")
+
+
+if TYPE_CHECKING:
+    _conforms: type[DatasetShelf] = FetchedDatasets

@@ -1,0 +1,50 @@
+"""The fork server's program: everything that a worker needs, imported once.
+
+`LocalExecutor` starts this program by exec. It must run no tensor operation and leave CUDA
+untouched: torch's thread pool and the CUDA driver do not survive a fork.
+"""
+
+import sys
+
+# Preloaded for `digits`, which imports it where it reads its data.
+import sklearn.datasets  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
+import torch
+
+# Preloaded for optimizers, which import it at their first step.
+import torch._dynamo  # pyright: ignore[reportUnusedImport]
+
+from models.kernels.library import library
+from search.agents import worker
+from search.agents.executor import AttemptTicket
+from search.agents.forking.loop import connect, serve
+from search.agents.worker_client import WorkerLink
+from search.errors import ExecutorError
+
+
+def run_attempt(ticket: AttemptTicket) -> int:
+    """Run the worker in this process, just forked, with the ticket's number of threads."""
+    torch.set_num_threads(ticket.threads)
+    return worker.run(ticket)
+
+
+def warm_up() -> None:
+    """Have done here, once, what every attempt would else do at first use."""
+    # Builds the CPU kernels where this machine never has; without a compiler it says so, once.
+    library()
+    # Nothing is sent. The HTTP client loads its transport when the first one is made.
+    WorkerLink("http://127.0.0.1", "warm-up", "", lease_seconds=1.0).close()
+
+
+def main() -> None:
+    """Serve the pipe named by the only argument."""
+    if torch.cuda.is_initialized():
+        raise ExecutorError(
+            "CUDA is initialised in the fork server: something that it imported used it, "
+            "and no fork could use a GPU"
+        )
+    warm_up()
+    serve(connect(int(sys.argv[1])), run_attempt)
+
+
+if __name__ == "__main__":
+    main()

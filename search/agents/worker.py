@@ -1,0 +1,366 @@
+"""One attempt in one process: take the lease's job, do it, say how it ended."""
+
+import logging
+import math
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Final, final
+
+from torch import Tensor
+
+from models.checkpoint import load, save_bytes
+from models.errors import CheckpointError, ConversionError
+from models.network import Network
+from models.ops.precision import denormals_as_zero
+from models.ops.vendor import allow_tf32
+from models.report import parameter_report
+from search.agents.executor import AttemptTicket
+from search.agents.fetched_datasets import FetchedDatasets
+from search.agents.lease_keeper import LeaseKeeper, kill_own_group
+from search.agents.worker_client import WorkerLink
+from search.errors import DataError, TrainingDiverged, WorkerRefused
+from search.logs import JsonLines, bind_for_good
+from search.measuring.measurement_lock import MeasurementLock
+from search.measuring.throughput import measure
+from search.tasks import DataSources, Splits
+from search.training.conversion import converted, original_of
+from search.training.jobs import (
+    CONVERSION,
+    ORIGINAL,
+    START,
+    Completion,
+    EpochReport,
+    Job,
+    MeasureJob,
+    PrepareJob,
+    Progress,
+    TrainJob,
+    Verdict,
+)
+from search.training.resume import from_bytes
+from search.training.run import TrainingResult, is_out_of_memory, train
+
+_log = logging.getLogger(__name__)
+
+DONE: Final = 0
+"""Exit code: the job ended in a way that the protocol foresees, and was reported."""
+FAILED: Final = 1
+"""Exit code: something unexpected happened, and was reported."""
+REFUSED: Final = 3
+"""Exit code: the lease was over; nothing was reported."""
+TERMINATED: Final = 128 + signal.SIGTERM
+"""Exit code: SIGTERM came, the state to resume from was stored, and nothing else was reported."""
+
+_TRACEBACK_LINES = 12
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What every kind of job is done with."""
+
+    link: WorkerLink
+    lease_keeper: LeaseKeeper
+    lane: MeasurementLock
+    sources: DataSources
+    device: str
+
+
+class _Terminated(Exception):
+    """SIGTERM came and the state to resume from is stored."""
+
+
+def run(ticket: AttemptTicket) -> int:
+    """Do the job of this ticket's lease in this process, and return the process's exit code.
+
+    Configures this process's logging and expects it to lead a process group of its own.
+    """
+    _configure_logging(ticket)
+    return work(ticket, end=kill_own_group)
+
+
+def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
+    """Do the job of this ticket's lease in this thread; `end` is called when the lease is lost.
+
+    Returns the exit code that a process of its own would have.
+    """
+    # Trained, measured and compared in full single precision, see Note [TF32].
+    allow_tf32(allowed=False)
+    lease = ticket.lease_seconds
+    with (
+        # So that a model and its dense baseline pay the same for what vanishes.
+        denormals_as_zero(),
+        WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link,
+    ):
+        try:
+            completion = _work(ticket, link, end)
+            link.complete(completion)
+        except WorkerRefused as refusal:
+            _log.warning("stopped without a word: %s", refusal)
+            return REFUSED
+        except _Terminated:
+            _log.info("stopped by SIGTERM; another attempt can go on from here")
+            return TERMINATED
+    return FAILED if completion.outcome == "failed" else DONE
+
+
+def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> Completion:
+    with (
+        MeasurementLock(ticket.lane) as lane,
+        LeaseKeeper(
+            link, stood_still_seconds=lambda: lane.stood_still_seconds, end=end
+        ) as lease_keeper,
+    ):
+        sources = DataSources(
+            cache=ticket.cache, folder=ticket.data, datasets=FetchedDatasets(link, ticket.cache)
+        )
+        # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
+        device = ticket.device.partition(":")[0]
+        attempt = _Attempt(link, lease_keeper, lane, sources, device)
+        completion = _outcome(attempt)
+        times = {
+            "stood_still_seconds": lane.stood_still_seconds,
+            "held_seconds": lease_keeper.held_seconds,
+        }
+        return completion.model_copy(update=times)
+
+
+def _outcome(attempt: _Attempt) -> Completion:
+    """Do the job; whatever goes wrong becomes its outcome, unless nobody wants to hear it."""
+    try:
+        job = attempt.link.job()
+        _log.info("%s job begins on %s", job.kind, attempt.device)
+        completion = _JOBS[type(job)](job, attempt)
+    except (WorkerRefused, _Terminated):
+        raise
+    except DataError as error:
+        completion = Completion(outcome="data", reason=str(error))
+    except Exception as error:
+        _log.exception("the attempt failed")
+        completion = Completion(outcome="failed", reason=_last_lines(error))
+    _log.info("the attempt ends as %s: %s", completion.outcome, completion.reason)
+    return completion
+
+
+def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
+    def report(file: str, received: int, total: int) -> None:
+        attempt.lease_keeper.check()
+        attempt.link.progress(Progress(file=file, received=received, total=total))
+
+    splits = job.task.load(attempt.sources, progress=report)
+    metric = job.task.metric
+    found = {**splits.sizes, "metric": metric.name, "baseline": metric.baseline}
+    return Completion(outcome="complete", prepared=found)
+
+
+def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
+    # The lane is held for one shape at a time: a service that answers slowly keeps nobody waiting.
+    for report in measure(job, device=attempt.device, alone=attempt.lane.exclusive):
+        attempt.link.measurement(report)
+        attempt.lease_keeper.check()
+    return Completion(outcome="complete")
+
+
+def _train(job: TrainJob, attempt: _Attempt) -> Completion:
+    hooks = _Hooks(attempt)
+    resume = _resume(job, attempt, hooks)
+    begins = resume is None and job.continues is None
+    original = _original(job, attempt) if begins or _is_taught(job) else None
+    splits = job.task.load(attempt.sources)
+    try:
+        start = None
+        if resume is None:
+            start = _start(job, attempt, hooks, original=original, splits=splits)
+        with _on_sigterm(hooks.terminate):
+            result = train(
+                job,
+                splits,
+                task=job.task,
+                hooks=hooks,
+                resume=resume,
+                start=start,
+                original=original,
+                device=attempt.device,
+            )
+    except (TrainingDiverged, ConversionError) as error:
+        return _infeasible(str(error), hooks)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _log.warning("out of memory", exc_info=True)
+        return _infeasible(f"out of memory: {str(error).partition('. ')[0]}", hooks)
+    _store(result, job, attempt.link)
+    return Completion(
+        outcome=result.outcome,
+        reason=result.reason,
+        quality=result.quality,
+        test_quality=result.test_quality,
+        test_metrics=_finite(result.test_metrics),
+        best_epoch=result.best_epoch,
+        epochs_trained=result.epochs_trained,
+    )
+
+
+def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What JSON can say; the task's own metric is known to be finite."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+def _resume(job: TrainJob, attempt: _Attempt, hooks: "_Hooks") -> bytes | None:
+    """Where an earlier attempt of the trial was stored; from the start where that is of no use."""
+    resume = attempt.link.get_artifact("resume")
+    if resume is None:
+        return None
+    try:
+        hooks.epochs_trained = from_bytes(resume, job=job).position.epochs_trained
+    except CheckpointError as error:
+        # The numbers are the same from the start: training is deterministic in the trial's seed.
+        _log.warning("the state to resume from is of no use: %s; training starts anew", error)
+        return None
+    _log.info("resumed after epoch %d", hooks.epochs_trained)
+    return resume
+
+
+def _is_taught(job: TrainJob) -> bool:
+    """Whether the trial learns from its original's answers, all the time that it trains."""
+    compression = job.trial.compression
+    return compression is not None and compression.distillation is not None
+
+
+def _original(job: TrainJob, attempt: _Attempt) -> Network | None:
+    """The model that the study compresses, if it does."""
+    if job.trial.compression is None:
+        return None
+    content = attempt.link.get_artifact(ORIGINAL)
+    if content is None:
+        raise DataError("the model that the study compresses is not there any more")
+    return original_of(content, job.trial)
+
+
+def _start(
+    job: TrainJob,
+    attempt: _Attempt,
+    hooks: "_Hooks",
+    *,
+    original: Network | None,
+    splits: Splits,
+) -> Mapping[str, Tensor] | None:
+    """The model that training begins with, where the trial's seed does not make it."""
+    if job.continues is not None:
+        return _continued(job, attempt)
+    compression = job.trial.compression
+    if original is None or compression is None:
+        return None
+    if compression.is_original:
+        return original.state_dict()
+    # As a batch is: the conversion computes on the device that others may be measured on.
+    with hooks.batch():
+        found = converted(original, job.trial, splits.train)
+    _log.info("the original was converted: output error %s", found.report.output_error)
+    attempt.link.put_artifact(CONVERSION, found.report.model_dump_json().encode())
+    return found.network.state_dict()
+
+
+def _continued(job: TrainJob, attempt: _Attempt) -> Mapping[str, Tensor]:
+    checkpoint = attempt.link.get_artifact(START)
+    if checkpoint is None:
+        raise CheckpointError(f"trial {job.continues}, which this one continues, has no checkpoint")
+    _log.info("started from the checkpoint of trial %d", job.continues)
+    return load(checkpoint).module.state_dict()
+
+
+_JOBS: Mapping[type[Job], Callable[[Any, _Attempt], Completion]] = {
+    PrepareJob: _prepare,
+    MeasureJob: _measure,
+    TrainJob: _train,
+}
+
+
+@final
+class _Hooks:
+    """What training asks of the worker, see `TrainingHooks`."""
+
+    def __init__(self, attempt: _Attempt) -> None:
+        self._attempt = attempt
+        self._terminating = False
+        self.epochs_trained = 0
+
+    @property
+    def stood_still_seconds(self) -> float:
+        return self._attempt.lane.stood_still_seconds
+
+    @contextmanager
+    def batch(self) -> Generator[None]:
+        self._attempt.lease_keeper.check()
+        with self._attempt.lane.shared():
+            yield
+
+    def epoch_done(self, report: EpochReport) -> Verdict:
+        held = {"held_seconds": self._attempt.lease_keeper.held_seconds}
+        verdict = self._attempt.link.epoch(report.model_copy(update=held))
+        self.epochs_trained = report.epoch
+        _log.info("epoch %d: validation %.6g", report.epoch, report.validation)
+        return self._attempt.lease_keeper.stop or verdict
+
+    def save(self, resume: bytes) -> None:
+        self._attempt.link.put_artifact("resume", resume)
+        if self._terminating:
+            raise _Terminated
+
+    def terminate(self) -> None:
+        """End after the next time that training stores its state."""
+        self._terminating = True
+
+
+def _store(result: TrainingResult, job: TrainJob, link: WorkerLink) -> None:
+    """Store what a user downloads: before the trial is said to be complete."""
+    spec = job.trial.model
+    extra = {
+        "task": job.task.model_dump_json(),
+        "trial": job.trial.model_dump_json(),
+        "epoch": str(result.best_epoch),
+    }
+    if job.continues is not None:
+        extra["continues"] = str(job.continues)
+    link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
+    link.put_artifact("report", parameter_report(spec).model_dump_json().encode())
+
+
+def _infeasible(reason: str, hooks: _Hooks) -> Completion:
+    return Completion(outcome="infeasible", reason=reason, epochs_trained=hooks.epochs_trained)
+
+
+@contextmanager
+def _on_sigterm(act: Callable[[], None]) -> Generator[None]:
+    """Have SIGTERM call `act` meanwhile, in place of ending the process on the spot."""
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        act()
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _last_lines(error: Exception) -> str:
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    return "\n".join(lines[-_TRACEBACK_LINES:])
+
+
+def _configure_logging(ticket: AttemptTicket) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    if ticket.log_format == "json":
+        bind_for_good(**ticket.log_fields)
+        handler.setFormatter(JsonLines("worker"))
+    else:
+        # The file is this attempt's alone, and read by people: fields would say the same each time.
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # A line for each request says nothing that our own lines do not.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""Who runs what, where: the coordinator, and the rules by which slots are given."""

@@ -1,0 +1,140 @@
+"""Which studies a coordinator takes: those that its slots serve, or that nobody's slots serve.
+
+Where machines come and go, and coordinators share a database, a study may wait: for the coordinator
+that has slots for it, or for a machine that joins. One that nobody serves for too long is taken all
+the same, and fails with the reason.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol, final
+
+from sqlalchemy.orm import Session
+
+from search.dispatch.coordinator_report import CLAIM_LEASES
+from search.studies import Resources, Throughput, enter
+from storage.endings import StudyCause
+from storage.engine import Database
+from storage.fleet.coordinators import Coordinators, SlotRecord
+from storage.records import StudyRecord, StudyState
+from storage.repositories.studies import Studies
+
+
+class Place(Protocol):
+    """A slot or a lane, one's own or another coordinator's."""
+
+    @property
+    def device(self) -> str:
+        """`cpu`, or `cuda:` and the GPU's own id."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """The device as a person would name it."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """How much of the device it stands for; 0 for a lane."""
+        ...
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The slots and lanes that a coordinator has."""
+
+    slots: Sequence[Place]
+    lanes: Sequence[Place]
+
+
+def serves(place: Place, device: str) -> bool:
+    """Whether it is one for a wish for `any`, `cpu` or `cuda`."""
+    return device == "any" or place.device.partition(":")[0] == device
+
+
+def can_run(study: StudyRecord, space: Capacity) -> bool:
+    """Whether there is a slot for the study's trials, and a lane of the model that it names."""
+    wish = Resources.model_validate(study.spec["resources"])
+    model = Throughput.model_validate(study.spec["throughput"]).device
+    slots = (slot for slot in space.slots if serves(slot, wish.device))
+    lanes = (lane for lane in space.lanes if serves(lane, wish.device))
+    return any(slot.share >= (wish.fraction or 0.0) for slot in slots) and any(
+        model is None or lane.model == model for lane in lanes
+    )
+
+
+def others(session: Session, *, owner: str, lease_seconds: float) -> list[Capacity]:
+    """What the other coordinators have that were seen lately."""
+    within = CLAIM_LEASES * lease_seconds
+    living = Coordinators(session).alive(datetime.now(UTC), within_seconds=within)
+    return [Capacity(one.slots, one.lanes) for one in living if one.owner != owner]
+
+
+def places_for(session: Session, wish: Resources, *, lease_seconds: float) -> list[SlotRecord]:
+    """The slots that serve a wish, of all coordinators that were seen lately."""
+    within = CLAIM_LEASES * lease_seconds
+    living = Coordinators(session).alive(datetime.now(UTC), within_seconds=within)
+    return [
+        slot
+        for one in living
+        for slot in one.slots
+        if serves(slot, wish.device) and slot.share >= (wish.fraction or 0.0)
+    ]
+
+
+@final
+class Choosing:
+    """Says which studies to leave alone, of those that this coordinator's slots do not serve."""
+
+    def __init__(self, wait_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """`wait_seconds` is how long a study may wait that nobody serves."""
+        self._wait_seconds = wait_seconds
+        self._clock = clock
+        self._unserved: dict[str, float] = {}
+
+    def leaves(
+        self,
+        study: StudyRecord,
+        ours: Capacity,
+        theirs: Iterable[Capacity],
+        *,
+        is_at_work: bool,
+    ) -> bool:
+        """Whether another coordinator is to take the study, or nobody as yet.
+
+        One that we work on already (`is_at_work`) is left to nobody but another coordinator.
+        """
+        asks_for_slots = study.state in (StudyState.QUEUED, StudyState.RUNNING)
+        if not asks_for_slots or study.ending is not None or can_run(study, ours):
+            self._unserved.pop(study.id, None)
+            return False
+        if any(can_run(study, space) for space in theirs):
+            self._unserved.pop(study.id, None)
+            return True
+        since = self._unserved.setdefault(study.id, self._clock())
+        return not is_at_work and self._clock() - since < self._wait_seconds
+
+
+def say_that_it_waits(database: Database, study: StudyRecord) -> None:
+    """Tell the user once what a study waits for that has not begun."""
+    if study.state is not StudyState.QUEUED or study.state_cause is StudyCause.NO_SLOT:
+        return
+    wish = Resources.model_validate(study.spec["resources"])
+    model = Throughput.model_validate(study.spec["throughput"]).device
+    wanted = [f"resources.device {wish.device!r}"]
+    if wish.fraction is not None:
+        wanted.append(f"resources.fraction {wish.fraction:g}")
+    if model is not None:
+        wanted.append(f"throughput.device {model!r}")
+    with database.write() as session:
+        if Studies(session).get(study.id).state is StudyState.QUEUED:
+            enter(
+                session,
+                study.id,
+                StudyState.QUEUED,
+                at=datetime.now(UTC),
+                cause=StudyCause.NO_SLOT,
+                detail=" and ".join(wanted),
+            )

@@ -1,0 +1,608 @@
+"""The coordinator: the only process that asks and tells Optuna, and the one that starts attempts.
+
+It may die at any point. Started again, it reconciles each study (`search.sampling.reconciliation`),
+declares the attempts of its former self lost, and goes on.
+"""
+
+import logging
+import platform
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence, Set
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
+from optuna.storages import BaseStorage
+from sqlalchemy.exc import IntegrityError
+
+from search.agents.executors import AttemptTicket, Executor, Exit, Slot
+from search.agents.renewal_watch import RenewalWatch
+from search.dispatch.claim_policy import Capacity, Choosing, others, say_that_it_waits, serves
+from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
+from search.dispatch.fair_threads import FairThreads
+from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
+from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
+from search.dispatch.seclusion import Seclusion
+from search.dispatch.study_run import StudyRun
+from search.dispatch.tenant_shares import TenantShares
+from search.errors import ExecutorError, OptunaStudyDiverged
+from search.logs import LogFormat, bound
+from search.measuring.measurement_lock import lock_folder
+from search.optuna_tables import open_storage
+from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, token_digest
+from search.studies import Need, forget_deleted, in_progress
+from search.training.jobs import Job, MeasureJob
+from storage.accounts.quotas import Quotas
+from storage.endings import AttemptCause
+from storage.engine import Database
+from storage.errors import ClaimLost, DatabaseUnavailable, NotFound, QuotaReached
+from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
+from storage.repositories.attempts import Attempts
+from storage.repositories.studies import Studies
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 0.05
+_LONGER_PAUSE_SECONDS = 0.2
+"""How long a round waits for an attempt to end before it looks at the tables again: longer while
+every slot has one, since nothing begins before one of them ends."""
+
+_CLAIM_SECONDS = 1.0
+"""How often claims are renewed and new studies looked for, unless leases are very short."""
+
+_DATABASE_AWAY = (DatabaseUnavailable, StorageInternalError)
+"""What our tables and what Optuna's say when their database does not answer."""
+
+_LATE = (UpdateFinishedTrialError, IntegrityError, KeyError)
+"""What Optuna says to one who comes late: the trial has ended, has that value already, is gone."""
+
+_AWAY_SECONDS = 1.0
+"""How long it is left alone then."""
+
+_THREADS = 4
+"""How many studies exchange with Optuna at once: samplers share one interpreter in any case."""
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+"""No claim is as old as this, see `Studies.claim`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folders:
+    """Where attempts find what does not go over HTTP."""
+
+    data: Path | None
+    """The user's own data files."""
+    cache: Path
+    """Downloaded and decoded data."""
+    lanes: Path
+    """Lock files of the measurement locks, one folder per device."""
+    alive: Path
+    """A file that the coordinator touches every round, for `/readyz`."""
+
+
+class Coordinator:
+    """Runs every study that it can claim, until it is told to stop."""
+
+    def __init__(
+        self,
+        database: Database,
+        executor: Executor,
+        *,
+        optuna_url: str,
+        api_url: str,
+        owner: str,
+        folders: Folders,
+        lease_seconds: float,
+        slot_wait_seconds: float = 0.0,
+        log_format: LogFormat = "text",
+        ended: Callable[[str], None] | None = None,
+    ) -> None:
+        """`ended` is told each study of ours that is over; attempts log in `log_format`.
+
+        Studies that no slot serves wait for `slot_wait_seconds` before they fail.
+        """
+        self.database = database
+        self.asks = AskTimes()
+        self._executor = executor
+        self._optuna_url = optuna_url
+        self._opened: BaseStorage | None = None
+        self._api_url = api_url
+        self._owner = owner
+        self._folders = folders
+        self._lease_seconds = lease_seconds
+        self._log_format: LogFormat = log_format
+        self._ended = ended
+        self._runs: dict[str, StudyRun | MeasuringRun] = {}
+        self._on_slot: dict[str, str] = {}
+        self._served: set[str] = set()
+        self._stepped: set[str] = set()
+        self._refused: set[str] = set()
+        self._seclusion = Seclusion()
+        self._former_was_killed: bool | None = None
+        self._slots: tuple[Slot, ...] = ()
+        self._lanes: tuple[Slot, ...] = ()
+        self._look_for_slots()
+        self._report = CoordinatorReport(owner=owner, lock_files=folders.lanes)
+        self._attempts_watch = RenewalWatch(lease_seconds)
+        self._lingering_watch = RenewalWatch(lease_seconds)
+        self._lingering: Set[str] = frozenset()
+        self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
+        self._claimed_at: float | None = None
+        self._choosing = Choosing(slot_wait_seconds)
+        self._away = False
+        self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
+        self._tenants = TenantShares()
+        self._in_background: dict[str, Future[None]] = {}
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set.
+
+        What runs then is ended with the executor and goes on at the next start. While the database
+        does not answer nothing is begun, and what runs goes on for as long as its leases hold.
+        """
+        for folder in (self._folders.cache, self._folders.lanes):
+            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            while not stop.is_set():
+                try:
+                    self.round()
+                except _DATABASE_AWAY as error:
+                    self._without_database(error)
+                    stop.wait(_AWAY_SECONDS)
+        finally:
+            self._say_that_it_stops()
+            self._executor.close()
+            self._on_slot.clear()
+            for run in self._runs.values():
+                run.halt()
+            self._threads.shutdown()
+            try:
+                self._give_up()
+            except _DATABASE_AWAY as error:
+                # The next coordinator finds the same.
+                _log.error("studies are left claimed", extra={"reason": _first_line(error)})
+
+    def round(self) -> None:
+        """Notice what ended, keep the claims, and let each study do what is due."""
+        is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
+        ended = self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
+        self._free_slots({exited.attempt_id for exited in ended})
+        for exited in ended:
+            self._notice(exited)
+        self._keep_claims()
+        priorities = {study_id: run.priority for study_id, run in self._runs.items()}
+        tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
+        self._tenants.begin_round(tenants.values())
+        self._stepped.clear()
+        take_turns(in_turn(priorities), tenants=tenants, rank=self._tenants.rank, visit=self._visit)
+        order = next_turn(priorities, served=self._served)
+        self._runs = {one: self._runs[one] for one in order if one in self._runs}
+        self._served.clear()
+        self._folders.alive.touch()
+        if self._away:
+            self._away = False
+            _log.info("the database answers again")
+
+    def claimed(self, study_id: str) -> ClaimedDatabase:
+        """The database for the rows of a study of ours, see Note [Late coordinators]."""
+        return ClaimedDatabase(self.database, study_id, owner=self._owner)
+
+    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
+        serving = (slot for slot in self._slots if serves(slot, device))
+        return tuple(slot for slot in serving if slot.share >= share)
+
+    def free_slot(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+    ) -> Slot | None:
+        """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
+        taken, closed = self._on_slot.keys() | self._refused, self._seclusion.closed()
+        free = (
+            slot
+            for slot in self.slots(device, share=share)
+            if slot.name not in taken and slot.machine not in closed
+        )
+        slot = next((slot for slot in free if need is None or need.fits(slot)), None)
+        may_take = slot is not None and self._tenants.may_take_slot(self._runs[study_id].tenant)
+        return slot if may_take else None
+
+    def lone_slot(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need
+    ) -> Slot | None:
+        """One of those on a machine with nothing on it, which is kept so until there is one."""
+        slots = [
+            slot
+            for slot in self.slots(device, share=share)
+            if slot.name not in self._refused and need.fits(slot)
+        ]
+        return self._seclusion.choose(study_id, slots, self._used())
+
+    def is_clear(self, study_id: str, lane: Slot) -> bool:
+        """Whether nothing runs on a lane's machine, which is kept free until that is so."""
+        return self._seclusion.choose(study_id, [lane], self._used()) is not None
+
+    def lane(self, device: str, model: str | None) -> Slot | None:
+        """A measurement lock of a device model, or of the first one's that serves the wish.
+
+        Where several machines have such a device, it is one that is free, if any is.
+        """
+        lanes = [lane for lane in self._lanes if serves(lane, device)]
+        fitting = [lane for lane in lanes if lane.model == (model or lanes[0].model)]
+        free = (lane for lane in fitting if self._is_idle(lane))
+        return next(free, fitting[0] if fitting else None)
+
+    def lane_is_free(self, study_id: str, lane: Slot) -> bool:
+        """Whether nobody measures on this lane, and it is the study's tenant's turn."""
+        is_its_turn = self._tenants.may_take_lane(self._runs[study_id].tenant, lane.name)
+        return is_its_turn and self._is_idle(lane)
+
+    def _is_idle(self, lane: Slot) -> bool:
+        taken = self._on_slot.keys() | self._refused
+        return lane.name not in taken and lane.machine not in self._seclusion.closed()
+
+    def is_at_work(self, attempt_id: str) -> bool:
+        """Whether a process of ours works on this attempt."""
+        return attempt_id in self._on_slot.values()
+
+    def died_under(self, attempt: AttemptRecord) -> bool:
+        """Whether it was at work under a coordinator before this one, which was killed.
+
+        What had not begun to work can have killed nobody, and what ran elsewhere neither.
+        """
+        if not self._former_was_killed or attempt.machine != platform.node():
+            return False
+        log = self._executor.log_path(attempt.id)
+        has_begun = log.exists() and log.stat().st_size > 0
+        return has_begun and attempt.started_at < self._report.started_at
+
+    def in_background(self, study_id: str, work: Callable[[], bool]) -> Future[None]:
+        """Have a study's work done by a thread of its own; it has no more than one at a time.
+
+        Work that returns true gave way to another tenant's, and is called again in its turn.
+        """
+        future = self._threads.submit(self._runs[study_id].tenant, partial(_about, study_id, work))
+        self._in_background[study_id] = future
+        return future
+
+    def should_give_way(self, study_id: str) -> bool:
+        """Whether a study's work in the background keeps another tenant's waiting."""
+        run = self._runs.get(study_id)
+        return run is not None and self._threads.should_give_way(run.tenant)
+
+    def has_a_moment(self, study_id: str) -> bool:
+        """Whether the round may wait a moment for the study's sampler."""
+        return self._tenants.has_a_moment(self._runs[study_id].tenant)
+
+    def start(
+        self,
+        study_id: str,
+        kind: AttemptKind,
+        job: Job,
+        *,
+        trial: int | None,
+        slot: Slot,
+        alone: bool = False,
+    ) -> None:
+        """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+
+        A process that cannot start is a lost attempt. Nothing begins on a slot that another
+        coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
+        those.
+        """
+        tenant, is_slot = self._runs[study_id].tenant, slot.share > 0
+        attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
+        if not self._executor.reserve(attempt_id, slot):
+            self._refused.add(slot.name)
+            return
+        now = datetime.now(UTC)
+        with self.claimed(study_id).write() as session:
+            try:
+                if is_slot:
+                    Quotas(session).make_room("slots", tenant=tenant)
+            except QuotaReached as reached:
+                self._tenants.note_elsewhere(tenant, slots=reached.used)
+                return
+            attempts = Attempts(session)
+            attempt = AttemptRecord(
+                id=attempt_id,
+                study_id=study_id,
+                kind=kind,
+                trial=trial,
+                number=attempts.next_number(study_id, kind, trial),
+                state=AttemptState.RUNNING,
+                job=job.model_dump(mode="json"),
+                slot=slot.name,
+                slot_share=slot.share,
+                device=slot.device,
+                lease_until=now + timedelta(seconds=self._lease_seconds),
+                started_at=now,
+                machine=slot.machine or platform.node(),
+            )
+            attempts.start(attempt, token_digest=token_digest(token))
+        ticket = AttemptTicket(
+            url=self._api_url,
+            attempt_id=attempt_id,
+            token=token,
+            lease_seconds=self._lease_seconds,
+            device=slot.device,
+            data=self._folders.data,
+            cache=self._folders.cache,
+            lane=lock_folder(self._folders.lanes, slot.device),
+            threads=job.threads if isinstance(job, MeasureJob) else 1,
+            memory=slot.memory,
+            log_format=self._log_format,
+            log_fields={
+                "study_id": study_id,
+                **({} if trial is None else {"trial": trial}),
+                "attempt_id": attempt_id,
+            },
+        )
+        self._on_slot[slot.name] = attempt_id
+        self._tenants.take(tenant, slot.name, is_slot=is_slot)
+        if alone:
+            _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
+            self._seclusion.begin(slot.machine, attempt_id)
+        if is_slot:
+            self._served.add(study_id)
+        try:
+            self._executor.start(ticket, slot)
+        except ExecutorError as error:
+            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
+            del self._on_slot[slot.name]
+            self._tenants.give_back(slot.name)
+            self._runs[study_id].lost(attempt, AttemptCause.LOST, f"not started: {error}")
+
+    def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        """End an attempt's process; its slot is free when it has ended."""
+        self._executor.cancel(attempt_id, grace_seconds)
+
+    def _look_for_slots(self) -> None:
+        """Machines come and go; what runs on one that went has its lease to end by."""
+        self._refused.clear()
+        self._slots = tuple(self._executor.capacity())
+        self._lanes = _lanes(self._slots)
+
+    def _visit(self, study_id: str) -> bool:
+        """Let a study do what is due; whether it would take more slots than its turn gives it."""
+        is_first = study_id not in self._stepped
+        self._stepped.add(study_id)
+        self._tenants.begin_turn()
+        with self._while_ours(study_id):
+            if not is_first:
+                self._runs[study_id].dispatch()
+            elif not self._runs[study_id].step():
+                self._end(study_id)
+        return self._tenants.wants_more and study_id in self._runs
+
+    def _weight(self, tenant: str) -> float:
+        return self._tenants.quota(tenant).weight
+
+    def _free_slots(self, ended: Set[str]) -> None:
+        for name, attempt_id in self._on_slot.items():
+            if attempt_id in ended:
+                self._tenants.give_back(name)
+        self._on_slot = {
+            name: attempt_id
+            for name, attempt_id in self._on_slot.items()
+            if attempt_id not in ended
+        }
+        self._seclusion.keep(self._on_slot.values())
+
+    def _used(self) -> Counter[str]:
+        """How many attempts of ours are on each machine."""
+        machines = {slot.name: slot.machine for slot in (*self._slots, *self._lanes)}
+        return Counter(machines[name] for name in self._on_slot if name in machines)
+
+    def _notice(self, ended: Exit) -> None:
+        """Lose an attempt that ended without a last word."""
+        try:
+            with self.database.read() as session:
+                attempt = Attempts(session).get(ended.attempt_id)
+        except NotFound:
+            # Its study was cancelled and deleted while the process came to its end.
+            return
+        run = self._runs.get(attempt.study_id)
+        if attempt.state == AttemptState.RUNNING and run is not None:
+            with self._while_ours(attempt.study_id):
+                run.lost(attempt, ended.cause, ended.detail)
+
+    def _expire(self) -> None:
+        """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
+        with self.database.read() as session:
+            attempts = Attempts(session)
+            leases = attempts.leases()
+            stale = self._attempts_watch.stale(leases)
+            silent = [row for row in attempts.running() if row.id in stale] if stale else []
+        for attempt in silent:
+            run = self._runs.get(attempt.study_id)
+            if run is not None:
+                with self._while_ours(attempt.study_id):
+                    why = f"its lease of {self._lease_seconds:g} s ran out"
+                    run.lost(attempt, AttemptCause.LOST, why)
+                self._executor.cancel(attempt.id, 0.0)
+        self._end_lingering(self._on_slot.values() - leases.keys())
+
+    def _end_lingering(self, over: Set[str]) -> None:
+        """End processes that go on for a lease's time after their attempts are over.
+
+        Nothing is lost with one, and nobody else would free its slot: a driver may hang at exit.
+        """
+        lingering = self._lingering_watch.stale(dict.fromkeys(over, _NEVER))
+        # Once each: a machine that is cut off obeys when it is back.
+        for attempt_id in sorted(lingering - self._lingering):
+            _log.warning("a process outlives its attempt", extra={"attempt_id": attempt_id})
+            self._executor.cancel(attempt_id, 0.0)
+        self._lingering = lingering
+
+    def _keep_claims(self) -> None:
+        """Renew the claims on our studies, and claim those that nobody works on."""
+        every = min(_CLAIM_SECONDS, self._lease_seconds / 4)
+        if self._claimed_at is not None and time.monotonic() - self._claimed_at < every:
+            return
+        self._claimed_at = time.monotonic()
+        if self._former_was_killed is None:
+            self._former_was_killed = self._report.former_was_killed(self.database)
+        self._look_for_slots()
+        self._expire()
+        until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
+        with self.database.read() as session:
+            studies = [*in_progress(session), *ended_studies_to_measure(session, self)]
+            claims = Studies(session).claims(other_than=self._owner)
+            theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
+            self._tenants.look(session, {study.tenant for study in studies})
+        stale = self._claims_watch.stale(claims)
+        ours = Capacity(self._slots, self._lanes)
+        several, made = len({study.tenant for study in studies}) > 1, 0
+        for study in interleaved(studies, tenant=lambda study: study.tenant):
+            is_at_work = study.id in self._runs
+            if self._choosing.leaves(study, ours, theirs, is_at_work=is_at_work):
+                self._leave(study, is_anothers=study.id in claims.keys() - stale)
+                continue
+            with self.database.write() as session:
+                # A claim that was renewed since is younger than the one that was seen to be stale.
+                now = claims[study.id] if study.id in stale else _NEVER
+                is_ours = Studies(session).claim(study.id, owner=self._owner, now=now, until=until)
+            if not is_ours:
+                if study.id in self._runs:
+                    _log.warning("a study is another's", extra={"study_id": study.id})
+                    self._forget(study.id)
+            elif several and made and time.monotonic() - self._claimed_at > _CLAIM_SECONDS:
+                # Taken up at the next look: what another tenant has begun is served before that.
+                continue
+            elif study.id not in self._runs and not self._is_in_background(study.id):
+                _log.info("study claimed", extra={"study_id": study.id})
+                made += 1
+                with self._while_ours(study.id):
+                    self._runs[study.id] = self._run_of(study)
+        forget_deleted(self.database, self._optuna())
+        queued = [future for future in self._in_background.values() if not future.running()]
+        self._report.write(
+            self.database,
+            self.asks,
+            slots=self._slots,
+            lanes=self._lanes,
+            exchanges_waiting=sum(not future.done() for future in queued),
+            taken=self._on_slot.keys(),
+        )
+
+    def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:
+        """Let another take a study that our slots do not serve, or have it wait."""
+        if study.id in self._runs:
+            self._forget(study.id)
+            with self.database.write() as session:
+                Studies(session).release(study.id, self._owner)
+        elif not is_anothers:
+            say_that_it_waits(self.database, study)
+
+    def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
+        ended = study.state.has_ended
+        return MeasuringRun(self, study) if ended else StudyRun(self, self._optuna(), study)
+
+    @contextmanager
+    def _while_ours(self, study_id: str) -> Generator[None]:
+        """Leave a study alone that is another's; take up anew one that Optuna has otherwise.
+
+        What runs of it ends by itself: its leases are over.
+        """
+        try:
+            with bound(study_id=study_id):
+                yield
+        except (ClaimLost, *_LATE) as error:
+            if not isinstance(error, ClaimLost) and self._is_ours(study_id):
+                raise
+            self._forget(study_id)
+            _log.warning("a study is another's", extra={"study_id": study_id, "reason": error})
+        except OptunaStudyDiverged as diverged:
+            # The next look for studies makes its run again, which reconciles the two.
+            self._forget(study_id)
+            _log.warning("a study begins anew", extra={"study_id": study_id, "reason": diverged})
+
+    def _without_database(self, error: Exception) -> None:
+        """Forget where each study stood: it is read anew, and reconciled, when there is an answer.
+
+        Between the two a step may have been done by halves, as by a coordinator that died.
+        """
+        for study_id in list(self._runs):
+            self._forget(study_id)
+        if not self._away:
+            self._away = True
+            _log.error("the database does not answer", extra={"reason": _first_line(error)})
+
+    def _forget(self, study_id: str) -> None:
+        """Give a run up; another begins when what it has in the background is done."""
+        run = self._runs.pop(study_id, None)
+        if run is not None:
+            run.halt()
+
+    def _is_in_background(self, study_id: str) -> bool:
+        future = self._in_background.get(study_id)
+        return future is not None and not future.done()
+
+    def _optuna(self) -> BaseStorage:
+        """Optuna's tables, opened when they are first needed: they may be away before that."""
+        if self._opened is None:
+            self._opened = open_storage(self._optuna_url)
+        return self._opened
+
+    def _is_ours(self, study_id: str) -> bool:
+        with self.database.read() as session:
+            return study_id not in Studies(session).claims(other_than=self._owner)
+
+    def _end(self, study_id: str) -> None:
+        """Give up a study that has ended."""
+        del self._runs[study_id]
+        self._in_background.pop(study_id, None)
+        with self.database.write() as session:
+            Studies(session).release(study_id, self._owner)
+        if self._ended is not None:
+            self._ended(study_id)
+
+    def _say_that_it_stops(self) -> None:
+        """Before all else: nobody is to be blamed for an end that was asked for."""
+        try:
+            self._report.remove(self.database)
+        except _DATABASE_AWAY as error:
+            _log.warning("the end is not told", extra={"reason": _first_line(error)})
+
+    def _give_up(self) -> None:
+        for study_id, run in list(self._runs.items()):
+            with self._while_ours(study_id):
+                run.abandon()
+            with self.database.write() as session:
+                Studies(session).release(study_id, self._owner)
+
+
+def _about(study_id: str, work: Callable[[], bool]) -> bool:
+    """Do a study's work in another thread, which knows nothing yet of what it logs about."""
+    with bound(study_id=study_id):
+        return work()
+
+
+def _first_line(error: Exception) -> str:
+    """What the database said; Optuna only says that something was said."""
+    said = error.__cause__ if isinstance(error, StorageInternalError) else error
+    return str(said).strip().partition("\n")[0]
+
+
+def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    """One measurement lock per device that has one; running attempts stand still for it."""
+    devices = {(slot.machine, slot.device): slot for slot in reversed(slots) if slot.measures}
+    return tuple(
+        Slot(
+            name=f"lane {machine}/{device}" if machine else f"lane {device}",
+            device=device,
+            model=slot.model,
+            share=0.0,
+            machine=machine,
+            memory=slot.memory,
+            device_memory=slot.device_memory,
+        )
+        for (machine, device), slot in reversed(devices.items())
+    )

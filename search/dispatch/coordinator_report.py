@@ -1,0 +1,108 @@
+"""What a coordinator tells of itself in its row: for `/v1/devices`, `/metrics` and `/readyz`."""
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, final
+
+from pydantic import BaseModel
+
+from search.agents.executors import Slot
+from search.linux import boot_id
+from search.measuring.measurement_lock import is_held_alone, lock_folder
+from search.running import AskHistogram, AskTimes
+from storage.engine import Database
+from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
+
+CLAIM_LEASES = 1.5
+"""A claim outlasts a lease, so that a busy coordinator does not lose its studies to another. One
+that was not seen for as long counts as gone."""
+
+LaneState = Literal["waiting", "measuring"]
+
+
+class CoordinatorFigures(BaseModel):
+    """A coordinator's figures. What one of another version says beside them is left out."""
+
+    asks: dict[str, AskHistogram] = {}
+    """By the kind of sampler, since the coordinator started."""
+    asks_in_progress: int = 0
+    exchanges_waiting: int = 0
+    """Studies whose sampler waits until those of other studies have thought."""
+    boot: str = ""
+    """The start of its machine, by the kernel's id."""
+    lanes: dict[str, LaneState] = {}
+    """The lanes with a measuring job: whether it has the device alone, or waits for batches."""
+
+
+@final
+class CoordinatorReport:
+    """Writes one coordinator's row."""
+
+    def __init__(self, *, owner: str, lock_files: Path) -> None:
+        """`lock_files` is the folder of the lock files of this machine's lanes."""
+        self._owner = owner
+        self._lock_files = lock_files
+        self.started_at = datetime.now(UTC)
+
+    def write(
+        self,
+        database: Database,
+        asks: AskTimes,
+        *,
+        slots: Sequence[Slot],
+        lanes: Sequence[Slot],
+        exchanges_waiting: int,
+        taken: Collection[str],
+    ) -> None:
+        """Tell that the coordinator lives; `taken` names the slots and lanes with a job on them."""
+        figures = CoordinatorFigures(
+            asks=asks.histograms(),
+            asks_in_progress=asks.in_progress,
+            exchanges_waiting=exchanges_waiting,
+            boot=boot_id(),
+            lanes={
+                lane.name: "measuring"
+                # The locks of other machines are theirs: there, a job counts for the measuring.
+                if lane.machine or is_held_alone(lock_folder(self._lock_files, lane.device))
+                else "waiting"
+                for lane in lanes
+                if lane.name in taken
+            },
+        )
+        record = CoordinatorRecord(
+            owner=self._owner,
+            slots=tuple(_record(slot) for slot in slots),
+            lanes=tuple(_record(lane) for lane in lanes),
+            figures=figures.model_dump(mode="json"),
+            started_at=self.started_at,
+            seen_at=datetime.now(UTC),
+        )
+        with database.write() as session:
+            Coordinators(session).report(record)
+
+    def former_was_killed(self, database: Database) -> bool:
+        """Whether a coordinator of our name ended without a word since this machine started."""
+        with database.read() as session:
+            former = Coordinators(session).find(self._owner)
+        if former is None:
+            return False
+        boot = CoordinatorFigures.model_validate(former.figures).boot
+        return bool(boot) and boot == boot_id()
+
+    def remove(self, database: Database) -> None:
+        """Tell that it stops."""
+        with database.write() as session:
+            Coordinators(session).remove(self._owner)
+
+
+def _record(slot: Slot) -> SlotRecord:
+    return SlotRecord(
+        name=slot.name,
+        device=slot.device,
+        model=slot.model,
+        share=slot.share,
+        machine=slot.machine,
+        memory=slot.memory,
+        device_memory=slot.device_memory,
+    )

@@ -1,0 +1,483 @@
+"""One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
+
+import time
+from datetime import UTC, datetime
+
+from optuna.storages import BaseStorage
+from sqlalchemy.orm import Session
+
+from search.agents.executors import Slot
+from search.dispatch.measuring_queue import Measuring
+from search.dispatch.remeasuring import Remeasuring
+from search.dispatch.webhook_payload import write_end
+from search.fronts import reference_point
+from search.running import (
+    BROKEN,
+    Dispatcher,
+    StudyContext,
+    abandon,
+    announce_trial,
+    end_trial,
+    ended_with,
+    fault_of_data,
+    gave_up,
+    is_infeasible,
+    is_suspect,
+    lose,
+    why_given_up,
+)
+from search.sampling import (
+    AskTellLoop,
+    Duplicates,
+    OptunaStudy,
+    RememberedPast,
+    reconcile,
+    sampler_context_of,
+)
+from search.spaces import SearchSpace
+from search.studies import (
+    ENDED,
+    Budget,
+    Need,
+    StudySpec,
+    enter,
+    knowledge_of,
+    need_of,
+    precedence,
+    priority_of,
+)
+from search.training.compression import ORIGINAL_TRIAL
+from search.training.jobs import PrepareJob, TrainJob
+from search.training.trial_spec import TrialSpec
+from storage.endings import AttemptCause, StudyCause, TrialCause
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    CommandKind,
+    StudyEnding,
+    StudyRecord,
+    StudyState,
+    TrialOutcome,
+    TrialRecord,
+    TrialState,
+)
+from storage.repositories.attempts import Attempts
+from storage.repositories.commands import Commands
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+_OPEN = (TrialState.QUEUED, TrialState.RUNNING)
+_TICK_SECONDS = 1.0
+_PUT_ASIDE_SECONDS = 10.0
+"""How long a trial that is paused has to store the state from which it goes on."""
+
+
+class StudyRun:
+    """One claimed study. Making it reconciles our rows with Optuna's.
+
+    `step` does whatever is due.
+    """
+
+    def __init__(
+        self, dispatcher: Dispatcher, optuna_storage: BaseStorage, study: StudyRecord
+    ) -> None:
+        spec = StudySpec.model_validate(study.spec)
+        self._study = StudyContext(study.id, spec, SearchSpace(spec), dispatcher, study.tenant)
+        optuna_study = OptunaStudy(
+            optuna_storage,
+            study,
+            spec,
+            sampler_context_of(
+                spec,
+                self._study.space,
+                RememberedPast(dispatcher.database, study.id).now,
+                knowledge_of(dispatcher.database, study.id),
+            ),
+        )
+        self._ticked = time.monotonic()
+        self._ask_tell = AskTellLoop(self._study, optuna_study, uncounted_seconds=self._since_tick)
+        self._duplicates = Duplicates(self._study)
+        self._measuring = Measuring(self._study)
+        self._remeasuring = Remeasuring(self._study)
+        self._seen = study
+        self._stands_still = study.state == StudyState.PAUSED
+        self._put_aside: set[str] = set()
+        self._suspects: set[int] = set()
+        self.abandon()
+        reconcile(self._study, optuna_study, adopt=self._ask_tell.adopt)
+
+    @property
+    def priority(self) -> int:
+        """As the study had it when it was last looked at."""
+        return priority_of(self._seen)
+
+    @property
+    def tenant(self) -> str:
+        """Whose study it is."""
+        return self._study.tenant
+
+    def step(self) -> bool:
+        """Do what is due.
+
+        Returns:
+            Whether the study goes on.
+        """
+        study = self._current()
+        if study.state == StudyState.QUEUED:
+            study = self._begin()
+        if study.state in ENDED:
+            return False
+        held = study.ending is None and study.state == StudyState.PAUSED
+        ready = study.ending is None and study.prepared is not None
+        self._ask_tell.go_on(searching=ready and not held)
+        if held:
+            self._stand_still()
+            return True
+        self._stands_still = False
+        if study.ending is None:
+            study = self._check_budgets(study)
+        if study.ending is not None:
+            return self._wind_down(study)
+        if study.prepared is None:
+            self._prepare()
+            return True
+        self._remeasuring.go_on()
+        self._measuring.refuse_slow()
+        self._dispatch()
+        self._measuring.measure_waiting()
+        if self._study.free_slot() is not None and self._study.dispatcher.has_a_moment(
+            self._study.id
+        ):
+            self._ask_tell.wait_a_moment()
+            self._dispatch()
+        return not self._finish_if_done()
+
+    def dispatch(self) -> None:
+        """Start what was ready in this round's step and had to let another tenant go first."""
+        self._dispatch()
+
+    def halt(self) -> None:
+        """Begin no ask and no tell any more: the run is given up."""
+        self._ask_tell.halt()
+
+    def abandon(self) -> None:
+        """Lose what runs with the coordinator that stops, or with the one that died before."""
+        abandon(self._study)
+
+    def lost(self, attempt: AttemptRecord, cause: AttemptCause, detail: str) -> None:
+        """An attempt's process ended, or its lease did, without a last word."""
+        with self._study.database.write() as session:
+            if Attempts(session).get(attempt.id).state == AttemptState.RUNNING:
+                paused = attempt.id in self._put_aside
+                if paused:
+                    lose(session, attempt, AttemptCause.PAUSED)
+                else:
+                    lose(session, attempt, cause, detail)
+
+    def _current(self) -> StudyRecord:
+        """The study as this step sees it: its budget and its priority may change."""
+        with self._study.database.read() as session:
+            self._seen = Studies(session).get(self._study.id)
+        budget = _budget_of(self._seen)
+        if budget != self._study.spec.budget:
+            self._study.spec = self._study.spec.model_copy(update={"budget": budget})
+        return self._seen
+
+    def _begin(self) -> StudyRecord:
+        point = reference_point(
+            self._study.spec, largest_count=self._study.space.parameter_range.high
+        )
+        now = datetime.now(UTC)
+        with self._study.database.write() as session:
+            study = Studies(session).get(self._study.id)
+            if study.state != StudyState.QUEUED:
+                return study
+            Studies(session).set_reference_point(self._study.id, point)
+            study = enter(session, self._study.id, StudyState.RUNNING, at=now)
+            if not self._study.slots:
+                self._fail(session, _unserved(self._study))
+            elif self._study.lane() is None:
+                wish = self._study.spec.throughput.device
+                models = sorted({slot.model for slot in self._study.slots})
+                sentence = f"throughput.device {wish!r} is not here; there is {', '.join(models)}"
+                self._fail(session, sentence)
+            return Studies(session).get(study.id)
+
+    def _fail(self, session: Session, sentence: str) -> None:
+        Studies(session).set_ending(self._study.id, StudyCause.FAILED, sentence)
+
+    def _stand_still(self) -> None:
+        """Have the attempts of a paused study store where they are and end; its time stands."""
+        if not self._stands_still:
+            self._stands_still = True
+            elapsed = self._since_tick()
+            with self._study.database.write() as session:
+                Studies(session).add_running_seconds(self._study.id, elapsed)
+        self._ticked = time.monotonic()
+        with self._study.database.read() as session:
+            attempts = Attempts(session).running(self._study.id)
+        for attempt in attempts:
+            if attempt.id not in self._put_aside:
+                self._put_aside.add(attempt.id)
+                self._study.dispatcher.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
+
+    def _since_tick(self) -> float:
+        """Seconds that the study's row does not count yet."""
+        return time.monotonic() - self._ticked
+
+    def _check_budgets(self, study: StudyRecord) -> StudyRecord:
+        """Count the running time, and end the asking when a budget of the study is used up."""
+        elapsed = self._since_tick()
+        if elapsed < _TICK_SECONDS:
+            return study
+        self._ticked += elapsed
+        with self._study.database.write() as session:
+            studies = Studies(session)
+            studies.add_running_seconds(self._study.id, elapsed)
+            study = studies.get(self._study.id)
+            budget, wall = _budget_of(study), study.running_seconds
+            used = Attempts(session).device_seconds(self._study.id, datetime.now(UTC)) / 3600
+            if budget.wall_seconds is not None and wall >= budget.wall_seconds:
+                studies.set_ending(self._study.id, StudyCause.BUDGET, "wall_seconds")
+            elif budget.device_hours is not None and used >= budget.device_hours:
+                studies.set_ending(self._study.id, StudyCause.BUDGET, "device_hours")
+            return studies.get(self._study.id)
+
+    def _prepare(self) -> None:
+        """Have the task's data fetched and checked once, before anything is asked."""
+        with self._study.database.read() as session:
+            attempts = Attempts(session).of_study(self._study.id, AttemptKind.PREPARE)
+        if any(attempt.state == AttemptState.RUNNING for attempt in attempts):
+            return
+        if gave_up(attempts):
+            with self._study.database.write() as session:
+                self._fail(session, fault_of_data(attempts) or why_given_up(attempts))
+            return
+        slot = self._study.free_slot()
+        if slot is not None:
+            job = PrepareJob(task=self._study.spec.task)
+            self._study.dispatcher.start(
+                self._study.id, AttemptKind.PREPARE, job, trial=None, slot=slot
+            )
+
+    def _dispatch(self) -> None:
+        """Start attempts on free slots, see `precedence`."""
+        self._dispatch_a_suspect()
+        # Most of the time nothing is free, and what waits need not be read then.
+        if self._study.free_slot() is None:
+            return
+        with self._study.database.read() as session:
+            held = self._duplicates.held(session)
+            waiting = Trials(session).unattended(self._study.id)
+        waiting.sort(key=precedence)
+        for trial in waiting:
+            if trial.number in held or not self._measuring.is_ready(trial):
+                continue
+            if self._study.free_slot() is None:
+                return
+            if trial.number in self._suspects:
+                continue
+            need = self._need_of(trial)
+            slot = self._study.free_slot(need)
+            if slot is None:
+                self._end_if_too_large(trial, need)
+            elif trial.state == TrialState.QUEUED or self._may_try_again(trial):
+                self._start(trial, slot)
+            elif trial.number in self._suspects:
+                # Before others take what is free, which it would have to wait for.
+                self._dispatch_a_suspect()
+
+    def _dispatch_a_suspect(self) -> None:
+        """Start one of those that are to run alone, once a machine is free of all else."""
+        if not self._suspects:
+            return
+        with self._study.database.read() as session:
+            waiting = Trials(session).unattended(self._study.id)
+        self._suspects &= {trial.number for trial in waiting}
+        suspect = next((trial for trial in waiting if trial.number in self._suspects), None)
+        if suspect is None:
+            return
+        need = self._need_of(suspect)
+        slot = self._study.lone_slot(need)
+        if slot is None:
+            self._end_if_too_large(suspect, need)
+        else:
+            self._suspects.discard(suspect.number)
+            self._start(suspect, slot, alone=True)
+
+    def _need_of(self, trial: TrialRecord) -> Need:
+        return need_of(self._study.spec, TrialSpec.model_validate(trial.spec))
+
+    def _end_if_too_large(self, trial: TrialRecord, need: Need) -> None:
+        """End a trial for which the slots that there are now have too little memory.
+
+        It was admitted while a larger one was here; where one is here and taken, it waits.
+        """
+        refusal = need.refusal(self._study.slots)
+        if refusal is None:
+            return
+        with self._study.database.write() as session:
+            end_trial(
+                session,
+                self._study.id,
+                trial.number,
+                state=TrialState.INFEASIBLE,
+                outcome=refusal,
+            )
+
+    def _may_try_again(self, trial: TrialRecord) -> bool:
+        """Whether a trial that lost its attempt gets another now.
+
+        If it gets none, it ends here; one that is to run alone is noted and waits for that.
+        """
+        with self._study.database.write() as session:
+            attempts = Attempts(session).of_trial(self._study.id, trial.number, AttemptKind.TRAIN)
+            if not gave_up(attempts):
+                if is_suspect(attempts):
+                    self._suspects.add(trial.number)
+                return trial.number not in self._suspects
+            fault = fault_of_data(attempts)
+            if fault is not None:
+                self._fail(session, fault)
+            too_large = is_infeasible(attempts)
+            end_trial(
+                session,
+                self._study.id,
+                trial.number,
+                state=TrialState.INFEASIBLE if too_large else TrialState.FAILED,
+                outcome=TrialOutcome(
+                    cause=TrialCause.INFEASIBLE if too_large else TrialCause.FAILED,
+                    detail=why_given_up(attempts),
+                    violation=BROKEN if too_large else None,
+                ),
+            )
+            return False
+
+    def _start(self, trial: TrialRecord, slot: Slot, *, alone: bool = False) -> None:
+        now = datetime.now(UTC)
+        with self._study.database.write() as session:
+            trials = Trials(session)
+            trials.start(self._study.id, trial.number, now)
+            announce_trial(session, trials.get(self._study.id, trial.number), at=now)
+        job = TrainJob(
+            task=self._study.spec.task,
+            trial=TrialSpec.model_validate(trial.spec),
+            number=trial.number,
+            epochs=self._study.spec.budget.epochs,
+            continues=trial.continues,
+        )
+        self._study.dispatcher.start(
+            self._study.id,
+            AttemptKind.TRAIN,
+            job,
+            trial=trial.number,
+            slot=slot,
+            alone=alone,
+        )
+
+    def _finish_if_done(self) -> bool:
+        """End the study when its budget of trials or of draws is used up and told."""
+        if not self._ask_tell.is_done():
+            return False
+        with self._study.database.read() as session:
+            counts = Trials(session).counts(self._study.id)
+        suggestions = self._ask_tell.suggestions
+        # A trial may have ended since the exchange was asked: Optuna is still to be told of it.
+        if counts.unknown or suggestions.are_wanted(counts):
+            return False
+        if self._ask_tell.confirmation.due():
+            return False
+        enough = counts.dispatched >= self._study.spec.budget.trials
+        if enough:
+            return self._finish(None)
+        used_up = suggestions.are_used_up()
+        return self._finish(StudyCause.GRID_EXHAUSTED if used_up else StudyCause.NOTHING_FEASIBLE)
+
+    def _finish(self, cause: StudyCause | None, detail: str | None = None) -> bool:
+        """End a study of which nothing runs, once its front is measured, and the original."""
+        with self._study.database.read() as session:
+            study = Studies(session).get(self._study.id)
+            standing = self._ask_tell.figures.standing(session, study)
+            compared = {trial.number for trial in standing.front}
+            if self._study.spec.compress is not None:
+                compared.add(ORIGINAL_TRIAL)
+            unmeasured = [
+                trial
+                for trial in Trials(session).numbered(self._study.id, compared)
+                if trial.state == TrialState.COMPLETE and trial.measurement_id is None
+            ]
+        if unmeasured and self._measuring.measure_front(unmeasured):
+            return False
+        return self._end(StudyState.FINISHED, cause, detail)
+
+    def _wind_down(self, study: StudyRecord) -> bool:
+        """Bring a study to the end that was decided; returns whether it goes on until then."""
+        on_budget = study.ending_cause is StudyCause.BUDGET
+        if self._end_open_trials(study, on_budget=on_budget):
+            return True
+        if not self._ask_tell.is_done():
+            return True
+        if on_budget:
+            return not self._finish(study.ending_cause, study.ending_detail)
+        failed = study.ending_cause is StudyCause.FAILED
+        state = StudyState.FAILED if failed else StudyState.CANCELLED
+        return not self._end(state, study.ending_cause, study.ending_detail)
+
+    def _end_open_trials(self, ending: StudyEnding, *, on_budget: bool) -> bool:
+        """End what waits and what runs; on a used-up budget, what trains ends by its own word.
+
+        Returns:
+            Whether a trial still trains.
+        """
+        with self._study.database.write() as session:
+            open_trials = Trials(session).list(self._study.id, *_OPEN)
+            training: set[int] = set()
+            attempts = Attempts(session).running(self._study.id)
+            # With no trial left, what still runs measures the front that the budget bought.
+            for attempt in attempts if open_trials or not on_budget else ():
+                if on_budget and attempt.kind == AttemptKind.TRAIN and attempt.trial is not None:
+                    training.add(attempt.trial)
+                    continue
+                lose(session, attempt, AttemptCause.STUDY_ENDED, ending.ending)
+                self._study.dispatcher.cancel(attempt.id)
+            for trial in open_trials:
+                if trial.number in training:
+                    continue
+                stopped = on_budget and trial.state == TrialState.RUNNING
+                state = TrialState.STOPPED if stopped else TrialState.CANCELLED
+                outcome = ended_with(ending)
+                end_trial(session, self._study.id, trial.number, state=state, outcome=outcome)
+        return bool(training)
+
+    def _end(self, state: StudyState, cause: StudyCause | None, detail: str | None) -> bool:
+        """Enter the study's last state, unless a user has just steered it elsewhere."""
+        # Before the end is told: nobody comes back to a study that has ended.
+        self._ask_tell.showing.show()
+        elapsed = self._since_tick()
+        with self._study.database.write() as session:
+            study = Studies(session).get(self._study.id)
+            steered = (study.state, study.spec, study.ending)
+            if steered != (self._seen.state, self._seen.spec, self._seen.ending):
+                return False
+            if Commands(session).open(CommandKind.ENQUEUE, self._study.id):
+                return False
+            Studies(session).add_running_seconds(self._study.id, elapsed)
+            now = datetime.now(UTC)
+            ended = enter(session, self._study.id, state, at=now, cause=cause, detail=detail)
+            write_end(session, ended)
+            return True
+
+
+def _unserved(study: StudyContext) -> str:
+    """Why no slot is one for the study."""
+    wish = study.spec.resources
+    shares = [slot.share for slot in study.dispatcher.slots(wish.device)]
+    if not shares or wish.fraction is None:
+        return f"no slot here serves resources.device {wish.device!r}"
+    largest = f"the largest is {max(shares):g}"
+    return f"no slot here is resources.fraction {wish.fraction:g} of a device; {largest}"
+
+
+def _budget_of(study: StudyRecord) -> Budget:
+    return Budget.model_validate(study.spec["budget"])

@@ -1,0 +1,1 @@
+"""The JSON of spaces, fronts, data sets and models, as classes without torch, Optuna or SQL."""

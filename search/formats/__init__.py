@@ -1,0 +1,1 @@
+"""Parsers of files that tasks and uploads read; nothing here needs torch."""

@@ -1,0 +1,42 @@
+"""How far a study is: its trials by state, what they took, and when it may end."""
+
+from sqlalchemy.orm import Session
+
+from search.documents.progress import StudyProgress, TrialTotals
+from search.fronts.figures import Figures
+from search.studies import ENDED, StudySpec, ended_after_dispatch
+from storage.records import StudyRecord, TrialCounts, TrialState
+
+
+def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyProgress:
+    """How far a study is, as of this transaction."""
+    spec = StudySpec.model_validate(study.spec)
+    tally = figures.tally(session, study)
+    wall = study.running_seconds
+    return StudyProgress(
+        trials=_totals(tally.counts, spec.budget.trials),
+        epochs_trained=tally.epochs_trained,
+        wall_seconds=wall,
+        device_hours=tally.device_seconds / 3600,
+        hypervolume=figures.standing(session, study).hypervolume,
+        measuring_share=min(1.0, tally.lane_seconds / wall) if wall > 0 else 0.0,
+        eta_seconds=_eta(study, spec, tally.counts),
+    )
+
+
+def _totals(counts: TrialCounts, budget: int) -> TrialTotals:
+    by_state = {str(state): counts.by_state.get(state, 0) for state in TrialState}
+    return TrialTotals(total=budget, refused=counts.refused, **by_state)
+
+
+def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | None:
+    """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
+    if study.state in ENDED:
+        return 0.0
+    done = ended_after_dispatch(counts)
+    estimates: list[float] = []
+    if done > 0:
+        estimates.append(study.running_seconds / done * max(0, spec.budget.trials - done))
+    if spec.budget.wall_seconds is not None:
+        estimates.append(max(0.0, spec.budget.wall_seconds - study.running_seconds))
+    return min(estimates) if estimates else None

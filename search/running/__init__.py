@@ -1,0 +1,46 @@
+"""Trials and attempts under way: what is reported of them, what that changes, and how they end."""
+
+from search.running.ask_times import AskHistogram, AskTimes
+from search.running.attempts import (
+    BROKEN,
+    announce_trial,
+    end_trial,
+    ended_with,
+    measurement_id,
+    token_digest,
+)
+from search.running.claim import ClaimedDatabase
+from search.running.losses import (
+    abandon,
+    fault_of_data,
+    gave_up,
+    is_infeasible,
+    is_suspect,
+    lose,
+    may_be_guilty,
+    why_given_up,
+)
+from search.running.study_context import GRACE_SECONDS, Dispatcher, StudyContext
+
+__all__ = [
+    "BROKEN",
+    "GRACE_SECONDS",
+    "AskHistogram",
+    "AskTimes",
+    "ClaimedDatabase",
+    "Dispatcher",
+    "StudyContext",
+    "abandon",
+    "announce_trial",
+    "end_trial",
+    "ended_with",
+    "fault_of_data",
+    "gave_up",
+    "is_infeasible",
+    "is_suspect",
+    "lose",
+    "may_be_guilty",
+    "measurement_id",
+    "token_digest",
+    "why_given_up",
+]

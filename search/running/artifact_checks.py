@@ -1,0 +1,206 @@
+"""Whether a file that a worker sends can be its trial's, before it becomes an artifact.
+
+Tensors are judged by the file's header: names, shapes and types have to be those of the trial's
+model, which is laid out without memory, and every byte has to belong to one of them. So a file is
+as large as its model needs and no larger. The numbers themselves are not read.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from io import SEEK_END
+from typing import BinaryIO, Final
+
+import torch
+from pydantic import ValidationError
+
+from models.checkpoint import spec_in
+from models.compression import ConversionReport
+from models.errors import CheckpointError, SpecError
+from models.model import ModelSpec
+from models.report import ParameterReport, parameter_report
+from search.errors import Fault, ReportRefused
+from search.training.jobs import CONVERSION, TrainJob
+from search.training.resume import GROUPS, position_in
+from search.training.tensor_files import StoredTensor, contents
+
+_NAMES: Final[Mapping[torch.dtype, str]] = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""What safetensors calls torch's types."""
+_WIDTHS: Final = {name: dtype.itemsize for dtype, name in _NAMES.items()}
+
+_OF_A_PARAMETER = 4
+"""Tensors that an optimizer keeps of one parameter at most."""
+_GENERATORS = ("order", "torch", "cuda")
+_LARGEST_GENERATOR = 64 << 10
+_DOCUMENT = 64 << 10
+"""Bytes of a JSON document beyond what its model makes it have."""
+_OF_A_TENSOR = 4 << 10
+"""Bytes of a conversion's report for each tensor."""
+
+_Layout = Mapping[str, StoredTensor]
+
+
+def check_artifact(role: str, stream: BinaryIO, job: TrainJob) -> None:
+    """Hold a file against the trial that it is sent for; the stream is left at its beginning.
+
+    Raises:
+        ReportRefused: it is none that an attempt at this trial can send; says why.
+    """
+    size = stream.seek(0, SEEK_END)
+    stream.seek(0)
+    try:
+        _CHECKS[role](stream, size, job)
+    except (CheckpointError, SpecError, ValueError, RecursionError) as error:
+        if isinstance(error, ValidationError):
+            told = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, told["loc"])) or "document"
+            raise ReportRefused([Fault(role, f"{place}: {told['msg']}")]) from error
+        raise ReportRefused([Fault(role, str(error))]) from error
+    finally:
+        stream.seek(0)
+
+
+def _check_checkpoint(stream: BinaryIO, size: int, job: TrainJob) -> None:
+    model = job.trial.model
+    layout = _layout(model.model_dump_json())
+    tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=len(layout))
+    if spec_in(metadata, name="the file") != model:
+        raise CheckpointError("the spec in its metadata is not that of the trial's model")
+    _check_state("", tensors, layout)
+
+
+def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
+    layout = _layout(job.trial.model.model_dump_json())
+    most = (2 + 2 * _OF_A_PARAMETER) * len(layout) + len(_GENERATORS)
+    tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=most)
+    position = position_in(metadata, job=job)
+    if not job.first_epoch <= position.epoch <= job.last_epoch + 1:
+        raise CheckpointError(
+            f"it goes on at epoch {position.epoch}; allowed are {job.first_epoch} to "
+            f"{job.last_epoch + 1}"
+        )
+    groups: dict[str, dict[str, StoredTensor]] = {name: {} for name in GROUPS}
+    for key, tensor in tensors.items():
+        group, _, name = key.partition(":")
+        if group not in groups:
+            raise CheckpointError(f"tensor {key!r} is of no part of it; allowed: {list(GROUPS)}")
+        groups[group][name] = tensor
+    _check_state("model:", groups["model"], layout)
+    if groups["best"]:
+        _check_state("best:", groups["best"], layout)
+    _check_optimizer(groups["optimizer"], layout)
+    _check_generators(groups["rng"])
+    _check_carried(groups["carried"], layout, batch_size=job.trial.training.batch_size)
+
+
+def _check_report(stream: BinaryIO, size: int, job: TrainJob) -> None:
+    right = parameter_report(job.trial.model)
+    content = _document(stream, size, len(right.model_dump_json()) + _DOCUMENT)
+    if ParameterReport.model_validate_json(content) != right:
+        raise CheckpointError("it is not the parameter report of the trial's model")
+
+
+def _check_conversion(stream: BinaryIO, size: int, job: TrainJob) -> None:
+    model = job.trial.model
+    if job.first_epoch > 0:
+        raise CheckpointError("the trial is none that begins with a conversion")
+    layout = _layout(model.model_dump_json())
+    content = _document(stream, size, _DOCUMENT + _OF_A_TENSOR * len(layout))
+    report = ConversionReport.model_validate_json(content)
+    if report.spec not in (None, model) or report.parameters_after != model.parameter_count():
+        raise CheckpointError("it tells of a conversion to another model than the trial's")
+
+
+def _document(stream: BinaryIO, size: int, most: int) -> bytes:
+    if size > most:
+        raise CheckpointError(f"it has {size} bytes; allowed are {most}")
+    return stream.read()
+
+
+@lru_cache(maxsize=256)
+def _layout(model: str) -> _Layout:
+    """What a model, given as JSON, holds: by name its tensors' types and shapes."""
+    state = ModelSpec.model_validate_json(model).lay_out().state_dict()
+    return {
+        name: StoredTensor(_NAMES[tensor.dtype], tuple(tensor.shape))
+        for name, tensor in state.items()
+    }
+
+
+def _check_state(prefix: str, found: Mapping[str, StoredTensor], layout: _Layout) -> None:
+    """Hold tensors against those of the model: all of them, and no other."""
+    for name, right in layout.items():
+        if name not in found:
+            raise CheckpointError(f"tensor '{prefix}{name}' of the trial's model is missing")
+        _check_tensor(f"{prefix}{name}", found[name], right)
+    unknown = next((name for name in found if name not in layout), None)
+    if unknown is not None:
+        raise CheckpointError(f"tensor '{prefix}{unknown}' is not part of the trial's model")
+
+
+def _check_tensor(name: str, found: StoredTensor, *allowed: StoredTensor) -> None:
+    if found not in allowed:
+        told = " or ".join(f"{one.dtype} {list(one.shape)}" for one in allowed)
+        raise CheckpointError(
+            f"tensor '{name}' is {found.dtype} {list(found.shape)}; allowed is {told}"
+        )
+
+
+def _check_optimizer(found: Mapping[str, StoredTensor], layout: _Layout) -> None:
+    kept: dict[str, int] = {}
+    for name, tensor in found.items():
+        parameter = name.rpartition("/")[0]
+        if parameter not in layout:
+            raise CheckpointError(f"tensor 'optimizer:{name}' is of no parameter of the model")
+        kept[parameter] = kept.get(parameter, 0) + 1
+        if kept[parameter] > _OF_A_PARAMETER:
+            raise CheckpointError(
+                f"the optimizer keeps more than {_OF_A_PARAMETER} tensors of '{parameter}'"
+            )
+        # A moment of every number, or a count of steps.
+        count = StoredTensor("F32", ())
+        _check_tensor(f"optimizer:{name}", tensor, layout[parameter], count)
+
+
+def _check_generators(found: Mapping[str, StoredTensor]) -> None:
+    for name, tensor in found.items():
+        if name not in _GENERATORS or tensor.dtype != "U8" or tensor.numbers > _LARGEST_GENERATOR:
+            raise CheckpointError(
+                f"tensor 'rng:{name}' is {tensor.dtype} {list(tensor.shape)}; allowed are U8 of up "
+                f"to {_LARGEST_GENERATOR} bytes, called {', '.join(_GENERATORS)}"
+            )
+
+
+def _check_carried(found: Mapping[str, StoredTensor], layout: _Layout, *, batch_size: int) -> None:
+    """Hold a state between batches against the largest that the model can have."""
+    # Complex states are pairs of numbers.
+    widest = 2 * max(max(tensor.shape, default=1) for tensor in layout.values())
+    most_parts = 2 * _OF_A_PARAMETER * len(layout)
+    for name, tensor in found.items():
+        part = int(name) if name.isascii() and name.isdecimal() and len(name) < 6 else math.inf
+        rows, columns = tensor.shape if len(tensor.shape) == 2 else (math.inf, math.inf)
+        if part >= most_parts or rows > batch_size or columns > widest:
+            raise CheckpointError(
+                f"tensor 'carried:{name}' has the shape {list(tensor.shape)}; allowed are states "
+                f"of up to {batch_size} rows and {widest} columns, numbered below {most_parts}"
+            )
+
+
+_CHECKS: Final[Mapping[str, Callable[[BinaryIO, int, TrainJob], None]]] = {
+    "checkpoint": _check_checkpoint,
+    "report": _check_report,
+    "resume": _check_resume,
+    CONVERSION: _check_conversion,
+}
+
+ROLES: Final = tuple(_CHECKS)
+"""What a worker may store for its trial."""

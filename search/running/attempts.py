@@ -1,0 +1,554 @@
+"""What a worker's word does: the only place where a running attempt changes our tables.
+
+Every call proves the attempt's lease token first and does all of its work in one transaction, so
+that a late word of an older attempt changes nothing.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import BinaryIO, TypeVar
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from search.documents.export_kinds import CHECKPOINT
+from search.errors import ReportRefused
+from search.running.artifact_checks import ROLES, check_artifact
+from search.running.attempt_checks import (
+    check_epoch,
+    check_measurement,
+    check_prepared,
+    check_seconds,
+    check_training,
+)
+from search.running.early_stopping import judge, reason_to_stop
+from search.studies import StudySpec
+from search.tasks import Dataset
+from search.training.jobs import (
+    ORIGINAL,
+    START,
+    Completion,
+    EpochReport,
+    Heartbeat,
+    Job,
+    MeasureJob,
+    MeasurementReport,
+    PrepareJob,
+    Progress,
+    Stored,
+    TrainJob,
+    Verdict,
+)
+from storage.accounts.quotas import Quotas
+from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
+from storage.endings import AttemptCause, StudyCause, TrialCause
+from storage.engine import Database
+from storage.errors import ArtifactNotFound, Conflict, LeaseLost, NotFound, StoredBytesDamaged
+from storage.garbage_collect import garbage_collect
+from storage.records import (
+    ArtifactRecord,
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    MeasurementRecord,
+    MetricRecord,
+    StudyEnding,
+    StudyRecord,
+    TrialOutcome,
+    TrialRecord,
+    TrialState,
+)
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempt_logs import AttemptLogs
+from storage.repositories.attempts import Attempts
+from storage.repositories.datasets import Datasets
+from storage.repositories.events import Events
+from storage.repositories.measurements import Measurements
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from storage.repositories.uploaded_models import UploadedModels
+
+_log = logging.getLogger(__name__)
+
+LAST_WORDS = timedelta(minutes=10)
+"""How long after its end an attempt's log may still arrive."""
+
+_JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_ENDS: Mapping[str, TrialState] = {
+    "complete": TrialState.COMPLETE,
+    "stopped": TrialState.STOPPED,
+    "infeasible": TrialState.INFEASIBLE,
+}
+_Kind = TypeVar("_Kind", PrepareJob, MeasureJob, TrainJob)
+_LONGEST_REASON = 1000
+_OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
+BROKEN = 1.0
+"""The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
+
+
+def token_digest(token: str) -> str:
+    """What is stored of a lease token. A plain hash is enough for 256 random bits."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def measurement_id(attempt_id: str, trial: int) -> str:
+    """What the measurement of a trial is called that this attempt makes."""
+    return f"{attempt_id}-{trial}"
+
+
+class AttemptHandler:
+    """Takes the words of workers.
+
+    All methods raise `LeaseLost` when the token's lease is not held any more. Those that take a
+    report or a file raise `ReportRefused` when it says what cannot be: nothing of it is stored, and
+    the attempt has ended as failed by its own doing.
+    """
+
+    def __init__(self, database: Database, store: ArtifactStore, *, lease_seconds: float) -> None:
+        self._database = database
+        self._store = store
+        self._lease_seconds = lease_seconds
+
+    def job(self, attempt_id: str, token: str) -> Job:
+        """What the attempt is to do."""
+        with self._database.read() as session:
+            return _JOB.validate_python(_authenticate(session, attempt_id, token).job)
+
+    def heartbeat(self, attempt_id: str, token: str, body: Heartbeat) -> Verdict:
+        """Renew the lease."""
+        now = _now()
+        with self._refusing(attempt_id, token), self._database.write() as session:
+            kept = Attempts(session).keep_alive(
+                attempt_id,
+                token_digest(token),
+                until=now + timedelta(seconds=self._lease_seconds),
+                stood_still_seconds=body.stood_still_seconds,
+                held_seconds=body.held_seconds,
+            )
+            check_seconds(body.model_dump(), passed=now - kept.started_at)
+        return self._verdict(kept)
+
+    def progress(self, attempt_id: str, token: str, body: Progress) -> Verdict:
+        """Tell the user how far a download is."""
+
+        def tell(session: Session, attempt: AttemptRecord, _study: StudyRecord) -> None:
+            Events(session).append(attempt.study_id, "download", body.model_dump(), _now())
+
+        return self._renewing(attempt_id, token, tell)
+
+    def epoch(self, attempt_id: str, token: str, body: EpochReport) -> Verdict:
+        """Store one epoch of the trial's curve; the last epoch of a budget ends the asking.
+
+        An epoch that is stored for the first time may be the trial's last by the study's rule.
+        """
+
+        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> str | None:
+            number, job = _trial_of(attempt), _job_of(attempt, TrainJob)
+            metrics = Metrics(session)
+            check_epoch(body, job, reported=partial(metrics.has, study.id, number))
+            check_seconds({"seconds": body.seconds}, passed=_now() - attempt.started_at)
+            is_new = not metrics.has(study.id, number, body.epoch)
+            row = body.model_dump(exclude=_OF_THE_LEASE)
+            metrics.put(study.id, number, MetricRecord(**row, attempt=attempt.number))
+            Trials(session).set_epochs(study.id, number, body.epoch)
+            payload = {"trial": number, **row}
+            Events(session).append(study.id, "epoch", payload, _now())
+            spec = StudySpec.model_validate(study.spec)
+            total = spec.budget.total_epochs
+            if total is not None and metrics.epochs_trained(study.id) >= total:
+                Studies(session).set_ending(study.id, StudyCause.BUDGET, "total_epochs")
+            is_new = is_new and study.ending is None
+            return judge(session, study, spec, number, body.epoch, is_new=is_new)
+
+        return self._renewing(attempt_id, token, store, body)
+
+    def measurement(self, attempt_id: str, token: str, body: MeasurementReport) -> Verdict:
+        """Store a throughput measurement, and give it to every waiting trial of the same shape."""
+
+        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+            now = _now()
+            check_measurement(body, _job_of(attempt, MeasureJob))
+            check_seconds({"seconds": body.seconds}, passed=now - attempt.started_at)
+            measurement = MeasurementRecord(
+                id=measurement_id(attempt.id, body.trial),
+                study_id=study.id,
+                trial=body.trial,
+                shape_key=body.shape_key,
+                device=body.device,
+                samples_per_second=body.samples_per_second,
+                ratio=body.ratio,
+                record={**body.record, "machine": attempt.machine},
+                seconds=body.seconds,
+                created_at=now,
+            )
+            Measurements(session).add(study.id, measurement)
+            Trials(session).share_throughput(study.id, measurement)
+            payload = body.model_dump(exclude={"record"})
+            Events(session).append(study.id, "measurement", payload, now)
+
+        return self._renewing(attempt_id, token, store)
+
+    def open_artifact(
+        self, attempt_id: str, token: str, role: str
+    ) -> tuple[BinaryIO, ArtifactRecord]:
+        """The trial's stored bytes of a role, or the checkpoint that it starts from.
+
+        Raises:
+            ArtifactNotFound: the trial has none, or what it would go on from is damaged.
+        """
+        if role == ORIGINAL:
+            return self._open_original(attempt_id, token)
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            number, stored_as = _trial_of(attempt), role
+            if role == START:
+                # Bytes that a trial of the same study stored, and no other's.
+                continued = Trials(session).get(attempt.study_id, number).continues
+                if continued is None:
+                    raise ArtifactNotFound(f"trial {number} continues no other")
+                number, stored_as = continued, CHECKPOINT
+            artifact = ArtifactRows(session).of_trial(attempt.study_id, number).get(stored_as)
+        if artifact is None:
+            raise ArtifactNotFound(f"trial {number} has no {stored_as}")
+        return self._opened(artifact.sha256), artifact
+
+    def _opened(self, sha256: str) -> BinaryIO:
+        """Bytes that are whole, for a worker: damaged ones are as good as none.
+
+        One that has nothing to resume from begins anew, and one that misses something else says so;
+        to ask again would bring the same.
+
+        Raises:
+            ArtifactNotFound: there are none.
+        """
+        try:
+            return self._store.open_reader(sha256)
+        except StoredBytesDamaged as damaged:
+            _log.error("stored bytes are damaged", extra={"reason": str(damaged)})
+            raise ArtifactNotFound(str(damaged)) from damaged
+
+    def _open_original(self, attempt_id: str, token: str) -> tuple[BinaryIO, ArtifactRecord]:
+        """The checkpoint of the model that the attempt's own study compresses, and of no other."""
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            study = Studies(session).get(attempt.study_id)
+        compress = StudySpec.model_validate(study.spec).compress
+        if compress is None:
+            raise ArtifactNotFound(f"study {study.id!r} compresses no model")
+        with self._database.of(study.tenant).read() as session:
+            try:
+                model = UploadedModels(session).get(compress.model)
+            except NotFound as error:
+                raise ArtifactNotFound(str(error)) from error
+        artifact = ArtifactRecord(sha256=model.sha256, size=model.size, created_at=model.created_at)
+        return self._opened(artifact.sha256), artifact
+
+    def open_dataset(
+        self, attempt_id: str, token: str, dataset_id: str
+    ) -> tuple[BinaryIO, str, int]:
+        """The upload that the attempt's own job names: its bytes, their SHA-256 and how many.
+
+        Raises:
+            NotFound: the job names another one, or none, or it was deleted.
+        """
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            if not _reads(_JOB.validate_python(attempt.job), dataset_id):
+                raise NotFound(f"the job of attempt {attempt_id} names no data set {dataset_id!r}")
+            tenant = Studies(session).get(attempt.study_id).tenant
+        with self._database.of(tenant).read() as session:
+            digest = Datasets(session).get(dataset_id).container_sha256
+        return self._opened(digest), digest, self._store.size(digest)
+
+    def store_artifact(
+        self, attempt_id: str, token: str, role: str, stream: BinaryIO, *, sha256: str | None
+    ) -> Stored:
+        """Store bytes for the trial: checked first, then the bytes, whole, then their row.
+
+        Raises:
+            Conflict: the role is none that a worker stores.
+            ReportRefused: the bytes are none that this trial can have; see `check_artifact`.
+            ArtifactDamaged: the bytes do not have the digest that was sent with them.
+            StoredBytesReached: the study's tenant has no room left. What is stored last may go over
+                its quota, so that what it has tells whether more is taken
+                (`search.studies.store_watch`).
+        """
+        if role not in ROLES:
+            raise Conflict(f"a worker stores {', '.join(ROLES)}, not {role!r}")
+        with self._database.read() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            job = _job_of(attempt, TrainJob)
+            _refuse_if_full(session, Studies(session).get(attempt.study_id))
+        with self._refusing(attempt_id, token):
+            artifact = store_stream(
+                self._store,
+                stream,
+                _now(),
+                expected_sha256=sha256,
+                check=lambda content: check_artifact(role, content, job),
+            )
+        before: list[str] = []
+
+        def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
+            ArtifactRows(session).lock_names()
+            _refuse_if_full(session, study)
+            before[:] = ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
+            restore_if_missing(self._store, artifact.sha256, stream)
+
+        self._renewing(attempt_id, token, name)
+        if before:
+            garbage_collect(self._database, self._store, before)
+        return Stored(sha256=artifact.sha256, size=artifact.size)
+
+    def store_log(self, attempt_id: str, token: str, stream: BinaryIO, *, cut: int) -> None:
+        """Keep the end of what the attempt wrote; its last words come after its own last report.
+
+        Raises:
+            LeaseLost: the token is not the attempt's last, or the attempt ended long ago.
+        """
+        now = _now()
+        digest, since = token_digest(token), now - LAST_WORDS
+        with self._database.read() as session:
+            Attempts(session).belonging(attempt_id, digest, ended_since=since)
+        artifact = store_stream(self._store, stream, now)
+        with self._database.write() as session:
+            attempt = Attempts(session).belonging(attempt_id, digest, ended_since=since)
+            before = AttemptLogs(session).put(
+                attempt_id, study_id=attempt.study_id, artifact=artifact, cut=cut, at=now
+            )
+            restore_if_missing(self._store, artifact.sha256, stream)
+        if before:
+            garbage_collect(self._database, self._store, before)
+
+    def complete(self, attempt_id: str, token: str, body: Completion) -> Verdict:
+        """End the attempt, and its trial with it unless it failed.
+
+        The coordinator decides about another attempt.
+
+        Saying the same again is harmless.
+
+        Raises:
+            Conflict: a complete trial whose checkpoint or report is not stored yet.
+        """
+        with self._refusing(attempt_id, token), self._database.write() as session:
+            attempts = Attempts(session)
+            if attempts.had_its_last_word(attempt_id, token_digest(token)):
+                return self._verdict(StudyEnding())
+            attempt = attempts.authenticate(attempt_id, token_digest(token))
+            study = Studies(session).get(attempt.study_id)
+            now = _now()
+            _check_completion(session, attempt, body, at=now)
+            attempts.renew(
+                attempt_id,
+                until=now,
+                stood_still_seconds=body.stood_still_seconds,
+                held_seconds=body.held_seconds,
+            )
+            attempts.end(
+                attempt_id,
+                state=AttemptState.ENDED,
+                at=now,
+                cause=AttemptCause(body.outcome),
+                detail=body.reason,
+            )
+            if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
+                Studies(session).set_prepared(study.id, body.prepared or {})
+            if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
+                self._end_trial(session, attempt, body, ending=study)
+            return self._verdict(StudyEnding())
+
+    def _end_trial(
+        self, session: Session, attempt: AttemptRecord, body: Completion, *, ending: StudyEnding
+    ) -> None:
+        number = _trial_of(attempt)
+        trial = Trials(session).get(attempt.study_id, number)
+        state = _ENDS[body.outcome]
+        if state == TrialState.STOPPED and ending.ending_cause not in (None, StudyCause.BUDGET):
+            state = TrialState.CANCELLED
+        stored = ArtifactRows(session).of_trial(attempt.study_id, number)
+        missing = [role for role in ("checkpoint", "report") if role not in stored]
+        if state == TrialState.COMPLETE and missing:
+            raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
+        cause, detail = _why(body, state, trial, ending)
+        # An original is over its limits before and after it was measured.
+        violation = BROKEN if state == TrialState.INFEASIBLE else trial.violation
+        end_trial(
+            session,
+            attempt.study_id,
+            number,
+            state=state,
+            outcome=TrialOutcome.of(body, cause=cause, detail=detail, violation=violation),
+            epochs_trained=body.epochs_trained,
+        )
+
+    def _renewing(
+        self,
+        attempt_id: str,
+        token: str,
+        work: Callable[[Session, AttemptRecord, StudyRecord], str | None],
+        body: EpochReport | None = None,
+    ) -> Verdict:
+        """Do the work and renew the lease in one transaction.
+
+        The verdict follows from the study after it, and from why the work says to stop.
+        """
+        with self._refusing(attempt_id, token), self._database.write() as session:
+            attempt = _authenticate(session, attempt_id, token)
+            if body is not None:
+                said = body.model_dump(include=_OF_THE_LEASE)
+                check_seconds(said, passed=_now() - attempt.started_at)
+            reason = work(session, attempt, Studies(session).get(attempt.study_id))
+            Attempts(session).renew(
+                attempt_id,
+                until=_now() + timedelta(seconds=self._lease_seconds),
+                stood_still_seconds=None if body is None else body.stood_still_seconds,
+                held_seconds=None if body is None else body.held_seconds,
+            )
+            study = Studies(session).get(attempt.study_id)
+        return self._verdict(study, reason)
+
+    @contextmanager
+    def _refusing(self, attempt_id: str, token: str) -> Generator[None]:
+        """End an attempt that says what cannot be; what else it said is undone before."""
+        try:
+            yield
+        except ReportRefused as refused:
+            detail = str(refused)[:_LONGEST_REASON]
+            _log.warning(
+                "a worker said what cannot be", extra={"attempt_id": attempt_id, "reason": detail}
+            )
+            with suppress(LeaseLost), self._database.write() as session:
+                _authenticate(session, attempt_id, token)
+                Attempts(session).end(
+                    attempt_id,
+                    state=AttemptState.ENDED,
+                    at=_now(),
+                    cause=AttemptCause.IMPOSSIBLE,
+                    detail=detail,
+                )
+            raise
+
+    def _verdict(self, ending: StudyEnding, reason: str | None = None) -> Verdict:
+        if ending.ending_cause is not None:
+            reason = ended_with(ending).reason
+        if reason is None:
+            return Verdict(lease_seconds=self._lease_seconds)
+        return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
+
+
+def end_trial(
+    session: Session,
+    study_id: str,
+    number: int,
+    *,
+    state: TrialState,
+    outcome: TrialOutcome,
+    epochs_trained: int | None = None,
+) -> TrialRecord:
+    """End a trial and tell so; it ends once.
+
+    Raises:
+        Conflict: the trial has ended before.
+    """
+    now = _now()
+    trial = Trials(session).end(
+        study_id, number, state=state, at=now, outcome=outcome, epochs_trained=epochs_trained
+    )
+    announce_trial(session, trial, at=now)
+    return trial
+
+
+def ended_with(ending: StudyEnding) -> TrialOutcome:
+    """What becomes of a trial that ends because its study does."""
+    if ending.ending_cause is StudyCause.BUDGET:
+        return TrialOutcome(cause=TrialCause.BUDGET)
+    failed = ending.ending_cause is StudyCause.FAILED
+    cause = TrialCause.STUDY_FAILED if failed else TrialCause.CANCELLED
+    return TrialOutcome(cause=cause, detail=ending.ending_detail)
+
+
+def announce_trial(session: Session, trial: TrialRecord, *, at: datetime) -> None:
+    """Write the event that tells where a trial stands."""
+    payload = {
+        "trial": trial.number,
+        "state": trial.state,
+        "reason": trial.reason,
+        "architecture": trial.architecture,
+        "parametrization": trial.parametrization,
+        "quality": trial.quality,
+        "parameters": trial.parameters,
+        "throughput": trial.throughput,
+        "throughput_ratio": trial.throughput_ratio,
+    }
+    Events(session).append(trial.study_id, "trial", payload, at)
+
+
+def _authenticate(session: Session, attempt_id: str, token: str) -> AttemptRecord:
+    return Attempts(session).authenticate(attempt_id, token_digest(token))
+
+
+def _refuse_if_full(session: Session, study: StudyRecord) -> None:
+    Quotas(session).make_room("stored_bytes", tenant=study.tenant)
+
+
+def _trial_of(attempt: AttemptRecord) -> int:
+    if attempt.trial is None:
+        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) belongs to no trial")
+    return attempt.trial
+
+
+def _job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
+    """What the attempt is to do, which has to be of this kind for what it says."""
+    job = _JOB.validate_python(attempt.job)
+    if not isinstance(job, kind):
+        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
+    return job
+
+
+def _check_completion(
+    session: Session, attempt: AttemptRecord, body: Completion, *, at: datetime
+) -> None:
+    """Hold a last word against the job and what was said before.
+
+    Raises:
+        ReportRefused: it cannot be.
+    """
+    check_seconds(body.model_dump(include=_OF_THE_LEASE), passed=at - attempt.started_at)
+    job = _JOB.validate_python(attempt.job)
+    if isinstance(job, PrepareJob):
+        check_prepared(body, job)
+    if isinstance(job, TrainJob):
+        curve = Metrics(session).curve(attempt.study_id, _trial_of(attempt))
+        check_training(body, job, {row.epoch: row.validation for row in curve})
+
+
+def _reads(job: Job, dataset_id: str) -> bool:
+    """Whether the job is done on this upload."""
+    task = None if isinstance(job, MeasureJob) else job.task
+    return isinstance(task, Dataset) and task.id == dataset_id
+
+
+def _why(
+    body: Completion, state: TrialState, trial: TrialRecord, ending: StudyEnding
+) -> tuple[TrialCause | None, str | None]:
+    """Why a trial ended, and the details."""
+    if state == TrialState.COMPLETE:
+        return None, body.reason
+    if state == TrialState.INFEASIBLE:
+        return TrialCause.INFEASIBLE, body.reason
+    if state == TrialState.CANCELLED:
+        by_study = ended_with(ending)
+        return by_study.cause, by_study.detail
+    # The rule that stopped it, if one did, whatever else came meanwhile; or else a budget, which
+    # may have been raised by now.
+    stopped = reason_to_stop(trial, body.epochs_trained)
+    return (TrialCause.BUDGET, None) if stopped is None else (TrialCause.EARLY_STOPPING, stopped)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,162 @@
+"""When a study's rule ends a trial: decided once per epoch of its curve, from our tables alone.
+
+The decision is made in the transaction that first stores the epoch, and a trial that is to stop
+says so in its row from then on. A worker that was lost and sends an epoch again hears the same.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from search.stopping import Curve, Standings, best_so_far, log_error
+from search.studies import Objective, StudySpec
+from search.tasks import Metric
+from storage.records import Json, StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.repositories.metrics import Metrics
+from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trials import Trials
+
+_SEEN = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING)
+"""Whose curves count; those of the others broke off for reasons of their own."""
+
+_EPOCH = TypeAdapter(int)
+
+
+def judge(
+    session: Session,
+    study: StudyRecord,
+    spec: StudySpec,
+    number: int,
+    epoch: int,
+    *,
+    is_new: bool,
+) -> str | None:
+    """Why a trial is to stop that has stored an epoch; None while it goes on.
+
+    Args:
+        session: a writing session, in which the epoch is stored.
+        study: the study as it stands.
+        spec: its document.
+        number: the trial's.
+        epoch: how far the trial has come.
+        is_new: whether the epoch was stored for the first time: it is decided about once.
+    """
+    rule = spec.early_stopping
+    if rule is None:
+        return None
+    trial = Trials(session).get(study.id, number)
+    is_due = is_new and trial.stopping is None and epoch in rule.rungs(spec.budget.epochs)
+    if is_due and not _is_exempt(trial):
+        standings = _standings(session, study, spec)
+        decision = rule.decide(standings, number, epoch) if number in standings.curves else None
+        if decision is not None and decision.stop:
+            stopping: dict[str, Json] = {
+                "rule": rule.kind,
+                "epoch": epoch,
+                "gain": decision.gain,
+                "threshold": decision.threshold,
+                "before": [*decision.better],
+                "reason": f"{rule.kind} at epoch {epoch}: {decision.why}",
+            }
+            Trials(session).set_stopping(study.id, number, stopping)
+            return str(stopping["reason"])
+    return reason_to_stop(trial, epoch)
+
+
+def reason_to_stop(trial: TrialRecord, epoch: int) -> str | None:
+    """Why a trial that has trained this epoch was told to stop, if it was."""
+    stopping = trial.stopping
+    if stopping is None or epoch < _EPOCH.validate_python(stopping["epoch"]):
+        return None
+    return str(stopping["reason"])
+
+
+def _is_exempt(trial: TrialRecord) -> bool:
+    """Whether somebody wants to see the trial's end whatever it promises."""
+    return trial.origin == TrialOrigin.CONFIRMATION or trial.continues is not None
+
+
+def _standings(session: Session, study: StudyRecord, spec: StudySpec) -> Standings:
+    """Every trial that has trained an epoch, with all that is known before training."""
+    trials = sorted(Trials(session).summaries(study.id, *_SEEN), key=_by_end)
+    validations = Metrics(session).validations(study.id)
+    curves: dict[int, Curve] = {}
+    histories: dict[int, list[float]] = {}
+    spent = 0
+    for trial in trials:
+        own = validations.get(trial.number, {})
+        spent += len(own)
+        # What a trial goes on from was trained before, and ended before it: both are one history.
+        before = [] if trial.continues is None else histories.get(trial.continues, [])
+        values = histories[trial.number] = [*before, *_from_the_first(own)]
+        costs = _costs(trial, spec.objectives)
+        if not own or costs is None:
+            continue
+        curves[trial.number] = Curve(
+            number=trial.number,
+            errors=best_so_far([_log_error(value, spec.task.metric, study) for value in values]),
+            costs=costs,
+            is_finished=trial.state == TrialState.COMPLETE and len(values) >= spec.budget.epochs,
+            ended_after=spent if trial.finished_at is not None else None,
+        )
+    reference = _reference(study, spec, trials)
+    return Standings(curves, reference=reference, epochs=spec.budget.epochs, seed=spec.seed)
+
+
+def _by_end(trial: TrialSummary) -> tuple[float, int]:
+    """Those that ended by the time that they did, then those that run."""
+    ended = trial.finished_at
+    return (math.inf if ended is None else ended.timestamp(), trial.number)
+
+
+def _log_error(value: float, metric: Metric, study: StudyRecord) -> float:
+    """The error in decades; of a metric that ends at 1 none is below one validation sample's."""
+    samples = (study.prepared or {}).get("validation")
+    if metric.direction == "maximize" and isinstance(samples, int) and samples > 0:
+        return log_error(value, metric.direction, smallest=1 / samples)
+    return log_error(value, metric.direction)
+
+
+def _from_the_first(values: Mapping[int, float]) -> list[float]:
+    """The values of epochs 1, 2, ... up to the first that is missing."""
+    found: list[float] = []
+    while (epoch := len(found) + 1) in values:
+        found.append(values[epoch])
+    return found
+
+
+def _costs(trial: TrialSummary, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
+    """The objectives that are known before training, in decades; None while one is not known."""
+    known = {"parameters": float(trial.parameters), "throughput": trial.throughput}
+    found: list[float] = []
+    for objective in objectives:
+        if objective == "quality":
+            continue
+        value = known[objective]
+        if value is None:
+            return None
+        found.append(_cost(objective, value))
+    return tuple(found)
+
+
+def _reference(
+    study: StudyRecord, spec: StudySpec, trials: Sequence[TrialSummary]
+) -> tuple[float, ...]:
+    """The study's reference point in decades, the error's first.
+
+    Its 1 sample per second is decades below all that is measured, which would hide differences in
+    throughput: half of the slowest trial's counts instead.
+    """
+    assert study.reference_point is not None
+    point = dict(study.reference_point)
+    measured = [trial.throughput for trial in trials if trial.throughput is not None]
+    point["throughput"] = max(point["throughput"], min(measured, default=0.0) / 2)
+    costs = (_cost(name, point[name]) for name in spec.objectives if name != "quality")
+    return (_log_error(point["quality"], spec.task.metric, study), *costs)
+
+
+def _cost(objective: Objective, value: float) -> float:
+    decades = math.log10(max(value, 1e-9))
+    return -decades if objective == "throughput" else decades

@@ -1,0 +1,162 @@
+"""What the parts of a running study share: its document, its space, and its dispatcher."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from search.agents.executors import Slot
+from search.fronts import ObjectiveInfo, objective_infos
+from search.running.ask_times import AskTimes
+from search.running.claim import ClaimedDatabase
+from search.spaces import SearchSpace
+from search.studies import Need, StudySpec
+from search.training.jobs import Job
+from storage.engine import Database
+from storage.records import LOCAL, AttemptKind, AttemptRecord
+from storage.repositories.measurements import Measurements
+
+GRACE_SECONDS = 2.0
+"""How long the process of an attempt may go on after it was told to end."""
+
+
+class Dispatcher(Protocol):
+    """Where attempts run: what a study needs of the coordinator that runs it."""
+
+    database: Database
+    asks: AskTimes
+    """Where asks are timed."""
+
+    def claimed(self, study_id: str) -> ClaimedDatabase:
+        """The database for a study's own rows, as long as the study is claimed."""
+        ...
+
+    def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
+        """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
+        ...
+
+    def free_slot(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+    ) -> Slot | None:
+        """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
+        ...
+
+    def lone_slot(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need
+    ) -> Slot | None:
+        """One of those on a machine with nothing on it, which is kept so until there is one."""
+        ...
+
+    def is_clear(self, study_id: str, lane: Slot) -> bool:
+        """Whether nothing runs on a lane's machine, which is kept free until that is so."""
+        ...
+
+    def lane(self, device: str, model: str | None) -> Slot | None:
+        """A measurement lock of a device model, or of the first one's that serves the wish."""
+        ...
+
+    def lane_is_free(self, study_id: str, lane: Slot) -> bool:
+        """Whether nobody measures on this lane, and it is the study's tenant's turn."""
+        ...
+
+    def in_background(self, study_id: str, work: Callable[[], bool]) -> Future[None]:
+        """Have a study's work done by a thread of its own; it has no more than one at a time.
+
+        Work that returns true gave way to another tenant's, and is called again in its turn.
+        """
+        ...
+
+    def should_give_way(self, study_id: str) -> bool:
+        """Whether a study's work in the background keeps another tenant's waiting."""
+        ...
+
+    def has_a_moment(self, study_id: str) -> bool:
+        """Whether the round may wait a moment for the study's sampler."""
+        ...
+
+    def start(
+        self,
+        study_id: str,
+        kind: AttemptKind,
+        job: Job,
+        *,
+        trial: int | None,
+        slot: Slot,
+        alone: bool = False,
+    ) -> None:
+        """Write the attempt's row, then start its process; `alone`: nothing else runs with it."""
+        ...
+
+    def is_at_work(self, attempt_id: str) -> bool:
+        """Whether a process of this coordinator works on an attempt."""
+        ...
+
+    def died_under(self, attempt: AttemptRecord) -> bool:
+        """Whether it was at work under a coordinator before this one, which was killed."""
+        ...
+
+    def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Tell an attempt's process to end, and kill it after the grace time."""
+        ...
+
+
+@dataclass
+class StudyContext:
+    """One study on one dispatcher."""
+
+    id: str
+    spec: StudySpec
+    """Its budget may change while the study runs, nothing else that attempts go by."""
+    space: SearchSpace
+    dispatcher: Dispatcher
+    tenant: str = LOCAL
+    measured_on: str | None = None
+    """The model that its first measurement was made on, or is to be."""
+
+    @cached_property
+    def database(self) -> ClaimedDatabase:
+        """Where the study's rows are."""
+        return self.dispatcher.claimed(self.id)
+
+    @cached_property
+    def infos(self) -> tuple[ObjectiveInfo, ...]:
+        """The study's objectives."""
+        return objective_infos(self.spec.task, self.spec.objectives)
+
+    @property
+    def slots(self) -> Sequence[Slot]:
+        """Every slot that its attempts may run on; machines come and go."""
+        wish = self.spec.resources
+        return self.dispatcher.slots(wish.device, share=wish.fraction or 0.0)
+
+    def free_slot(self, need: Need | None = None) -> Slot | None:
+        """One of them with nothing on it, and with memory enough for a need."""
+        wish = self.spec.resources
+        return self.dispatcher.free_slot(
+            self.id, wish.device, share=wish.fraction or 0.0, need=need
+        )
+
+    def lone_slot(self, need: Need) -> Slot | None:
+        """One of them on a machine that is kept free for it; null while something runs there."""
+        wish = self.spec.resources
+        return self.dispatcher.lone_slot(
+            self.id, wish.device, share=wish.fraction or 0.0, need=need
+        )
+
+    def lane(self) -> Slot | None:
+        """Where its throughput is measured: on one model of device, so that all records compare.
+
+        Null while no machine with that model is here.
+        """
+        device, named = self.spec.resources.device, self.spec.throughput.device
+        lane = self.dispatcher.lane(device, named or self.measured_on)
+        if lane is None and named is None and self.measured_on is not None:
+            with self.database.read() as session:
+                self.measured_on = Measurements(session).first_device(self.id)
+            lane = self.dispatcher.lane(device, self.measured_on)
+        if lane is not None and self.measured_on is None:
+            with self.database.read() as session:
+                self.measured_on = Measurements(session).first_device(self.id) or lane.model
+            lane = self.dispatcher.lane(device, named or self.measured_on)
+        return lane

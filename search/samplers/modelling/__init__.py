@@ -1,0 +1,1 @@
+"""Models of what configurations do and cost, for samplers that choose by them."""

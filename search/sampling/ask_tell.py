@@ -1,0 +1,170 @@
+"""What one study tells Optuna and asks of it, beside the coordinator's other work.
+
+See Note [Asks and tells] in `search/README.md`.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillAtWork
+from datetime import UTC, datetime
+
+import optuna
+
+from search.fronts import FRONT, Figures
+from search.running import StudyContext
+from search.sampling.confirmation import Confirmation
+from search.sampling.duplicates import Duplicates
+from search.sampling.enqueued import Enqueued
+from search.sampling.optuna_dashboard import Showing
+from search.sampling.optuna_study import OptunaStudy
+from search.sampling.suggestions import Suggestions
+from storage.records import Json, TrialRecord, TrialState
+from storage.repositories.events import Events
+from storage.repositories.exchanges import Exchanges
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+_MOMENT_SECONDS = 0.02
+
+
+class AskTellLoop:
+    """The asks and tells of one study, see Note [Asks and tells]."""
+
+    def __init__(
+        self,
+        study: StudyContext,
+        optuna_study: OptunaStudy,
+        *,
+        uncounted_seconds: Callable[[], float],
+    ) -> None:
+        """`uncounted_seconds` is how long the study has run since its row was told."""
+        self._study = study
+        self._optuna_study = optuna_study
+        self._uncounted_seconds = uncounted_seconds
+        self.suggestions = Suggestions(study, optuna_study)
+        self.confirmation = Confirmation(study, optuna_study, self.suggestions)
+        self._enqueued = Enqueued(study, optuna_study, self.suggestions)
+        self._duplicates = Duplicates(study)
+        self.figures = Figures(size=4)
+        self.showing = Showing(study, optuna_study, self.figures)
+        self._front: list[int] = []
+        self._searching = False
+        self._halted = False
+        self._at_work: Future[None] | None = None
+
+    def go_on(self, *, searching: bool) -> None:
+        """See to it that what is due is done in the background.
+
+        Users' own trials and tells always are, suggestions only while the study is `searching`.
+
+        Raises:
+            Exception: whatever went wrong there.
+        """
+        self._searching = searching
+        if not self._is_at_work():
+            self._at_work = self._study.dispatcher.in_background(
+                self._study.id, self._do_what_is_due
+            )
+
+    def wait_a_moment(self) -> None:
+        """Give it the time that a quick sampler takes.
+
+        Raises:
+            Exception: whatever went wrong there.
+        """
+        if self._at_work is not None:
+            try:
+                self._at_work.result(_MOMENT_SECONDS)
+            except StillAtWork:
+                return
+            self._at_work = None
+
+    def is_done(self) -> bool:
+        """Whether nothing is at work, and Optuna knows how every trial ended.
+
+        Raises:
+            Exception: whatever went wrong at work.
+        """
+        if self._is_at_work():
+            return False
+        with self._study.database.read() as session:
+            return not Trials(session).untold(self._study.id)
+
+    def halt(self) -> None:
+        """Begin nothing any more; what is just being asked or told ends by itself."""
+        self._halted = True
+
+    def adopt(self, number: int, asked: optuna.Trial) -> None:
+        """Write the row of a trial that was asked for before the coordinator died."""
+        if self._enqueued.adopt(asked):
+            return
+        confirms = bool(self.confirmation.due())
+        (self.confirmation if confirms else self.suggestions).enter(number, asked)
+
+    def _is_at_work(self) -> bool:
+        if self._at_work is None:
+            return False
+        if not self._at_work.done():
+            return True
+        done, self._at_work = self._at_work, None
+        done.result()
+        return False
+
+    def _do_what_is_due(self) -> bool:
+        """Go on until nothing is due; true: another tenant's studies are to go on first."""
+        while not self._halted and self._advance():
+            if self._study.dispatcher.should_give_way(self._study.id):
+                return True
+        if not self._halted:
+            self.showing.go_on()
+        return False
+
+    def _advance(self) -> bool:
+        """Do the one thing that is due first; False: nothing is."""
+        # In a study that is held or about to end too: whoever asked is told the trial's number.
+        if self._enqueued.ask():
+            return True
+        with self._study.database.read() as session:
+            ended = Trials(session).untold(self._study.id)
+        # What was refused when it was drawn is told at once.
+        first = next((trial for trial in ended if not trial.dispatched), None)
+        if first is None and self._searching:
+            first = self._duplicates.reuse()
+            if first is None and (self.suggestions.ask() or self.confirmation.ask()):
+                return True
+        if first is None and ended:
+            first = ended[0]
+        if first is not None:
+            self._tell(first)
+        return first is not None
+
+    def _tell(self, trial: TrialRecord) -> None:
+        self._optuna_study.tell(trial)
+        with self._study.database.write() as session:
+            if Trials(session).mark_told(self._study.id, trial.number, datetime.now(UTC)):
+                Exchanges(session).append(self._study.id, "tell", trial.number)
+        if trial.state == TrialState.COMPLETE:
+            self._tell_front()
+
+    def _tell_front(self) -> None:
+        """Write an event when the front has changed."""
+        with self._study.database.read() as session:
+            study = Studies(session).get(self._study.id)
+            standing = self.figures.standing(session, study)
+            epochs = Metrics(session).epochs_trained(study.id)
+        before, self._front = self._front, [trial.number for trial in standing.front]
+        new = [trial for trial in standing.front if trial.number not in before]
+        if not new:
+            # Points leave a front only when others come onto it.
+            return
+        last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
+        payload: dict[str, Json] = {
+            "trials": [*self._front],
+            "hypervolume": standing.hypervolume,
+            "trial": last.number,
+            "epochs_trained": epochs,
+            "wall_seconds": study.running_seconds + self._uncounted_seconds(),
+        }
+        with self._study.database.write() as session:
+            Events(session).append(self._study.id, FRONT, payload, datetime.now(UTC))

@@ -1,0 +1,136 @@
+"""Configurations that are drawn again: found by their documents, and given the earlier result."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.orm import Session
+
+from search.running import StudyContext, end_trial
+from search.studies import configuration_of, is_trained_afresh
+from search.training.trial_spec import TrialSpec
+from storage.endings import TrialCause
+from storage.records import TrialOutcome, TrialRecord, TrialState
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.measurements import Measurements
+from storage.repositories.trials import Trials
+
+KEPT_ROLES = ("checkpoint", "report", "onnx", "dense", "conversion")
+"""What a trial takes over of the one whose result it reuses."""
+
+_OPEN = (TrialState.QUEUED, TrialState.RUNNING)
+
+
+class Duplicates:
+    """The repeated configurations of one study."""
+
+    def __init__(self, study: StudyContext) -> None:
+        self._study = study
+        self._first: dict[str, int] = {}
+        self._known = 0
+
+    def first_like(self, spec: TrialSpec, *, number: int) -> int | None:
+        """The first of the trials before `number` that has this configuration."""
+        if self._known != number:
+            with self._study.database.read() as session:
+                rows = Trials(session).list(self._study.id)
+            self._first = {}
+            for row in rows:
+                if row.number < number and is_trained_afresh(row):
+                    self._first.setdefault(configuration_of(row.spec), row.number)
+            self._known = number
+        return self._first.get(_configuration(spec))
+
+    def note(self, spec: TrialSpec, *, number: int) -> None:
+        """Remember the configuration of a trial that was added; its number is the next one."""
+        if number == self._known:
+            self._first.setdefault(_configuration(spec), number)
+            self._known += 1
+
+    def reuse(self) -> TrialRecord | None:
+        """End the first waiting repeat of which an earlier trial is complete, with its result.
+
+        The sampler knows of that one, see Note [Asks and tells].
+
+        Returns:
+            The repeat as it ended.
+        """
+        with self._study.database.read() as session:
+            trials = Trials(session)
+            repeats = [t for t in trials.list(self._study.id, TrialState.QUEUED) if self._waits(t)]
+            complete = _first_ones(trials, repeats, TrialState.COMPLETE)
+        known = [trial for trial in complete if trial.told_at is not None]
+        for repeat in repeats:
+            source = next(iter(_alike(repeat, known)), None)
+            if source is not None:
+                with self._study.database.write() as session:
+                    _take_over(session, repeat, source.number)
+                    return Trials(session).get(self._study.id, repeat.number)
+        return None
+
+    def held(self, session: Session) -> set[int]:
+        """Numbers of the repeats that are not to be trained, as of this transaction.
+
+        An earlier trial of theirs is complete, or may yet be. Whoever starts what is not held has
+        to know it from the same transaction: repeats are added meanwhile.
+        """
+        trials = Trials(session)
+        queued = trials.list(self._study.id, TrialState.QUEUED)
+        repeats = [trial for trial in queued if self._waits(trial)]
+        if not repeats:
+            return set()
+        hopeful = _first_ones(trials, repeats, *_OPEN, TrialState.COMPLETE)
+        return {repeat.number for repeat in repeats if _alike(repeat, hopeful)}
+
+    def _waits(self, trial: TrialRecord) -> bool:
+        if self._study.spec.duplicates == "replicate":
+            return False
+        return trial.repeats is not None and is_trained_afresh(trial)
+
+
+def _configuration(spec: TrialSpec) -> str:
+    return configuration_of(spec.model_dump(mode="json"))
+
+
+def _first_ones(
+    trials: Trials, repeats: Sequence[TrialRecord], *states: TrialState
+) -> list[TrialRecord]:
+    """Those in one of the states that are what some trials repeat, or repeat the same."""
+    if not repeats:
+        return []
+    roots = {trial.repeats for trial in repeats if trial.repeats is not None}
+    return trials.alike(repeats[0].study_id, roots, *states)
+
+
+def _alike(repeat: TrialRecord, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those of the trials that came before the repeat with the same configuration."""
+    return [
+        trial
+        for trial in trials
+        if trial.number < repeat.number
+        and repeat.repeats in (trial.number, trial.repeats)
+        and is_trained_afresh(trial)
+    ]
+
+
+def _take_over(session: Session, repeat: TrialRecord, number: int) -> None:
+    """End a waiting trial with the result of trial `number`, files included; it trains nothing."""
+    trials, artifacts = Trials(session), ArtifactRows(session)
+    # The study is locked from here on, so the earlier trial goes on naming its bytes meanwhile.
+    source = trials.get(repeat.study_id, number)
+    trials.start(repeat.study_id, repeat.number, datetime.now(UTC))
+    stored = artifacts.of_trial(repeat.study_id, number)
+    for role in KEPT_ROLES:
+        if role in stored:
+            artifacts.link(repeat.study_id, repeat.number, role, stored[role])
+    if repeat.measurement_id is None and source.measurement_id is not None:
+        measurement = Measurements(session).get(source.measurement_id)
+        trials.set_throughput(repeat.study_id, repeat.number, measurement)
+    end_trial(
+        session,
+        repeat.study_id,
+        repeat.number,
+        state=TrialState.COMPLETE,
+        outcome=TrialOutcome.of(
+            source, cause=TrialCause.DUPLICATE, detail=str(number), violation=None
+        ),
+    )

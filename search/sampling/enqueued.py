@@ -1,0 +1,102 @@
+"""Trials that users name (`search.studies.named_trials`): their commands become trials.
+
+A coordinator may die between Optuna and our rows here too. The asked trial names its command before
+it is given anything, and the row is written with the command's answer in one transaction: the next
+coordinator adopts the trial for the same command, or asks for one where there was none.
+"""
+
+from functools import partial
+from typing import cast
+
+import optuna
+from sqlalchemy.orm import Session
+
+from search.running import StudyContext
+from search.sampling.optuna_study import OptunaStudy
+from search.sampling.suggestions import Suggestions
+from search.spaces import Candidate, DrawnTrial, Hyperparameters, Scalar
+from search.studies import NamedFirst, NamedTrial, replicate_seed
+from search.training.trial_spec import TrialSpec
+from storage.records import CommandKind, CommandRecord, TrialOrigin
+from storage.repositories.commands import Commands
+from storage.repositories.trials import Trials
+
+_COMMAND = "command"
+"""The attribute by which Optuna's trial tells whose command it is."""
+
+
+class Enqueued:
+    """The trials that users named in one study."""
+
+    def __init__(
+        self, study: StudyContext, optuna_study: OptunaStudy, suggestions: Suggestions
+    ) -> None:
+        self._study = study
+        self._optuna_study = optuna_study
+        self._suggestions = suggestions
+
+    def ask(self) -> bool:
+        """Make a trial of the oldest command; what the study's document names comes first.
+
+        Returns:
+            Whether there was a command.
+        """
+        with self._study.database.read() as session:
+            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
+            number = Trials(session).counts(self._study.id).total if commands else 0
+        if not commands:
+            return False
+        asked = self._optuna_study.ask(number)
+        if number < self._study.spec.named_first:
+            self._suggestions.enter(number, asked)
+        else:
+            asked.set_user_attr(_COMMAND, commands[0].id)
+            self._enter(commands[0], asked)
+        return True
+
+    def adopt(self, asked: optuna.Trial) -> bool:
+        """Write the row that an asked trial lacks, if it was asked for a command.
+
+        Returns:
+            Whether it was.
+        """
+        command_id = asked.user_attrs.get(_COMMAND)
+        if not isinstance(command_id, str):
+            return False
+        with self._study.database.read() as session:
+            command = Commands(session).find(command_id)
+        if command is None or command.trial is not None:
+            return False
+        self._enter(command, asked)
+        return True
+
+    def _enter(self, command: CommandRecord, asked: optuna.Trial) -> None:
+        number, named = asked.number, NamedTrial.model_validate(command.payload)
+
+        def answer(session: Session) -> None:
+            Commands(session).answer(command.id, number)
+
+        if named.continues is None:
+            drawn = self._suggestions.draw(number, asked, wrapped=partial(NamedFirst, named))
+            self._suggestions.admit(number, asked, drawn, origin=TrialOrigin.USER, also=answer)
+            return
+        drawn = self._again(named.continues, number)
+        self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
+        self._optuna_study.annotate(asked, drawn.hyperparameters)
+        self._suggestions.add(
+            number, drawn, origin=TrialOrigin.USER, continues=named.continues, also=answer
+        )
+
+    def _again(self, continued: int, number: int) -> DrawnTrial:
+        """A trial's configuration, with a seed of its own: the data come in another order."""
+        with self._study.database.read() as session:
+            trial = Trials(session).get(self._study.id, continued)
+        seed = replicate_seed(self._study.spec.seed, number)
+        return DrawnTrial(
+            candidate=Candidate(
+                architecture=trial.architecture, parametrization=trial.parametrization
+            ),
+            spec=TrialSpec.model_validate(trial.spec).model_copy(update={"seed": seed}),
+            hyperparameters=cast(Hyperparameters, dict(trial.hyperparameters)),
+            drawn=cast(dict[str, Scalar], dict(trial.drawn)),
+        )

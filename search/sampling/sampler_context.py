@@ -1,0 +1,94 @@
+"""What a sampler is told of its study beside what Optuna holds."""
+
+from collections.abc import Callable
+
+from models.errors import SpecError
+from search.samplers import Drawn, Knowledge, Past, SamplerContext
+from search.spaces import SearchSpace, excesses
+from search.studies import StudySpec
+from storage.engine import Database
+from storage.records import TrialRecord
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+
+def sampler_context_of(
+    spec: StudySpec,
+    space: SearchSpace,
+    past: Callable[[], Past],
+    knowledge: Knowledge | None = None,
+) -> SamplerContext:
+    """A study's facts; `past` is asked once per suggestion, where a sampler wants it."""
+
+    def is_refused(drawn: Drawn) -> bool:
+        try:
+            drawn.spec.model.check()
+        except SpecError:
+            return True
+        return any(True for _ in excesses(spec.limits, drawn.spec.model))
+
+    return SamplerContext(
+        space=space,
+        objectives=spec.objectives,
+        metric=spec.task.metric,
+        seed=spec.seed,
+        epochs=spec.budget.epochs,
+        most_parameters=spec.limits.parameters,
+        least_throughput_ratio=spec.limits.min_throughput_ratio,
+        is_refused=is_refused,
+        past=past,
+        knowledge=knowledge or Knowledge(),
+    )
+
+
+class RememberedPast:
+    """A study's past as its tables have it now, of which only what may have changed is read.
+
+    See Note [Remembered trials]. A trial that has ended, and of whose end the sampler was told,
+    changes by a version of the study's data alone; and its curve does not change at all.
+    """
+
+    def __init__(self, database: Database, study_id: str) -> None:
+        self._database = database
+        self._study_id = study_id
+        self._version = -1
+        self._trials: dict[int, TrialRecord] = {}
+        self._validations: dict[int, dict[int, float]] = {}
+        self._unsettled: set[int] = set()
+
+    def now(self) -> Past:
+        """The past; what is given out is not changed later."""
+        with self._database.read() as session:
+            study, trials = Studies(session).get(self._study_id), Trials(session)
+            first = 1 + max(self._trials, default=-1)
+            changed = {
+                trial.number: trial
+                for trial in (
+                    *trials.numbered(study.id, self._unsettled),
+                    *trials.changed(study.id, after=self._version, first=first),
+                )
+            }
+            # A curve that was whole when it was read is not read again.
+            open_curves = changed.keys() - (self._validations.keys() - self._unsettled)
+            curves = Metrics(session).validations(study.id, open_curves)
+        self._trials |= changed
+        self._validations |= curves
+        self._unsettled -= changed.keys()
+        self._unsettled |= {n for n, trial in changed.items() if not _is_settled(trial)}
+        self._version = study.data_version
+        samples = (study.prepared or {}).get("validation")
+        return Past(
+            trials=[self._trials[number] for number in sorted(self._trials)],
+            validations=dict(self._validations),
+            validation_samples=samples if isinstance(samples, int) else None,
+        )
+
+
+def _is_settled(trial: TrialRecord) -> bool:
+    return trial.state.has_ended and trial.told_at is not None
+
+
+def past_of(database: Database, study_id: str) -> Past:
+    """A study's past as its tables have it now, read once."""
+    return RememberedPast(database, study_id).now()

@@ -1,0 +1,253 @@
+"""Suggestions: asked of Optuna ahead of need, refused by hard limits, and made our rows at once."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import optuna
+from sqlalchemy.orm import Session
+
+from models.errors import SpecError
+from search.running import StudyContext, announce_trial, end_trial
+from search.sampling.duplicates import Duplicates
+from search.sampling.optuna_study import OptunaStudy
+from search.spaces import DrawnTrial, Source, TrialSource, excesses
+from search.studies import need_of, replicate_seed
+from search.training.compression import ORIGINAL_TRIAL
+from storage.accounts.quotas import Quotas
+from storage.endings import TrialCause
+from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
+from storage.repositories.exchanges import Exchanges
+from storage.repositories.measurements import Measurements
+from storage.repositories.trials import Trials
+
+DRAWS_PER_TRIAL = 20
+"""How many draws a study may make per trial of its budget, refused ones included."""
+
+REDRAWS = 3
+"""How often a configuration that an earlier trial has is drawn again, where the user wants that."""
+
+
+class Suggestions:
+    """The queue of configurations that wait for a slot."""
+
+    def __init__(self, study: StudyContext, optuna_study: OptunaStudy) -> None:
+        self._study = study
+        self._optuna_study = optuna_study
+        self._duplicates = Duplicates(study)
+        self._size = study.spec.sampler.size(study.space)
+
+    def ask(self) -> bool:
+        """Ask for one suggestion, if there is room ahead and the budgets leave some.
+
+        Returns:
+            Whether one was asked for.
+        """
+        with self._study.database.read() as session:
+            counts = Trials(session).counts(self._study.id)
+            if not self.have_room(counts) or not self.are_wanted(counts):
+                return False
+            # A tenant whose quota is full draws ahead no more; one draw of each study waits, so
+            # that no study stands still for what others have waiting.
+            quotas = Quotas(session)
+            if counts.by_state.get(TrialState.QUEUED) and quotas.is_full(
+                "queued_trials", self._study.tenant
+            ):
+                return False
+        with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
+            self.enter(counts.total, self._optuna_study.ask(counts.total))
+        return True
+
+    def have_room(self, counts: TrialCounts) -> bool:
+        """Whether fewer trials are ahead of what the sampler knows than there may be.
+
+        One on each slot there is just now, and twice as many that wait or are measured.
+        """
+        return counts.unknown < 3 * max(1, len(self._study.slots))
+
+    def are_wanted(self, counts: TrialCounts) -> bool:
+        """Whether the budgets leave another suggestion, with all that wait."""
+        waiting = counts.by_state.get(TrialState.QUEUED, 0)
+        return counts.dispatched + waiting < self._study.spec.budget.trials and not self.are_over(
+            counts
+        )
+
+    def are_used_up(self) -> bool:
+        """Whether the sampler has suggested all that it has; most have no end."""
+        if self._size is None:
+            return False
+        with self._study.database.read() as session:
+            suggested = Trials(session).count_of(self._study.id, TrialOrigin.SAMPLER)
+        return suggested >= self._size
+
+    def are_over(self, counts: TrialCounts) -> bool:
+        """Whether the budget of trials, the draws that it allows or all suggestions are spent."""
+        budget = self._study.spec.budget.trials
+        draws = counts.total - counts.confirmations
+        if counts.dispatched >= budget or draws >= DRAWS_PER_TRIAL * budget:
+            return True
+        return self.are_used_up()
+
+    def enter(self, number: int, asked: optuna.Trial) -> None:
+        """Draw a configuration for an asked trial and make it our row at once.
+
+        The first trials are the study's presets instead, in their order, or the model that it
+        compresses.
+        """
+        presets = self._study.spec.presets
+        if self._study.spec.compress is not None and number == 0:
+            self._admit_original(asked)
+        elif number < len(presets):
+            drawn = self._study.space.preset(presets[number])
+            self.admit(number, asked, drawn, origin=TrialOrigin.PRESET)
+        else:
+            drawn = self.draw(number, asked)
+            self.admit(number, asked, drawn, origin=TrialOrigin.SAMPLER)
+
+    def draw(
+        self, number: int, asked: optuna.Trial, *, wrapped: Callable[[Source], Source] | None = None
+    ) -> DrawnTrial:
+        """A configuration by the sampler's answers to an asked trial, or to what wraps them."""
+
+        def drawn_from(source: Source) -> DrawnTrial:
+            return self._study.space.draw(source if wrapped is None else wrapped(source))
+
+        if self._study.spec.duplicates != "resample":
+            return drawn_from(TrialSource(asked))
+        # The first of a few draws that no earlier trial has, or else the last of them.
+        drawn = drawn_from(self._optuna_study.rehearse(asked, 0))
+        for again in range(1, REDRAWS + 1):
+            if self._duplicates.first_like(drawn.spec, number=number) is None:
+                break
+            drawn = drawn_from(self._optuna_study.rehearse(asked, again))
+        return drawn
+
+    def admit(
+        self,
+        number: int,
+        asked: optuna.Trial,
+        drawn: DrawnTrial,
+        *,
+        origin: TrialOrigin,
+        also: Callable[[Session], None] | None = None,
+    ) -> None:
+        """Give an asked trial its configuration, and make it our row by the study's rules.
+
+        Limits refuse it, and what becomes of a repeated one is the user's wish. `also` is done in
+        the transaction that writes the row.
+        """
+        self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
+        self._optuna_study.annotate(asked, drawn.hyperparameters)
+        refusal = self._refusal(drawn)
+        repeats = self._duplicates.first_like(drawn.spec, number=number)
+        if repeats is not None and self._study.spec.duplicates == "replicate":
+            seed = replicate_seed(self._study.spec.seed, number)
+            drawn = replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))
+        self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal, also=also)
+        self._duplicates.note(drawn.spec, number=number)
+
+    def _admit_original(self, asked: optuna.Trial) -> None:
+        """Make the study's original its first trial; over a limit it is measured all the same."""
+        drawn = self._study.space.original()
+        self._optuna_study.annotate(asked, drawn.hyperparameters)
+        limits = self._study.spec.limits
+        over = [excess for _, excess in excesses(limits, drawn.spec.model)]
+        if limits.min_throughput_ratio is not None and limits.min_throughput_ratio > 1:
+            # It is its own dense baseline: the ratio is 1.
+            over.append(limits.min_throughput_ratio - 1)
+        violation = max(over, default=None)
+        self.add(ORIGINAL_TRIAL, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
+        self._duplicates.note(drawn.spec, number=ORIGINAL_TRIAL)
+
+    def add(
+        self,
+        number: int,
+        drawn: DrawnTrial,
+        *,
+        origin: TrialOrigin,
+        repeats: int | None = None,
+        continues: int | None = None,
+        violation: float | None = None,
+        refusal: TrialOutcome | None = None,
+        also: Callable[[Session], None] | None = None,
+    ) -> None:
+        """Write the row of a trial that was asked for; one that is refused ends with it.
+
+        One that needs more memory than any slot has is refused, whoever asked for it. `violation`
+        is that of a trial which is run in spite of it.
+        """
+        if refusal is None:
+            refusal = need_of(self._study.spec, drawn.spec).refusal(self._study.slots)
+        now = datetime.now(UTC)
+        trial = _new_trial(
+            self._study.id,
+            number,
+            drawn,
+            origin=origin,
+            repeats=repeats,
+            continues=continues,
+            violation=violation,
+            at=now,
+        )
+        with self._study.database.write() as session:
+            Trials(session).add(trial)
+            Exchanges(session).append(self._study.id, "ask", number)
+            announce_trial(session, trial, at=now)
+            if also is not None:
+                also(session)
+            if refusal is not None:
+                end_trial(
+                    session, self._study.id, number, state=TrialState.INFEASIBLE, outcome=refusal
+                )
+                return
+            lane = self._study.lane()
+            known = lane and Measurements(session).find(self._study.id, trial.shape_key, lane.model)
+            if known:
+                Trials(session).set_throughput(self._study.id, number, known)
+
+    def _refusal(self, drawn: DrawnTrial) -> TrialOutcome | None:
+        """Why a draw is refused before any training, and by how much; null if it is not."""
+        try:
+            drawn.spec.model.check()
+        except SpecError as error:
+            return TrialOutcome(cause=TrialCause.LIMIT, detail=str(error), violation=1.0)
+        over = list(excesses(self._study.spec.limits, drawn.spec.model))
+        if not over:
+            return None
+        return TrialOutcome(
+            cause=TrialCause.LIMIT,
+            detail="; ".join(sentence for sentence, _ in over),
+            violation=max(excess for _, excess in over),
+        )
+
+
+def _new_trial(
+    study_id: str,
+    number: int,
+    drawn: DrawnTrial,
+    *,
+    origin: TrialOrigin,
+    repeats: int | None,
+    continues: int | None,
+    violation: float | None,
+    at: datetime,
+) -> TrialRecord:
+    model = drawn.spec.model
+    return TrialRecord(
+        study_id=study_id,
+        number=number,
+        state=TrialState.QUEUED,
+        architecture=drawn.candidate.architecture,
+        parametrization=drawn.candidate.parametrization,
+        hyperparameters=dict(drawn.hyperparameters),
+        drawn=dict(drawn.drawn),
+        spec=drawn.spec.model_dump(mode="json"),
+        parameters=model.parameter_count(),
+        dense_parameters=model.dense_twin().parameter_count(),
+        shape_key=model.shape_key(),
+        violation=violation,
+        origin=origin,
+        repeats=repeats,
+        continues=continues,
+        created_at=at,
+    )

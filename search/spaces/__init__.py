@@ -1,0 +1,48 @@
+"""Search spaces: dimensions, overrides, candidates, and the way from a document to its space."""
+
+from search.spaces.dimension import (
+    ChoiceDimension,
+    Dimension,
+    GivenScalar,
+    IntegerDimension,
+    Override,
+    RealDimension,
+    Scalar,
+)
+from search.spaces.draws import NamedSource, Source, TrialSource, names_of
+from search.spaces.limits import Limits, excesses
+from search.spaces.model_space import (
+    ARCHITECTURE_KINDS,
+    PARAMETRIZATION_KINDS,
+    Candidate,
+    DrawnTrial,
+    Hyperparameters,
+    corners,
+)
+from search.spaces.presets import PRESETS, Preset
+from search.spaces.space import SearchSpace
+
+__all__ = [
+    "ARCHITECTURE_KINDS",
+    "PARAMETRIZATION_KINDS",
+    "PRESETS",
+    "Candidate",
+    "ChoiceDimension",
+    "Dimension",
+    "DrawnTrial",
+    "GivenScalar",
+    "Hyperparameters",
+    "IntegerDimension",
+    "Limits",
+    "NamedSource",
+    "Override",
+    "Preset",
+    "RealDimension",
+    "Scalar",
+    "SearchSpace",
+    "Source",
+    "TrialSource",
+    "corners",
+    "excesses",
+    "names_of",
+]

@@ -1,0 +1,56 @@
+"""A study as users know it: the document, its submission, and what is done with it later."""
+
+from search.studies.configurations import (
+    OverSeeds,
+    Qualities,
+    Seeded,
+    configuration_of,
+    is_trained_afresh,
+    replicate_seed,
+    seeded,
+)
+from search.studies.memory import Need, measuring_need, need_of
+from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
+from search.studies.removal import forget_deleted
+from search.studies.spec import (
+    OBJECTIVES,
+    Budget,
+    Limits,
+    Objective,
+    Resources,
+    StudySpec,
+    Throughput,
+)
+from search.studies.states import ENDED, ended_after_dispatch, enter, in_progress, priority_of
+from search.studies.warm_start import knowledge_of
+
+__all__ = [
+    "ENDED",
+    "OBJECTIVES",
+    "Budget",
+    "Limits",
+    "NamedFirst",
+    "NamedTrial",
+    "Need",
+    "Objective",
+    "OverSeeds",
+    "Qualities",
+    "Resources",
+    "Seeded",
+    "StudySpec",
+    "Throughput",
+    "configuration_of",
+    "ended_after_dispatch",
+    "enter",
+    "forget_deleted",
+    "in_progress",
+    "is_trained_afresh",
+    "knowledge_of",
+    "measuring_need",
+    "need_of",
+    "needed_checkpoints",
+    "precedence",
+    "priority_of",
+    "replicate_seed",
+    "seeded",
+]

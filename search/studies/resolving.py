@@ -1,0 +1,72 @@
+"""From what a user sends to what a study is stored as: facts that follow from data and models."""
+
+from models.model import ModelSpec
+from models.spec import Spec
+from search.errors import DataError, Fault, SpecRefused
+from search.studies.spec import StudySpec
+from search.studies.task_fits import misfit
+from search.tasks import DataSources
+from search.training.compression import OriginalFacts
+from storage.engine import Database
+from storage.errors import NotFound
+from storage.repositories.uploaded_models import UploadedModels
+
+_NAMING = ("id", "name")
+"""The fields by which a task names its data, where it does."""
+
+
+def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
+    """Fill in what follows from the task's data; facts that a user sent are not looked at.
+
+    Whoever is given a stored spec later, a coordinator or a worker, finds the facts in it.
+
+    Raises:
+        SpecRefused: a file or an upload is missing or damaged; the message names it, and where it
+            belongs.
+    """
+    try:
+        task = spec.task.resolved(sources)
+    except DataError as error:
+        raise SpecRefused([Fault(_path(spec.task), str(error))]) from error
+    return spec.model_copy(update={"task": task})
+
+
+def with_original(database: Database, spec: StudySpec) -> StudySpec:
+    """Fill in what follows from the model that a study compresses.
+
+    Facts that a user sent are not looked at. The task has to be resolved. Whoever is given the
+    stored spec later needs no look-up.
+
+    Raises:
+        SpecRefused: there is no such model, it does not fit the task, or the study names
+            architectures that it is not.
+    """
+    if spec.compress is None:
+        return spec
+    try:
+        with database.read() as session:
+            record = UploadedModels(session).get(spec.compress.model)
+    except NotFound as error:
+        raise SpecRefused([Fault("compress.model", str(error))]) from error
+    model = ModelSpec.model_validate(record.spec)
+    kind = model.architecture.kind
+    faults: list[Fault] = []
+    difference = misfit(model, spec.task.signature())
+    if difference is not None:
+        faults.append(Fault("compress.model", f"{record.id!r} does not fit the task: {difference}"))
+    if "architectures" in spec.model_fields_set and spec.architectures != (kind,):
+        message = (
+            f"the model {record.id!r} is {kind!r}, not {', '.join(spec.architectures)}; allowed is "
+            f"[{kind!r}], or nothing"
+        )
+        faults.append(Fault("architectures", message))
+    if faults:
+        raise SpecRefused(faults)
+    facts = OriginalFacts(sha256=record.sha256, architecture=model.architecture)
+    compress = spec.compress.model_copy(update={"facts": facts})
+    return spec.model_copy(update={"compress": compress, "architectures": (kind,)})
+
+
+def _path(task: Spec) -> str:
+    naming = [name for name in _NAMING if name in type(task).model_fields]
+    return ".".join(["task", *naming[:1]])

@@ -1,0 +1,329 @@
+"""The document that a user POSTs: what to search, for what, within which limits."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, cast
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+
+from models.architectures import ARCHITECTURES
+from models.parametrizations import PARAMETRIZATIONS
+from models.spec import Spec, kind_of
+from search.documents.fronts import OBJECTIVES, Objective
+from search.samplers import AnySampler, KnownCost, Tpe
+from search.spaces import PRESETS, Limits, Override
+from search.stopping import AnyStopping
+from search.studies.webhook import Webhook
+from search.tasks import AnyTask
+from search.training.compression import Compress
+
+_ARCHITECTURE_KINDS = tuple(kind_of(variant) for variant in ARCHITECTURES)
+_PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
+
+
+def _known(name: str, allowed: tuple[str, ...], *, what: str = "kind") -> str:
+    if name not in allowed:
+        raise ValueError(f"unknown {what} {name!r}; allowed are {', '.join(allowed)}")
+    return name
+
+
+ArchitectureKind = Annotated[
+    str,
+    AfterValidator(lambda kind: _known(kind, _ARCHITECTURE_KINDS)),
+    WithJsonSchema({"type": "string", "enum": list(_ARCHITECTURE_KINDS)}),
+]
+ParametrizationKind = Annotated[
+    str,
+    AfterValidator(lambda kind: _known(kind, _PARAMETRIZATION_KINDS)),
+    WithJsonSchema({"type": "string", "enum": list(_PARAMETRIZATION_KINDS)}),
+]
+PresetName = Annotated[
+    str,
+    AfterValidator(lambda name: _known(name, tuple(PRESETS), what="preset")),
+    WithJsonSchema({"type": "string", "enum": list(PRESETS)}),
+]
+
+
+class Budget(Spec):
+    """When a study has done enough; the first budget that is used up ends it."""
+
+    trials: int = Field(
+        default=30, ge=1, le=1_000_000, description="trials that end after they were dispatched"
+    )
+    epochs: int = Field(default=10, ge=1, le=100_000, description="epochs per trial, at most")
+    total_epochs: int | None = Field(
+        default=None, ge=1, le=10**12, description="epochs over the whole study"
+    )
+    wall_seconds: float | None = Field(default=None, gt=0, description="seconds in state running")
+    device_hours: float | None = Field(
+        default=None, gt=0, description="sum over attempts of slot share times hours"
+    )
+
+
+class Throughput(Spec):
+    """How throughput is measured: as the model will be deployed."""
+
+    mode: Literal["inference", "training"] = Field(
+        default="inference",
+        description="what is timed: a forward pass, or one with gradients and the optimizer's step",
+    )
+    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
+    sequence_length: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="steps; null: the task's own"
+    )
+    threads: int = Field(
+        default=1, ge=1, le=1024, description="CPU threads of the measured process"
+    )
+    device: str | None = Field(
+        default=None,
+        max_length=200,
+        description="the model of the measuring device; null: the first lane's",
+    )
+
+
+class Resources(Spec):
+    """Where attempts may run."""
+
+    device: Literal["any", "cpu", "cuda"] = Field(
+        default="any", description="the kind of device that trials run and are measured on"
+    )
+    fraction: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="the share of a device that a trial wants: it runs only on slots that are as "
+        "much or more. A CPU slot is a whole core, 1; a GPU is divided evenly among its slots. "
+        "Null: any slot",
+    )
+
+
+class Retention(Spec):
+    """Which trained models stay when their trials have ended; reports and numbers always do."""
+
+    keep: Literal["front", "all", "none"] = Field(
+        default="all",
+        description="whose checkpoints stay: those of the front, all, or none; what is off the "
+        "front goes while the study runs. All by default: only a user can tell what is not needed",
+    )
+    top: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="with `front` or `none`: so many trials of the best quality keep theirs too",
+    )
+
+
+Priority = Annotated[
+    int,
+    Field(
+        ge=-100,
+        le=100,
+        description="a tenant's studies of a higher priority take slots and the measurement lock "
+        "first, equal ones in turn. What runs is not ended for it: a study of a lower priority has "
+        "what the others leave",
+    ),
+]
+
+
+class StudySpec(Spec):
+    """A study: the task, the candidates, the space, the objectives and when to end.
+
+    Only `task` is required.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"task": {"kind": "digits"}},
+                {
+                    "name": "rows of digits, at most 2000 parameters",
+                    "task": {"kind": "digits", "layout": "rows"},
+                    "architectures": ["rnn", "gru"],
+                    "parametrizations": ["dense", "householder_svd", "packed_rotations"],
+                    "space": {
+                        "hidden_size": {"low": 16, "high": 64, "step": 8},
+                        "householder_svd.r": 0.1,
+                        "training.learning_rate": {"low": 1e-3, "high": 1e-2, "log": True},
+                    },
+                    "limits": {"parameters": 2000, "min_throughput_ratio": 0.5},
+                    "budget": {"trials": 40, "epochs": 10, "wall_seconds": 1800},
+                },
+            ]
+        }
+    )
+
+    name: str = Field(
+        default="study",
+        min_length=1,
+        max_length=200,
+        description="for people: any printable text; studies are told apart by their ids",
+    )
+    task: AnyTask = Field(description="what is learned, and the metric that quality is")
+    architectures: tuple[ArchitectureKind, ...] = Field(
+        default=("rnn", "gru"),
+        min_length=1,
+        max_length=100,
+        description="the kinds of networks that are tried; each has to go with one at least of the "
+        "parametrizations",
+    )
+    parametrizations: tuple[ParametrizationKind, ...] = Field(
+        default=("dense", "householder_svd", "low_rank", "low_rank_diagonal", "packed_rotations"),
+        min_length=1,
+        max_length=100,
+        description="the forms that their weights are tried in, each with every architecture that "
+        "it is defined on",
+    )
+    space: Mapping[str, Override] = Field(
+        default_factory=dict[str, Override],
+        max_length=2_000,
+        description="keys are `<field>`, `<kind>.<field>` or `training.<field>`; "
+        "a value is a pin, a range or options",
+    )
+    objectives: tuple[Objective, ...] = Field(
+        default=OBJECTIVES,
+        min_length=1,
+        max_length=len(OBJECTIVES),
+        description="what the front is of: the task's metric on validation data, the count of all "
+        "trainable numbers, and measured samples per second",
+    )
+    limits: Limits = Field(default=Limits(), description="what no trial may exceed")
+    budget: Budget = Field(default=Budget(), description="when the study has done enough")
+    sampler: AnySampler = Field(
+        default=KnownCost(),
+        description="`known_cost` unless the document says otherwise, or `tpe` where quality is no "
+        "objective, so that there is nothing to model",
+    )
+    early_stopping: AnyStopping | None = Field(
+        default=None,
+        description="the rule by which trials end before their last epoch; null: none does",
+    )
+    throughput: Throughput = Field(
+        default=Throughput(), description="how throughput is measured: as you will deploy"
+    )
+    duplicates: Literal["reuse", "replicate", "resample"] = Field(
+        default="reuse",
+        description="what becomes of a configuration that an earlier trial has: it takes over that "
+        "one's result, it is trained with another seed, or it is drawn again, three times at most, "
+        "before it is reused",
+    )
+    confirm: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="when the search is over, so many further seeds of each point of the front "
+        "are trained, beyond `budget.trials` and within the other budgets, to tell luck from "
+        "merit. A study that one of those ends has nothing left for it, and its front says so",
+    )
+    resources: Resources = Field(default=Resources(), description="where trials may run")
+    retention: Retention = Field(
+        default=Retention(), description="which checkpoints stay when their trials have ended"
+    )
+    warm_start: tuple[str, ...] = Field(
+        default=(),
+        max_length=20,
+        description="ids of other studies of the same task: their complete and stopped trials that "
+        "lie in this space, as they stand now, are known to the samplers before the first "
+        "suggestion; `nsga2` and `nsga3` learn from complete ones alone, `random` and `grid` from "
+        "nothing. They are on no front and count in no budget, and stay known when their study is "
+        "deleted",
+    )
+    presets: tuple[PresetName, ...] = Field(
+        default=(),
+        max_length=1_000,
+        description="named systems of the papers, which are the study's first trials, in this "
+        "order and exactly as named; they need not lie in the space",
+    )
+    compress: Compress | None = Field(
+        default=None,
+        description="an uploaded model whose architecture every trial has and whose conversion "
+        "each starts from: `architectures` is then what the model is, and need not be named. The "
+        "model itself, measured as it is, is trial 0; null: trials start from the seed's "
+        "initialisation",
+    )
+    webhook: Webhook | None = Field(
+        default=None,
+        description='a server of yours that is told, signed, when the study ends: `{"url": '
+        '"https://..."}`; null: none is',
+    )
+    priority: Priority = 0
+    seed: int = Field(
+        default=0,
+        ge=0,
+        lt=2**32,
+        description="suggestion k is drawn from the seed, k and what the trials before it told",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_a_sampler(cls, document: object) -> object:
+        """The default sampler has to have a quality to model."""
+        if not isinstance(document, Mapping) or "sampler" in document:
+            return cast(object, document)
+        fields = cast(Mapping[str, object], document)
+        objectives = fields.get("objectives", OBJECTIVES)
+        if not isinstance(objectives, list | tuple) or "quality" in objectives:
+            return fields
+        return {**fields, "sampler": Tpe()}
+
+    @field_validator("architectures", "parametrizations", "objectives", "presets", "warm_start")
+    @classmethod
+    def _without_repeats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names):
+            raise ValueError(f"a name stands twice: {list(names)}")
+        return names
+
+    @field_validator("compress")
+    @classmethod
+    def _starts_from_one_thing(
+        cls, compress: Compress | None, info: ValidationInfo
+    ) -> Compress | None:
+        if compress is not None and info.data.get("presets"):
+            raise ValueError(
+                "presets train from their own initialisation, which a study that compresses a "
+                "model has none of; allowed beside it are no presets"
+            )
+        return compress
+
+    @field_validator("early_stopping")
+    @classmethod
+    def _has_something_to_stop(
+        cls, rule: AnyStopping | None, info: ValidationInfo
+    ) -> AnyStopping | None:
+        objectives, budget = info.data.get("objectives"), info.data.get("budget")
+        if rule is None or objectives is None or budget is None:
+            return rule
+        if "quality" not in objectives:
+            raise ValueError(
+                f"{rule.kind} compares what trials learn, so that quality has to be an objective; "
+                f"objectives are {', '.join(objectives)}"
+            )
+        if rule.min_epochs >= budget.epochs:
+            raise ValueError(
+                f"min_epochs is {rule.min_epochs} and trials have {budget.epochs} epochs, of which "
+                "the last stops nothing: min_epochs has to be lower than budget.epochs"
+            )
+        return rule
+
+    @field_validator("name")
+    @classmethod
+    def _printable(cls, name: str) -> str:
+        if not name.isprintable():
+            raise ValueError(f"the name {name!r} holds characters that cannot be printed")
+        return name
+
+    @property
+    def named_first(self) -> int:
+        """How many trials are named by the document: its presets, or the model it compresses."""
+        return len(self.presets) if self.compress is None else 1
+
+    @property
+    def needs_throughput(self) -> bool:
+        """Whether trials are measured before they train: for an objective or for a limit."""
+        return "throughput" in self.objectives or self.limits.min_throughput_ratio is not None

@@ -1,0 +1,90 @@
+"""Studies wait while the store takes nothing, and go on by themselves when it does."""
+
+import logging
+from collections.abc import Set
+from typing import final
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from search.background import Background
+from search.studies.commands import hold, resume
+from search.studies.states import in_progress
+from storage.accounts.quotas import Quotas, refusal
+from storage.blobs.artifacts import ArtifactStore
+from storage.endings import StudyCause
+from storage.engine import Database
+from storage.errors import StorageError, StoreFull, StoreUnavailable
+from storage.records import StudyState
+from storage.repositories.studies import Studies
+
+_log = logging.getLogger(__name__)
+
+_WAITING = (StudyCause.DISK_FULL, StudyCause.STORE_AWAY, StudyCause.OVER_QUOTA)
+_PAUSE_SECONDS = 1.0
+
+
+@final
+class StoreWatch(Background):
+    """A thread of the coordinator that pauses its studies while the store takes nothing.
+
+    The store refuses before the disk is really full, so that the database beside it can still
+    write. What trains is put aside as in any pause, and goes on from what it stored last. A study
+    that a user paused is left alone. The studies of a tenant whose quota of stored bytes is reached
+    wait likewise.
+    """
+
+    def __init__(self, database: Database, store: ArtifactStore, *, owner: str) -> None:
+        """`owner` is the coordinator's name: the studies of others have stores of their own."""
+        super().__init__("room")
+        self._database = database
+        self._store = store
+        self._owner = owner
+
+    def look(self) -> None:
+        """Hold or resume, once."""
+        trouble = self._trouble()
+        with self._database.read() as session:
+            theirs = Studies(session).claims(other_than=self._owner)
+            ours = [study for study in in_progress(session) if study.id not in theirs]
+            over = _over_quota(session, {study.tenant for study in ours})
+        for study in ours:
+            why = trouble or over.get(study.tenant)
+            if why is not None and study.state != StudyState.PAUSED:
+                cause, detail = why
+                _log.error("a study waits", extra={"study_id": study.id, "reason": detail})
+                with self._database.write() as session:
+                    hold(session, study.id, cause=cause, detail=detail)
+            elif why is None and study.state == StudyState.PAUSED and study.state_cause in _WAITING:
+                _log.info("there is room, a study goes on", extra={"study_id": study.id})
+                resume(self._database, study.id)
+
+    def _trouble(self) -> tuple[StudyCause, str] | None:
+        """Why the store takes nothing of anybody; null while it does."""
+        try:
+            self._store.check_room()
+        except StoreFull as full:
+            return StudyCause.DISK_FULL, str(full)
+        except StoreUnavailable as away:
+            return StudyCause.STORE_AWAY, str(away)
+        return None
+
+    def _work(self) -> None:
+        while not self._closing.wait(_PAUSE_SECONDS):
+            try:
+                self.look()
+            except (StorageError, SQLAlchemyError, OSError) as error:
+                # The next look finds the same again.
+                _log.warning("no look at the store", extra={"reason": str(error).split("\n")[0]})
+
+
+def _over_quota(session: Session, tenants: Set[str]) -> dict[str, tuple[StudyCause, str]]:
+    """Why nothing more of a tenant is stored, by tenant, of those that have no room left."""
+    quotas, found = Quotas(session), dict[str, tuple[StudyCause, str]]()
+    for tenant, quota in quotas.all(tenants).items():
+        limit = quota.stored_bytes
+        used = 0 if limit is None else quotas.used("stored_bytes", tenant)
+        if limit is not None and used >= limit:
+            sentence = str(refusal("stored_bytes", used=used, limit=limit))
+            found[tenant] = StudyCause.OVER_QUOTA, sentence
+    return found

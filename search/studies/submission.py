@@ -1,0 +1,197 @@
+"""Submit a study, or try one: complete its document, compile its space, check it, store a row."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from models.errors import SpecError
+from search.documents.spaces import DryRun
+from search.errors import Fault, SpecRefused
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
+from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
+from search.studies.resolving import resolved, with_original
+from search.studies.spec import StudySpec
+from search.studies.states import announce
+from search.studies.warm_start import foreign_trials
+from search.tasks import DataSources
+from storage.accounts.audit import Audit
+from storage.accounts.quotas import Quotas
+from storage.engine import Database
+from storage.records import StudyRecord
+from storage.repositories.datasets import Datasets
+from storage.repositories.foreign_trials import ForeignTrials
+from storage.repositories.studies import Studies
+from storage.repositories.uploaded_models import UploadedModels
+
+MOST_MEASURED_NUMBERS = 2**31
+"""Inputs of a call that is timed: samples times steps times features."""
+
+
+_NUMBER_BYTES = 4
+"""Bytes of one trainable number: parameters are single precision."""
+
+
+def submit(
+    database: Database,
+    spec: StudySpec,
+    *,
+    sources: DataSources,
+    idempotency_key: str | None = None,
+    places: Sequence[MemoryPlace] = (),
+) -> StudyRecord:
+    """Store a study with the facts of its data, to be begun by a coordinator.
+
+    The same key with the same spec gives the same study, whatever became of its data since.
+    `places` are the slots that serve the study, as far as they are known.
+
+    Raises:
+        SpecRefused: the spec cannot be run, its data are not there, or all that it could try needs
+            more memory than any of the places has; nothing is stored.
+        IdempotencyConflict: the key came with another spec before.
+        QuotaReached: the tenant has as many studies in progress as it may have.
+    """
+    # Of what was sent: the data may have changed when the same is sent again.
+    digest = hashlib.sha256(
+        json.dumps(spec.model_dump(mode="json"), sort_keys=True).encode()
+    ).hexdigest()
+    if idempotency_key is not None:
+        with database.read() as session:
+            known = Studies(session).find_idempotent(idempotency_key, digest)
+        if known is not None:
+            return known
+    spec = with_original(database, resolved(spec, sources))
+    space = checked_space(spec)
+    refuse_too_large(spec, space, places)
+    foreign = foreign_trials(database, spec, space)
+    now, study_id = datetime.now(UTC), secrets.token_hex(6)
+    document = spec.model_dump(mode="json")
+    with database.write() as session:
+        Datasets(session).hold_for(document)
+        UploadedModels(session).hold_for(document)
+        studies = Studies(session)
+        study = studies.create(
+            id=study_id,
+            name=spec.name,
+            spec=document,
+            at=now,
+            idempotency_key=idempotency_key,
+            body_digest=digest,
+        )
+        if study.id == study_id:
+            Quotas(session).make_room("studies", is_added=True)
+            ForeignTrials(session).add(study.id, foreign)
+            announce(session, study, at=now)
+            Audit(session).note("study.submitted", study.id, name=study.name)
+        return studies.get(study.id)
+
+
+def dry_run(
+    database: Database,
+    spec: StudySpec,
+    *,
+    sources: DataSources,
+    places: Sequence[MemoryPlace] = (),
+) -> DryRun:
+    """What a study would search and would know beforehand; nothing is stored.
+
+    Raises:
+        SpecRefused: see `submit`.
+    """
+    spec = with_original(database, resolved(spec, sources))
+    space = checked_space(spec)
+    refuse_too_large(spec, space, places)
+    known = len(foreign_trials(database, spec, space))
+    described = space.describe().model_copy(update={"known_trials": known})
+    return DryRun(**vars(described), memory=space_memory(spec, space, places))
+
+
+def checked_space(spec: StudySpec) -> SearchSpace:
+    """The space of a completed document, whose other parts go with it.
+
+    Raises:
+        SpecRefused: the space cannot be compiled, or the document asks of it what it has not.
+    """
+    space = SearchSpace(spec)
+    _refuse_presets(spec, space)
+    _refuse_other_lengths(spec, space)
+    _refuse_limits(spec, space)
+    _refuse_sampler(spec, space)
+    return space
+
+
+def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:
+    faults: list[Fault] = []
+    named, trials = len(spec.presets), spec.budget.trials
+    if named > trials:
+        message = f"{named} presets are more than the {trials} trials of budget.trials"
+        faults.append(Fault("presets", message))
+    for index, name in enumerate(spec.presets):
+        try:
+            space.preset_model(name).check()
+        except SpecError as error:
+            faults.append(Fault(f"presets.{index}", f"{name!r} does not fit the task: {error}"))
+    if faults:
+        raise SpecRefused(faults)
+
+
+def _refuse_other_lengths(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse to measure at a length at which one of the models does not run."""
+    signature = spec.task.signature()
+    wanted, own = spec.throughput.sequence_length, signature.sequence_length
+    samples = spec.throughput.batch_size
+    numbers = samples * (wanted or own) * signature.input_size
+    if numbers > MOST_MEASURED_NUMBERS:
+        message = (
+            f"{samples} samples of {wanted or own} steps with {signature.input_size} "
+            f"features are {numbers} numbers in a call; allowed are {MOST_MEASURED_NUMBERS}"
+        )
+        raise SpecRefused([Fault("throughput", message)])
+    if wanted is None or wanted == own:
+        return
+    kinds = [
+        *(candidate.architecture for candidate in space.candidates),
+        *(PRESETS[name].architecture.kind for name in spec.presets),
+    ]
+    fixed = dict.fromkeys(kind for kind in kinds if not ARCHITECTURE_KINDS[kind].any_length)
+    if fixed:
+        message = (
+            f"at {wanted} steps {', '.join(fixed)} cannot run, only at the task's own; "
+            f"allowed is null or {own}"
+        )
+        raise SpecRefused([Fault("throughput.sequence_length", message)])
+
+
+def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse limits that not even the smallest configuration keeps.
+
+    Only what is certain: a space may pass here and hold nothing feasible all the same.
+    """
+    limits, faults = spec.limits, list[Fault]()
+    smallest, least = space.smallest
+    if limits.parameters is not None and limits.parameters < least:
+        message = (
+            f"no candidate has {limits.parameters} parameters or fewer; the smallest, {smallest}, "
+            f"has {least}"
+        )
+        faults.append(Fault("limits.parameters", message))
+    if limits.memory_bytes is not None and limits.memory_bytes < _NUMBER_BYTES * least:
+        message = (
+            f"no candidate fits into {limits.memory_bytes} bytes; the parameters of the smallest, "
+            f"{smallest}, take {_NUMBER_BYTES * least}"
+        )
+        faults.append(Fault("limits.memory_bytes", message))
+    if faults:
+        raise SpecRefused(faults)
+
+
+def _refuse_sampler(spec: StudySpec, space: SearchSpace) -> None:
+    fault = spec.sampler.fault(space, spec.objectives)
+    if fault is not None:
+        raise SpecRefused([Fault("sampler", fault)])
+    most, trials = spec.sampler.most_trials(), spec.budget.trials
+    if most is not None and trials > most:
+        kind = spec.sampler.kind
+        message = f"{trials} is more than {kind} keeps up with; allowed are at most {most}"
+        raise SpecRefused([Fault("budget.trials", message)])

@@ -1,0 +1,1 @@
+"""Users' own data as a task: divided, scaled, and trained for by the problem they pose."""

@@ -1,1 +1,0 @@
-"""Parsers of the files that tasks read."""

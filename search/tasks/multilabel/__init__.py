@@ -1,0 +1,1 @@
+"""Data sets whose samples have any of several labels each."""

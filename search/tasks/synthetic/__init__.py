@@ -1,0 +1,1 @@
+"""Tasks whose samples are computed: addition and copying."""

@@ -1,0 +1,76 @@
+"""What all copy tasks have in common, and those that count every step."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from torch import Tensor
+
+from models.spec import Signature
+from search.tasks.samples import Splits
+from search.tasks.soft_targets import soft_classes
+from search.tasks.sources import DataSources, DownloadProgress
+from search.tasks.synthetic import copying
+from search.tasks.synthetic.copying import DATA_STEPS, EIGHT_SYMBOLS, Alphabet, CopyMeter, Symbols
+from search.tasks.synthetic.generated import Generated, GeneratedTask
+from search.tasks.task import Metric
+
+
+class CopyingTask(GeneratedTask, ABC):
+    """Symbols that are shown, and to be repeated later."""
+
+    alphabet: ClassVar[Alphabet]
+
+    def load(
+        self,
+        sources: DataSources,  # noqa: ARG002 -- no file is read
+        *,
+        progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded
+    ) -> Splits[Generated]:
+        """Describe the splits; their samples are made when they are taken."""
+        return self.splits(copying.encoded(self.shown_and_answered, self.alphabet))
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """Mean cross-entropy over the steps that count."""
+        return copying.cross_entropy(output, target)
+
+    def soft_loss(
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+    ) -> Tensor:
+        """Divergence of classes, over the steps of the loss."""
+        return soft_classes(output, teacher, target, temperature)
+
+    @abstractmethod
+    def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:
+        """What some rows' sequences show, and what is to be answered, `[B, steps]` each."""
+
+
+class LaggedCopy(CopyingTask, ABC):
+    """Symbols out of eight, to be repeated after a signal, in T + 20 steps that all count.
+
+    A memoryless answer is blank where that is right, and guesses among the eight symbols elsewhere.
+    """
+
+    alphabet: ClassVar[Alphabet] = EIGHT_SYMBOLS
+    symbols_to_recall: ClassVar[float] = DATA_STEPS
+    """In the mean."""
+
+    lag: int
+
+    @property
+    def metric(self) -> Metric:
+        """Cross-entropy; its baseline is that of the memoryless answer."""
+        return copying.cross_entropy_metric(self.symbols_to_recall * math.log(8) / self.steps)
+
+    def signature(self) -> Signature:
+        """Ten symbols in and ten logits out at each of T + 20 steps."""
+        return copying.signature(EIGHT_SYMBOLS, steps=self.steps)
+
+    def meter(self) -> CopyMeter:
+        """Cross-entropy, and accuracy over the steps that repeat data."""
+        return CopyMeter(EIGHT_SYMBOLS)
+
+    @property
+    def steps(self) -> int:
+        """Of a sequence."""
+        return self.lag + 2 * DATA_STEPS

@@ -1,0 +1,1 @@
+"""Language models: the next word or character of a text."""

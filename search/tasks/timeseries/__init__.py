@@ -1,0 +1,1 @@
+"""Data sets of the UCR time series archive."""

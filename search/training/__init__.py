@@ -1,0 +1,1 @@
+"""One trial: what it is trained from, its job, and the training itself."""

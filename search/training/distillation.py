@@ -1,0 +1,39 @@
+"""Learning from the original's answers while a trial is trained, see `Distillation`."""
+
+import torch
+from torch import Tensor, nn
+
+from models.network import Network
+from models.ops.recurrence import State
+from search.tasks import Batch, Criterion
+from search.training.compression import Distillation
+
+
+class Teacher:
+    """An original, whose answers a trial's loss compares the model's with.
+
+    It answers as it does when it is used: without dropout, and without gradients.
+    """
+
+    def __init__(self, network: Network, distillation: Distillation, device: torch.device) -> None:
+        self._network: nn.Module = network.to(device).eval().requires_grad_(False)
+        self._continued = network.continued
+        self._distillation = distillation
+        self.carried: State = ()
+        """The state in which it ended the last batch, where the next one goes on from it."""
+
+    def loss(
+        self, output: Tensor, batch: Batch, own: Tensor, *, task: Criterion, carries_state: bool
+    ) -> Tensor:
+        """The loss that is differentiated: `own`, the task's, and the distance from the answers."""
+        weight = self._distillation.distillation_weight
+        with torch.no_grad():
+            answer = self._answer(batch, carries_state=carries_state)
+        soft = task.soft_loss(output, answer, batch.y, self._distillation.temperature)
+        return (1 - weight) * own + weight * soft
+
+    def _answer(self, batch: Batch, *, carries_state: bool) -> Tensor:
+        if not carries_state:
+            return self._network(batch.x, lengths=batch.lengths)
+        answer, self.carried = self._continued(batch.x, self.carried)
+        return answer

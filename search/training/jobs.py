@@ -1,0 +1,221 @@
+"""What workers and the service say to each other, as JSON over `/v1/attempts/{id}/...`.
+
+A worker holds one lease: it presents the attempt's token as `Authorization: Bearer <token>` and
+nothing else. The calls, all relative to `/v1/attempts/{id}`:
+
+| call | body | answer |
+|---|---|---|
+| GET  /job | | a `Job` |
+| POST /heartbeat | `Heartbeat` | `Verdict` |
+| POST /progress | `Progress` | `Verdict` (prepare jobs: a download moved on) |
+| POST /metrics | `EpochReport` | `Verdict` |
+| POST /measurement | `MeasurementReport` | `Verdict` |
+| GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
+| GET  /artifacts/start | | the checkpoint of the trial that this one continues |
+| GET  /artifacts/original | | the checkpoint of the model that the study compresses |
+| PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
+| GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
+| PUT  /log | the end of the attempt's log, with `Log-Cut: <bytes before it>` | nothing |
+| POST /complete | `Completion` | `Verdict`; repeating it is harmless |
+
+What is sent is checked before it is stored, see `search.running.attempt_checks` and
+`search.running.artifact_checks`. What cannot be (an accuracy of 5, an epoch beyond the budget, a
+checkpoint of another model) is answered 422 with what is allowed, changes nothing, and ends the
+attempt as failed by its own doing; a trial that failed so often enough ends as failed.
+
+The log is sent by whoever supervises the attempt's process, and taken for some minutes after its
+end too. For all else, a lease that ended, or that a newer attempt holds, is answered 409: the
+worker stops at once.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from models.model import ModelSpec
+from models.spec import Spec
+from search.tasks import AnyTask
+from search.training.trial_spec import TrialSpec
+
+START = "start"
+"""The role under which a worker reads the checkpoint of the trial that its own continues."""
+
+ORIGINAL = "original"
+"""The role under which it reads the checkpoint of the model that its study compresses."""
+
+CONVERSION = "conversion"
+"""The role under which it stores what the conversion of that model lost."""
+
+
+class PrepareJob(Spec):
+    """Fetch, check and cache the task's data; the study begins when it has succeeded."""
+
+    kind: Literal["prepare"] = "prepare"
+    task: AnyTask
+
+
+class Shape(Spec):
+    """One thing to measure: a trial's model, named by its shape key."""
+
+    trial: int = Field(ge=0)
+    shape_key: str
+    model: ModelSpec
+
+
+class MeasureJob(Spec):
+    """Measure several shapes in a row, alone on the device, each with its dense baseline."""
+
+    kind: Literal["measure"] = "measure"
+    shapes: tuple[Shape, ...]
+    mode: Literal["inference", "training"] = "inference"
+    batch_size: int = Field(ge=1)
+    sequence_length: int | None = Field(
+        default=None, ge=1, description="null: the task's own length"
+    )
+    threads: int = Field(default=1, ge=1)
+    device: str | None = Field(
+        default=None, description="the model of the device to measure on; null in older jobs"
+    )
+
+
+class TrainJob(Spec):
+    """Train one trial to its budget of epochs, from the stored resume file where there is one."""
+
+    kind: Literal["train"] = "train"
+    task: AnyTask
+    trial: TrialSpec
+    number: int = Field(ge=0)
+    epochs: int = Field(ge=1)
+    continues: int | None = Field(
+        default=None,
+        ge=0,
+        description="the trial whose checkpoint, the artifact `start`, training begins with; "
+        "null: the trial's own seed initialises the model",
+    )
+    checkpoint_seconds: float = Field(
+        default=2.0, ge=0, description="at most this long between two resume files"
+    )
+
+    @property
+    def first_epoch(self) -> int:
+        """0 where a conversion is validated as it is, before any training; else 1."""
+        # A trial that continues another starts from what is not its conversion.
+        return 0 if self.trial.compression is not None and self.continues is None else 1
+
+    @property
+    def last_epoch(self) -> int:
+        """That of the budget; 0 for an original, which is not trained."""
+        compression = self.trial.compression
+        is_original = compression is not None and compression.is_original
+        return 0 if is_original and self.first_epoch == 0 else self.epochs
+
+
+Job = Annotated[PrepareJob | MeasureJob | TrainJob, Field(discriminator="kind")]
+
+
+HeldSeconds = Annotated[
+    float | None,
+    Field(
+        ge=0,
+        description="how long the attempt's process has had its slot, by a clock that nobody sets",
+    ),
+]
+
+
+class Heartbeat(Spec):
+    """The worker is alive; sent at a third of the lease time while nothing else is."""
+
+    stood_still_seconds: float = Field(default=0.0, ge=0)
+    held_seconds: HeldSeconds = None
+
+
+class Progress(Spec):
+    """How far a download is, for the user's eyes."""
+
+    file: str
+    received: int = Field(ge=0, description="bytes so far")
+    total: int = Field(ge=0, description="bytes in all; 0 when unknown")
+
+
+class EpochReport(Spec):
+    """One epoch of the learning curve. Sending an epoch again overwrites it."""
+
+    epoch: int = Field(
+        ge=0, description="from 1; 0 is a conversion before any training, or an original"
+    )
+    train_loss: float | None = Field(
+        description="the task's loss alone, without the weights' own penalties: the mean over the "
+        "samples of batches where it is finite; null at epoch 0"
+    )
+    validation: float = Field(description="the task's metric on the validation split")
+    spectral_margin: float | None = None
+    gradient_first: float | None = Field(
+        default=None,
+        description="|dL/dh| of the state before the first step or layer in the epoch's last "
+        "batch, the mean over its samples: far below `gradient_last` the gradient vanishes on its "
+        "way back, far above it explodes; null where it is not finite",
+    )
+    gradient_last: float | None = Field(
+        default=None, description="the same of the state after the last step or layer"
+    )
+    recovered_batches: int = Field(
+        default=0, ge=0, lt=2**31, description="batches that `nan_recovery` stepped in for"
+    )
+    seconds: float = Field(ge=0, description="training time of the epoch, without standing still")
+    stood_still_seconds: float = Field(default=0.0, ge=0, description="in all, by this attempt")
+    held_seconds: HeldSeconds = None
+
+
+class MeasurementReport(Spec):
+    """One shape's throughput; `record` is a `search.measuring` `ThroughputRecord` as JSON."""
+
+    trial: int = Field(ge=0)
+    shape_key: str
+    device: str
+    samples_per_second: float = Field(gt=0)
+    ratio: float = Field(gt=0)
+    seconds: float = Field(ge=0, description="lane time that it took")
+    record: dict[str, Any]
+
+
+class Completion(Spec):
+    """How the attempt ended.
+
+    `complete`: trained to its budget. `stopped`: the verdict said so. `infeasible`: out of memory
+    or diverged. `failed`: anything unexpected, with the traceback's last lines as reason. `data`:
+    the task's data is missing or damaged, which fails the study. Prepare and measure jobs end
+    `complete`, `failed` or `data`.
+    """
+
+    outcome: Literal["complete", "stopped", "infeasible", "failed", "data"]
+    reason: str | None = None
+    quality: float | None = Field(default=None, description="validation metric of the best epoch")
+    test_quality: float | None = Field(default=None, description="test metric of the best epoch")
+    test_metrics: dict[str, float] = Field(
+        default_factory=dict[str, float],
+        description="all that the task measures on the test split, by name, of the best epoch",
+    )
+    best_epoch: int | None = Field(
+        default=None, ge=0, description="0: no training made the conversion better"
+    )
+    epochs_trained: int = Field(default=0, ge=0)
+    stood_still_seconds: float = Field(default=0.0, ge=0)
+    held_seconds: HeldSeconds = None
+    prepared: dict[str, Any] | None = Field(
+        default=None, description="prepare jobs: what was found"
+    )
+
+
+class Verdict(Spec):
+    """What the worker does next: go on, or stop at the end of this epoch."""
+
+    verdict: Literal["continue", "stop"] = "continue"
+    reason: str | None = None
+    lease_seconds: float = Field(description="how long the lease holds from now on")
+
+
+class Stored(Spec):
+    """Bytes are in the store and the row names them."""
+
+    sha256: str
+    size: int

@@ -1,0 +1,89 @@
+"""One configuration in full: what a trial can be trained from again, number for number."""
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from models.compression import torch_fault
+from models.draw import Draw
+from models.model import ModelSpec
+from models.spec import Spec
+from search.documents.export_kinds import CHECKPOINT
+from search.training.compression import Compression
+from storage.records import TrialRecord
+
+OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
+
+
+class TrainingSpec(Spec):
+    """How a model is trained.
+
+    A learning rate that decays per epoch; gradients clipped by value, then by norm.
+    """
+
+    optimizer: OptimizerName = Field(
+        default="adam",
+        description="rmsprop averages squared gradients with 0.9 / 0.1, as the uRNN's code does; "
+        "sgd has no momentum",
+    )
+    learning_rate: float = Field(
+        default=3e-3, gt=0, le=1, description="the optimizer's step size in the first epoch"
+    )
+    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per step")
+    decay: float = Field(
+        default=1.0, gt=0, le=1, description="factor on the learning rate after each epoch"
+    )
+    clip_norm: float | None = Field(
+        default=1.0,
+        gt=0,
+        description="gradients are scaled down to this norm, all together; null: they are not",
+    )
+    clip_value: float | None = Field(
+        default=None,
+        gt=0,
+        description="each component of a gradient is cut to ± this, an infinite one too, before "
+        "the norm is taken; null: none is",
+    )
+    nan_recovery: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="a batch whose loss or gradient's norm is NaN or Inf has this times the "
+        "parameters for its gradient, so that they shrink (Miceli Barone: 0.1 for the memory "
+        "task, 0.01 for language models); null: such a batch ends the trial as diverged",
+    )
+    weight_decay: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="each step takes the learning rate times this off every weight, apart from "
+        "the gradient, with any optimizer",
+    )
+
+    @classmethod
+    def suggest(cls, draw: Draw) -> "TrainingSpec":
+        """Draw the learning rate (log-uniform) and the batch size (by 32)."""
+        return cls(
+            learning_rate=draw.real("learning_rate", 3e-4, 3e-2, log=True),
+            batch_size=draw.integer("batch_size", 32, 128, step=32),
+        )
+
+
+class TrialSpec(Spec):
+    """Everything that a trial's numbers follow from, the task and the machine excepted."""
+
+    model: ModelSpec
+    training: TrainingSpec
+    seed: int = Field(ge=0, description="seeds the initialisation and the order of the data")
+    compression: Compression | None = Field(
+        default=None,
+        description="the trained network whose conversion the trial starts from; null: the seed's "
+        "initialisation",
+    )
+
+
+def has_dense_file(trial: TrialRecord) -> bool:
+    """Whether a trial has a dense file, or one can be made of it."""
+    if CHECKPOINT not in trial.artifacts:
+        return False
+    return torch_fault(TrialSpec.model_validate(trial.spec).model.architecture) is None

@@ -1,0 +1,1 @@
+"""Users' files, read in a process of their own with limits; nothing here needs torch."""

@@ -1,0 +1,1 @@
+"""What attempts of trials say while they run, with a lease token as their credential."""

@@ -1,0 +1,1 @@
+"""The record of what was done, and with which key."""

@@ -1,0 +1,1 @@
+"""Optuna's dashboard, passed on from its own process."""

@@ -1,0 +1,1 @@
+"""Users' data sets: upload, look at, delete."""

@@ -1,0 +1,1 @@
+"""The devices that studies run on."""

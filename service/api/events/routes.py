@@ -1,0 +1,98 @@
+"""A study's events as they happen (server-sent events)."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.responses import Response
+
+from service.api.resources import Held
+from service.http.problems import documented
+
+router = APIRouter(prefix="/v1/studies", tags=["studies"])
+
+
+class StreamIsOver(Exception):
+    """The study has ended and the client has all of its events: there is nothing to wait for."""
+
+
+def no_more_events(_request: Request, _error: Exception) -> Response:
+    """Answer 204, which tells an event source not to connect again."""
+    return Response(status_code=204)
+
+
+async def _first_place(
+    study_id: str,
+    held: Held,
+    last_event_id: Annotated[
+        int | None,
+        Header(
+            alias="Last-Event-ID",
+            ge=0,
+            description="the last event's `id`; the stream goes on after it",
+        ),
+    ] = None,
+    after: Annotated[
+        int,
+        Query(
+            ge=0,
+            description="where the stream begins without that header, which a browser sends only "
+            "when it connects again",
+        ),
+    ] = 0,
+) -> int:
+    """Where the stream begins; decided before its first byte is sent."""
+    name = "after" if last_event_id is None else "Last-Event-ID"
+    place = after if last_event_id is None else last_event_id
+    study = await held.poller.study(held.database, held.asker.tenant, study_id)
+    if place > study.last_event:
+        raise RequestValidationError(
+            [
+                {
+                    "type": "value_error",
+                    "loc": ("header", name),
+                    "msg": f"the study's last event is {study.last_event}, not {place}",
+                    "input": place,
+                }
+            ]
+        )
+    if study.state.has_ended and place == study.last_event:
+        raise StreamIsOver
+    return place
+
+
+async def _admitted(
+    held: Held, after: Annotated[int, Depends(_first_place)]
+) -> AsyncGenerator[int]:
+    """Where the stream begins, counted for as long as it is open."""
+    with held.streams.one_more(held.asker, await held.quotas.of(held.asker.tenant)):
+        yield after
+
+
+@router.get(
+    "/{study_id}/events",
+    response_class=EventSourceResponse,
+    responses={
+        204: {"description": "The study has ended, and `Last-Event-ID` names its last event"},
+        **documented(403, 404, 422),
+    },
+)
+async def get_events(
+    study_id: str, held: Held, after: Annotated[int, Depends(_admitted)]
+) -> AsyncIterator[ServerSentEvent]:
+    """Every event of the study, from the first or after the one that is named, until it has ended.
+
+    `id` is the event's number within the study, without gaps; `event` its kind: `study` and `trial`
+    tell where one stands, `epoch` a point of a learning curve, `measurement` a throughput,
+    `download` how far a file is. The stream ends soon after its key, or its browser's session.
+    """
+    asker = held.asker
+    stream = held.poller.listen(study_id, after=after, key_id=asker.key_id, browser=asker.session)
+    async for event in stream:
+        yield ServerSentEvent(
+            event=event.kind,
+            id=str(event.number),
+            data={**event.payload, "at": event.created_at},
+        )

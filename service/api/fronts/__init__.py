@@ -1,0 +1,1 @@
+"""What a study found: its front, figures, report, bundle and tables."""

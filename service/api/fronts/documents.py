@@ -1,0 +1,46 @@
+"""Fronts made of what `search` computes."""
+
+from collections.abc import Mapping
+
+from search.documents.fronts import Objective
+from search.fronts.pareto import Front, FrontPoint
+from service.api.fronts.schemas import FrontDocument, OriginalDocument, PointDocument, PointLinks
+from service.api.paths import trial_path
+from service.api.rows import from_row
+from service.api.trials.schemas import TrialValues
+
+
+def front_document(study_id: str, front: Front) -> FrontDocument:
+    """A front whose points link to their files."""
+    original = front.original
+    return from_row(
+        FrontDocument,
+        front,
+        original=None
+        if original is None
+        else from_row(OriginalDocument, original, values=_values(original.values)),
+        points=tuple(
+            from_row(
+                PointDocument, point, values=_values(point.values), links=_links(study_id, point)
+            )
+            for point in front.points
+        ),
+    )
+
+
+def _links(study_id: str, point: FrontPoint) -> PointLinks:
+    path = trial_path(study_id, point.trial)
+    return PointLinks(
+        checkpoint=f"{path}/checkpoint" if "checkpoint" in point.artifacts else None,
+        report=f"{path}/report",
+        onnx=f"{path}/onnx" if "onnx" in point.artifacts else None,
+        dense=f"{path}/dense" if point.dense_file else None,
+    )
+
+
+def _values(values: Mapping[Objective, float | None]) -> TrialValues:
+    return TrialValues(
+        quality=values["quality"],
+        parameters=int(values["parameters"] or 0),
+        throughput=values["throughput"],
+    )

@@ -1,0 +1,107 @@
+"""What the server needs within reach, looked at part by part."""
+
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from service.api.health.schemas import PartState
+from service.api.resources import Resources
+from service.data_dir.machine_name import coordinator_name
+from storage.errors import DatabaseUnavailable, SchemaMismatch, StorageError
+from storage.fleet.coordinators import Coordinators
+from storage.fleet.fleet_counts import FleetCounts
+
+_DASHBOARD_SECONDS = 1.0
+
+
+class _Wrong(Exception):
+    """A part is out of reach; the message says which way."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    name: str
+    check: Callable[[Resources], None]
+    required: bool = True
+
+
+def readiness(held: Resources) -> tuple[PartState, ...]:
+    """Every part as it is now."""
+    return tuple(_state(part, held) for part in _PARTS)
+
+
+def _state(part: _Part, held: Resources) -> PartState:
+    try:
+        part.check(held)
+    except (StorageError, OSError, _Wrong) as error:
+        return PartState(name=part.name, required=part.required, ok=False, message=str(error))
+    return PartState(name=part.name, required=part.required, ok=True)
+
+
+def _check_database(held: Resources) -> None:
+    try:
+        held.database.check()
+    except SchemaMismatch:
+        # It answers: what it answers with is another part.
+        return
+
+
+def _check_tables(held: Resources) -> None:
+    held.database.check()
+
+
+def _check_store(held: Resources) -> None:
+    held.store.check_room()
+    if not held.store.is_new():
+        return
+    # One that had files is a disk that came off before the start, or another bucket.
+    count = 0
+    with suppress(DatabaseUnavailable), held.database.read() as session:
+        count, _ = FleetCounts(session).artifacts()
+    if count > 0:
+        raise _Wrong(f"{held.store} holds nothing, and the database names {count} files in it")
+
+
+def _check_coordinator(held: Resources) -> None:
+    allowed = held.settings.coordinator_silence_seconds
+    try:
+        age = time.time() - held.settings.coordinator_alive.stat().st_mtime
+    except FileNotFoundError:
+        age = None
+    if age is not None and age <= allowed:
+        return
+    # Of the coordinator of this very folder the file speaks, which a start takes away; a row stays
+    # for a while when one is killed.
+    with held.database.read() as session:
+        living = Coordinators(session).alive(datetime.now(UTC), within_seconds=allowed)
+    ours = coordinator_name(held.settings.data_dir)
+    if any(coordinator.owner != ours for coordinator in living):
+        return
+    if age is None:
+        raise _Wrong("no coordinator has worked on this data directory yet, and no other one works")
+    raise _Wrong(f"the coordinator was last heard {age:.0f} s ago; allowed are {allowed:.0f} s")
+
+
+def _check_dashboard(held: Resources) -> None:
+    path = held.settings.dashboard_socket
+    if path is None:
+        raise _Wrong("none is run beside this server (REFLECTORY_DASHBOARD_SOCKET)")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_DASHBOARD_SECONDS)
+        try:
+            probe.connect(str(path))
+        except OSError as error:
+            raise _Wrong(f"its process does not answer: {error.strerror or error}") from error
+
+
+_PARTS = (
+    _Part("database", _check_database),
+    _Part("tables", _check_tables),
+    _Part("store", _check_store),
+    _Part("coordinator", _check_coordinator),
+    # Studies need none.
+    _Part("dashboard", _check_dashboard, required=False),
+)

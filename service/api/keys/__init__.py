@@ -1,0 +1,1 @@
+"""API keys: make, list, rotate, revoke."""

@@ -1,0 +1,1 @@
+"""Users' trained models: upload, look at, download, delete."""

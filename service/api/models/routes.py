@@ -1,0 +1,124 @@
+"""Trained models of users: upload, look at, download, delete."""
+
+from typing import Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
+
+from search.training.model_reading import ModelOptions
+from service.api.models.documents import model_detail, model_document
+from service.api.models.intake import FIELDS, FILES
+from service.api.models.schemas import ModelDetail, ModelPage
+from service.api.paths import model_path
+from service.api.resources import Held, PageCursor, PageLimit, Resources
+from service.api.stored_files import Wanted, file_responses, stored_file
+from service.api.uploads.keeping import Taken
+from service.api.uploads.taken import take
+from service.http.problems import documented
+from storage.records import ArtifactRecord, UploadedModelRecord
+from storage.repositories.uploaded_models import UploadedModels
+
+PREFIX = "/v1/models"
+"""Paths under which a request's body may be as large as an upload."""
+
+router = APIRouter(prefix=PREFIX, tags=["models"])
+
+
+def _form() -> dict[str, Any]:
+    """The upload's form, for the OpenAPI document."""
+    return {
+        "requestBody": {
+            "required": True,
+            "content": {
+                "multipart/form-data": {
+                    "schema": {
+                        "type": "object",
+                        "required": ["file"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "file": {
+                                "type": "string",
+                                "format": "binary",
+                                "description": "safetensors: a checkpoint of ours, or the state "
+                                "dict of plain nn.RNN, nn.LSTM, nn.GRU and nn.Linear layers",
+                            },
+                            "name": {
+                                "type": "string",
+                                "description": "by default the file's own",
+                            },
+                            **ModelOptions.model_json_schema()["properties"],
+                        },
+                    }
+                }
+            },
+        }
+    }
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses={
+        200: {"model": ModelDetail, "description": "The same file was there already"},
+        **documented(400, 403, 413, 422, 507),
+    },
+    openapi_extra=_form(),
+)
+async def upload_model(request: Request, held: Held, response: Response) -> ModelDetail:
+    """Upload a trained model; the same file, read in the same way, is stored once.
+
+    It is a safetensors file and never a pickle, with numbers of type float16, bfloat16, float32 or
+    float64, which are stored as float32.
+    """
+    taken = await take_model(request, held)
+    if not taken.is_new:
+        response.status_code = 200
+    response.headers["Location"] = model_path(taken.record.id)
+    return await to_thread.run_sync(model_detail, taken.record)
+
+
+@router.get("", responses=documented(403, 422))
+def list_models(held: Held, limit: PageLimit = 50, cursor: PageCursor = None) -> ModelPage:
+    """Uploaded models, newest first."""
+    with held.database.read() as session:
+        page = UploadedModels(session).page(limit=limit, cursor=cursor)
+    return ModelPage(
+        items=tuple(model_document(model) for model in page.items),
+        next_cursor=page.next_cursor,
+    )
+
+
+@router.get("/{model_id}", responses=documented(403, 404))
+def describe_model(model_id: str, held: Held) -> ModelDetail:
+    """What an uploaded model is: its architecture, every tensor, the tasks that it fits."""
+    with held.database.read() as session:
+        model = UploadedModels(session).get(model_id)
+    return model_detail(model)
+
+
+@router.get(
+    "/{model_id}/checkpoint",
+    response_class=StreamingResponse,
+    responses={
+        **file_responses("safetensors, with the spec in its metadata"),
+        **documented(403, 404, 416, 422),
+    },
+)
+def get_model_checkpoint(model_id: str, held: Held, wanted: Wanted) -> Response:
+    """The model as a checkpoint of our own form; `ETag` is its SHA-256."""
+    with held.database.read() as session:
+        model = UploadedModels(session).get(model_id)
+    artifact = ArtifactRecord(sha256=model.sha256, size=model.size, created_at=model.created_at)
+    return stored_file(held, artifact, wanted, filename=f"{model.id}.safetensors")
+
+
+@router.delete("/{model_id}", status_code=204, responses=documented(403, 404, 409))
+def delete_model(model_id: str, held: Held) -> None:
+    """Delete a model; no study that has not ended may compress it."""
+    held.model_intake.delete(model_id)
+
+
+async def take_model(request: Request, held: Resources) -> Taken[UploadedModelRecord]:
+    """Receive a form and make a model of it; what `take` raises goes on."""
+    return await take(request, held, held.model_intake, files=FILES, fields=FIELDS)

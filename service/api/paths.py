@@ -1,0 +1,53 @@
+"""Where things are on a server. Ids are opaque: whatever one holds, it stays one step of a path."""
+
+from urllib.parse import quote
+
+STUDIES = "/v1/studies"
+DATASETS = "/v1/datasets"
+MODELS = "/v1/models"
+KEYS = "/v1/keys"
+
+
+def study_path(study_id: str) -> str:
+    """Where a study is."""
+    return f"{STUDIES}/{quote(study_id, safe='')}"
+
+
+def trials_path(study_id: str) -> str:
+    """Where a study's trials are."""
+    return f"{study_path(study_id)}/trials"
+
+
+def trial_path(study_id: str, number: int) -> str:
+    """Where a trial is."""
+    return f"{trials_path(study_id)}/{number}"
+
+
+def dataset_path(dataset_id: str) -> str:
+    """Where a data set is."""
+    return f"{DATASETS}/{quote(dataset_id, safe='')}"
+
+
+def model_path(model_id: str) -> str:
+    """Where an uploaded model is."""
+    return f"{MODELS}/{quote(model_id, safe='')}"
+
+
+def dataset_page_path(dataset_id: str) -> str:
+    """Where people look at a data set."""
+    return f"/datasets/{quote(dataset_id, safe='')}"
+
+
+def model_page_path(model_id: str) -> str:
+    """Where people look at a model."""
+    return f"/models/{quote(model_id, safe='')}"
+
+
+def key_path(key_id: str) -> str:
+    """Where an API key is."""
+    return f"{KEYS}/{quote(key_id, safe='')}"
+
+
+def rotation_path(key_id: str) -> str:
+    """Where an API key is rotated."""
+    return f"{key_path(key_id)}/rotate"

@@ -1,0 +1,1 @@
+"""What a tenant may have, and what it uses."""

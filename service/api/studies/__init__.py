@@ -1,0 +1,1 @@
+"""Studies: submit, look at, change, cancel."""

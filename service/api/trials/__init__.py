@@ -1,0 +1,1 @@
+"""Trials: what was tried, what came of it, and its files."""

@@ -1,0 +1,91 @@
+"""Trials made of rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from search.dispatch.remeasuring import Again, asked_again
+from search.training.trial_spec import has_dense_file
+from service.api.paths import trial_path, trials_path
+from service.api.rows import from_row
+from service.api.trials.schemas import (
+    AgainDocument,
+    AttemptDocument,
+    EnqueuedDocument,
+    EnqueuedLinks,
+    MeasureDocument,
+    MeasureLinks,
+    MeasurementDocument,
+    TrialDetail,
+    TrialDocument,
+    TrialLinks,
+    TrialValues,
+)
+from storage.records import AttemptRecord, CommandRecord, MeasurementRecord, TrialRecord
+from storage.repositories.attempts import Attempts
+from storage.repositories.measurements import Measurements
+from storage.repositories.trials import Trials
+
+
+def trial_document(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> TrialDocument:
+    """A trial with its attempts."""
+    return from_row(TrialDocument, trial, **_not_in_the_row(trial, attempts))
+
+
+def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
+    """One trial with its attempts and the records of its shape.
+
+    Raises:
+        NotFound: there is no such study or trial.
+    """
+    trial = Trials(session).get(study_id, number)
+    records: Sequence[MeasurementRecord] = ()
+    if trial.measurement_id is not None:
+        used = Measurements(session).get(trial.measurement_id)
+        records = Measurements(session).of_study(study_id, used.shape_key)
+    measurements = tuple(
+        from_row(MeasurementDocument, record, used=record.id == trial.measurement_id)
+        for record in records
+    )
+    again = asked_again(session, trial)
+    return from_row(
+        TrialDetail,
+        trial,
+        **_not_in_the_row(trial, Attempts(session).of_trial(study_id, number)),
+        throughput=next((record for record in measurements if record.used), None),
+        measurements=measurements,
+        measuring=None if again is None else from_row(AgainDocument, again),
+    )
+
+
+def measure_document(study_id: str, number: int, again: Again) -> MeasureDocument:
+    """Another measurement, as far as it is."""
+    links = MeasureLinks(trial=trial_path(study_id, number))
+    return MeasureDocument(measurement=from_row(AgainDocument, again), links=links)
+
+
+def enqueued_document(command: CommandRecord) -> EnqueuedDocument:
+    """A trial that a user named, as far as it was made."""
+    number = command.trial
+    trial = None if number is None else trial_path(command.study_id, number)
+    links = EnqueuedLinks(trial=trial, trials=trials_path(command.study_id))
+    return EnqueuedDocument(number=number, links=links)
+
+
+def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict[str, Any]:
+    path = trial_path(trial.study_id, trial.number)
+    return {
+        "outcome": trial.state,
+        "values": from_row(TrialValues, trial),
+        "attempts": tuple(from_row(AttemptDocument, attempt) for attempt in attempts),
+        "links": TrialLinks(
+            trial=path,
+            metrics=f"{path}/metrics",
+            checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
+            report=f"{path}/report" if "report" in trial.artifacts else None,
+            onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
+            dense=f"{path}/dense" if has_dense_file(trial) else None,
+            log=f"{path}/log" if attempts else None,
+        ),
+    }

@@ -1,0 +1,361 @@
+"""Trials: what was tried, what came of it, and its files."""
+
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+
+from models.report import ParameterReport
+from search.dispatch.remeasuring import measure_again
+from search.documents.export_kinds import DENSE, ONNX
+from search.fronts.exports import exported
+from search.studies.named_trials import NamedTrial, enqueue
+from service.api.fronts.csv_tables import CSV, trials_csv
+from service.api.resources import Held, PageCursor, PageLimit, Resources
+from service.api.stored_files import Wanted, file_responses, stored_file
+from service.api.trials.attempt_logs import attempt_log, sent_log
+from service.api.trials.documents import (
+    enqueued_document,
+    measure_document,
+    trial_detail,
+    trial_document,
+)
+from service.api.trials.reports import TrialReport, conversion_of, trial_report
+from service.api.trials.schemas import (
+    EnqueuedDocument,
+    EpochDocument,
+    ExportDocument,
+    MeasureDocument,
+    TrialDetail,
+    TrialPage,
+)
+from service.api.waiting import PATIENCE_SECONDS, wait_for
+from service.http.problems import documented
+from service.http.written_streams import WrittenStream
+from storage.errors import ArtifactNotFound
+from storage.records import ArtifactRecord, AttemptKind, TrialOrigin, TrialState
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempt_logs import AttemptLogs
+from storage.repositories.attempts import Attempts
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
+
+Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
+
+_RETRY_SECONDS = "1"
+_WORDS = {ONNX: "ONNX file", DENSE: "dense file"}
+
+
+@router.get(
+    "",
+    response_model=TrialPage,
+    responses={
+        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        **documented(403, 404, 422),
+    },
+)
+def list_trials(
+    study_id: str,
+    held: Held,
+    limit: PageLimit = 50,
+    cursor: PageCursor = None,
+    outcome: Annotated[TrialState | None, Query(description="only trials that stand so")] = None,
+    format: Annotated[
+        Literal["json", "csv"], Query(description="csv: all of them at once, on no pages")
+    ] = "json",
+) -> TrialPage | StreamingResponse:
+    """Trials by number; refused draws are among them, as infeasible."""
+    if format == "csv":
+        with held.database.read() as session:
+            Studies(session).get(study_id)
+        return WrittenStream(trials_csv(held.database, study_id, state=outcome), media_type=CSV)
+    with held.database.read() as session:
+        Studies(session).get(study_id)
+        page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
+        numbers = [trial.number for trial in page.items]
+        attempts = Attempts(session).of_trials(study_id, numbers, AttemptKind.TRAIN)
+    items = [trial_document(trial, attempts[trial.number]) for trial in page.items]
+    return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
+
+
+@router.post(
+    "",
+    status_code=202,
+    responses={
+        202: {
+            "description": "The trial's number; `Location` is where it is. A null number comes "
+            "with `Retry-After`: no coordinator has made the trial yet"
+        },
+        **documented(403, 404, 409, 422),
+    },
+)
+def enqueue_trial(
+    study_id: str,
+    named: NamedTrial,
+    held: Held,
+    response: Response,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=200,
+            description="repeating a request with the same key and trial gives the same trial",
+        ),
+    ] = None,
+) -> EnqueuedDocument:
+    """Try a configuration of your own before all that wait, or go on from another trial.
+
+    It counts in `budget.trials`, and is tried beyond it where that is full: a finished study runs
+    on for it. 409: the study was cancelled or failed, another budget of it is used up, or the trial
+    to continue is not complete or stopped, or its checkpoint was not kept.
+    """
+    command = enqueue(held.database, study_id, named, idempotency_key=idempotency_key)
+    command = wait_for(held.database, command.id, seconds=PATIENCE_SECONDS) or command
+    document = enqueued_document(command)
+    if document.links.trial is None:
+        response.headers["Retry-After"] = _RETRY_SECONDS
+    else:
+        response.headers["Location"] = document.links.trial
+    return document
+
+
+@router.get("/{number}", responses=documented(403, 404, 422))
+def get_trial(study_id: str, number: Number, held: Held) -> TrialDetail:
+    """One trial, with its whole specification and its throughput records."""
+    with held.database.read() as session:
+        return trial_detail(session, study_id, number)
+
+
+@router.post(
+    "/{number}/measure",
+    status_code=202,
+    responses={
+        202: {"description": "`Location` is the trial, which lists the record when it is there"},
+        **documented(403, 404, 409, 422),
+    },
+)
+def measure_trial(study_id: str, number: Number, held: Held, response: Response) -> MeasureDocument:
+    """Measure a trial's throughput again: alone, as its study measures, on the same device model.
+
+    It makes a further record. The search and the front go on by the one that they used
+    (`?throughput=latest` on the front takes the newest). Asking while one is waited for asks once;
+    finished studies can be asked, those that are paused measure when they go on. 409: the trial was
+    not trained and never measured.
+    """
+    again = measure_again(held.database, study_id, number)
+    document = measure_document(study_id, number, again)
+    response.headers["Location"] = document.links.trial
+    return document
+
+
+@router.get("/{number}/metrics", responses=documented(403, 404, 422))
+def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument]:
+    """The learning curve, by epoch."""
+    with held.database.read() as session:
+        Trials(session).get(study_id, number)
+        curve = Metrics(session).curve(study_id, number)
+    return [
+        EpochDocument(
+            epoch=row.epoch,
+            train_loss=row.train_loss,
+            validation=row.validation,
+            spectral_margin=row.spectral_margin,
+            gradient_first=row.gradient_first,
+            gradient_last=row.gradient_last,
+            recovered_batches=row.recovered_batches,
+            seconds=row.seconds,
+        )
+        for row in curve
+    ]
+
+
+@router.get(
+    "/{number}/checkpoint",
+    response_class=StreamingResponse,
+    responses={
+        **file_responses("safetensors, with the spec in its metadata"),
+        **documented(403, 404, 416, 422),
+    },
+)
+def get_checkpoint(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+) -> Response:
+    """The trained model of the trial's best epoch; `ETag` is its SHA-256."""
+    artifact = _artifact(held, study_id, number, "checkpoint")
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.safetensors")
+
+
+@router.get(
+    "/{number}/onnx",
+    response_class=StreamingResponse,
+    responses={
+        **file_responses("ONNX, with the spec in its metadata"),
+        202: {
+            "description": "The file is being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        **documented(403, 404, 409, 416, 422),
+    },
+)
+def get_onnx(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+) -> Response:
+    """The trained model as an ONNX file; `ETag` is its SHA-256.
+
+    It is made of the checkpoint when it is first asked for, and stored only after onnxruntime has
+    computed with it what the model computes.
+    """
+    return _made(held, study_id, number, wanted, role=ONNX, suffix="onnx")
+
+
+@router.get(
+    "/{number}/dense",
+    response_class=StreamingResponse,
+    responses={
+        **file_responses("safetensors: a state dict of plain torch.nn layers"),
+        202: {
+            "description": "The file is being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        **documented(403, 404, 409, 416, 422),
+    },
+)
+def get_dense(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+) -> Response:
+    """The trained model with plain matrices, which torch.nn alone loads; `ETag` is its SHA-256.
+
+    Structured matrices are folded: the answers are the same to rounding, and the file is as large
+    as the dense baseline. Tensors are named as in a module whose layer (`nn.RNN`, `nn.LSTM`,
+    `nn.GRU`) is `rnn` and whose `nn.Linear` is `readout`, with `embedding` where tokens are read,
+    and `h_0` (and `c_0`) where the first state is trained; feed-forward models have `input`,
+    `hidden.0` and so on, and `readout`. 422: torch.nn has no layer that computes the same.
+    """
+    return _made(held, study_id, number, wanted, role=DENSE, suffix="dense.safetensors")
+
+
+@router.get(
+    "/{number}/report",
+    response_model=TrialReport,
+    responses={
+        200: {
+            "content": {
+                "text/html": {"schema": {"type": "string"}},
+                "text/csv": {"schema": {"type": "string"}},
+            }
+        },
+        **documented(403, 404, 422),
+    },
+)
+def get_report(
+    study_id: str,
+    number: Number,
+    held: Held,
+    format: Annotated[Literal["json", "html", "csv"], Query()] = "json",
+) -> TrialReport | Response:
+    """The parameter-count report: every tensor and module, the totals, and the dense baseline's.
+
+    In a study that compresses a model also what its conversion lost, layer by layer; of the model
+    itself, that it is the original.
+    """
+    artifact = _artifact(held, study_id, number, "report")
+    with held.store.open_reader(artifact.sha256) as reader:
+        counted = ParameterReport.model_validate_json(reader.read())
+    with held.database.read() as session:
+        origin = Trials(session).get(study_id, number).origin
+    conversion = conversion_of(held.database, held.store, study_id, number)
+    report = trial_report(counted, conversion, original=origin == TrialOrigin.ORIGINAL)
+    if format == "json":
+        return report
+    if format == "csv":
+        return Response(report.as_csv(), media_type="text/csv; charset=utf-8")
+    return HTMLResponse(
+        held.pages.report(study_id, number, report),
+        # The page is one file that may be kept: its style stands inside, and it loads nothing.
+        headers={
+            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+        },
+    )
+
+
+@router.get(
+    "/{number}/log",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+        206: {
+            "description": "The range that was asked for",
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        },
+        **documented(403, 404, 416, 422),
+    },
+)
+def get_log(
+    study_id: str,
+    number: Number,
+    held: Held,
+    range_header: Annotated[
+        str | None, Header(alias="Range", description="what was written since")
+    ] = None,
+) -> Response:
+    """What the last attempt to train the trial wrote, or to measure it while none has begun."""
+    with held.database.read() as session:
+        Trials(session).get(study_id, number)
+        attempts = Attempts(session).of_trial(study_id, number)
+        training = [attempt for attempt in attempts if attempt.kind == AttemptKind.TRAIN]
+        # The front may be measured after all training, which says nothing of how that went.
+        attempts = training or attempts
+        sent = AttemptLogs(session).get(attempts[-1].id) if attempts else None
+    # The name is an attempt's own id, never a word of the request.
+    path = held.settings.logs_dir / f"{attempts[-1].id}.log" if attempts else None
+    if path is not None and path.is_file():
+        return attempt_log(path, range_header=range_header)
+    if sent is None:
+        raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log here (yet)")
+    return sent_log(held.store, sent, range_header=range_header)
+
+
+def _made(
+    held: Resources, study_id: str, number: int, wanted: Wanted, *, role: str, suffix: str
+) -> Response:
+    """A file that is made of a trial's checkpoint when it is first asked for."""
+    artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        patience = held.settings.export_wait_seconds
+        if held.exports.make(study_id, number, role, patience=patience):
+            artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        waiting = ExportDocument(detail=f"the {_WORDS[role]} is being made; ask again")
+        return JSONResponse(
+            waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
+        )
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+
+
+def _exported(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
+    with held.database.read() as session:
+        return exported(session, study_id, number, role)
+
+
+def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:
+    with held.database.read() as session:
+        record = Trials(session).get(study_id, number)
+        artifact = ArtifactRows(session).of_trial(study_id, number).get(role)
+    if artifact is None:
+        raise ArtifactNotFound(
+            f"trial {number} of study {study_id!r} has no {role}; it is {record.state.value}"
+        )
+    return artifact

@@ -1,0 +1,191 @@
+"""Trials, their attempts, measurements and learning curves as the API answers with them."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from models.spec import Spec
+from service.api.schema import ByName
+from storage.records import AttemptState, TrialOrigin, TrialState
+
+_ENDED = frozenset(state for state in TrialState if state.has_ended)
+
+
+class TrialValues(ByName):
+    """The three objectives; null where a trial has no value (yet)."""
+
+    quality: float | None = Field(description="the task's metric on the validation split")
+    parameters: int
+    throughput: float | None = Field(description="samples per second")
+
+
+class TrialLinks(ByName):
+    """Where the parts of a trial are; null where there is nothing (yet)."""
+
+    trial: str
+    metrics: str
+    checkpoint: str | None
+    report: str | None
+    onnx: str | None
+    dense: str | None = Field(
+        description="null without a checkpoint to make it of, or layers in torch.nn that compute "
+        "the same"
+    )
+    log: str | None
+
+
+class AttemptDocument(Spec):
+    """One try at a trial."""
+
+    number: int
+    state: AttemptState
+    reason: str | None
+    slot: str
+    machine: str | None = Field(default=None, description="the name of the machine where it runs")
+    device: str
+    started_at: datetime
+    ended_at: datetime | None
+    stood_still_seconds: float
+
+
+class TrialDocument(Spec):
+    """One configuration, and what came of it."""
+
+    number: int
+    outcome: TrialState
+    reason: str | None
+    architecture: str
+    parametrization: str
+    hyperparameters: dict[str, Any]
+    values: TrialValues
+    test_quality: float | None
+    test_metrics: dict[str, float] = Field(
+        description="all that the task measures on the test split, at the best epoch"
+    )
+    origin: TrialOrigin = Field(
+        description="who named the configuration: the sampler, a preset, the user, or the study "
+        "itself, which confirms points of its front; of an original, whoever trained it"
+    )
+    repeats: int | None = Field(description="the trial whose configuration this one repeats")
+    continues: int | None = Field(
+        description="the trial whose checkpoint this one started from; its own epochs count from 1"
+    )
+    stopping: dict[str, Any] | None = Field(
+        description="why early stopping ended it: the rule, the epoch and what it decided by"
+    )
+    throughput_ratio: float | None = Field(
+        description="to the dense baseline, measured in turn with it"
+    )
+    dense_parameters: int = Field(description="of the dense baseline")
+    best_epoch: int | None
+    epochs_trained: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempts: tuple[AttemptDocument, ...]
+    links: TrialLinks
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen in it."""
+        return self.outcome in _ENDED
+
+
+class EnqueuedLinks(ByName):
+    """Where a trial that a user named is, or will be."""
+
+    trial: str | None
+    trials: str
+
+
+class EnqueuedDocument(Spec):
+    """A trial that a user named, and that begins before all that wait."""
+
+    number: int | None = Field(
+        description="null until a coordinator has made it, which takes a second at most while one "
+        "runs: sent again with the same `Idempotency-Key`, the request tells it"
+    )
+    links: EnqueuedLinks
+
+
+class TrialPage(Spec):
+    """Trials by number."""
+
+    items: tuple[TrialDocument, ...]
+    next_cursor: str | None
+
+
+class MeasurementDocument(Spec):
+    """A throughput measurement with its circumstances."""
+
+    id: str
+    used: bool = Field(description="whether the search, its limits and the front go by it")
+    trial: int = Field(description="the trial it was made for; others of the same shape share it")
+    device: str
+    samples_per_second: float
+    ratio: float
+    seconds: float = Field(description="how long the device was held for it")
+    record: dict[str, Any]
+    created_at: datetime
+
+
+class AgainDocument(Spec):
+    """Another measurement of a trial, which was asked for."""
+
+    state: Literal["waiting", "running", "failed"]
+    asked_at: datetime
+    reason: str | None = Field(description="why the last try came to nothing")
+
+
+class MeasureLinks(ByName):
+    """Where the records of a trial are."""
+
+    trial: str
+
+
+class MeasureDocument(Spec):
+    """What was asked for: the trial lists the new record as soon as it is there."""
+
+    measurement: AgainDocument
+    links: MeasureLinks
+
+
+class TrialDetail(TrialDocument):
+    """A trial with its whole specification and its throughput records."""
+
+    spec: dict[str, Any]
+    throughput: MeasurementDocument | None = Field(
+        description="the record that the search and the front go by"
+    )
+    measurements: tuple[MeasurementDocument, ...] = Field(
+        description="all records of the trial's shape, oldest first"
+    )
+    measuring: AgainDocument | None = Field(
+        description="another measurement that was asked for and is not there (yet)"
+    )
+
+
+class EpochDocument(Spec):
+    """One epoch of a learning curve."""
+
+    epoch: int = Field(
+        description="from 1; 0 is what a trial starts from that trains a trained network on"
+    )
+    train_loss: float | None = Field(description="null at epoch 0")
+    validation: float
+    spectral_margin: float | None
+    gradient_first: float | None = Field(
+        description="|dL/dh| before the first step or layer, in the epoch's last batch"
+    )
+    gradient_last: float | None = Field(description="|dL/dh| after the last one")
+    recovered_batches: int = Field(
+        description="batches that `training.nan_recovery` stepped in for"
+    )
+    seconds: float
+
+
+class ExportDocument(Spec):
+    """A file that is not there yet."""
+
+    detail: str

@@ -1,0 +1,1 @@
+"""Files that users send: read, limited, stored before their rows, and cleaned up."""

@@ -1,0 +1,1 @@
+"""How far a study's webhooks are, and the secret that verifies them."""

@@ -1,0 +1,1 @@
+"""Worker machines: they join with a key, and ask what to run."""

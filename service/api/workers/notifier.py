@@ -1,0 +1,86 @@
+"""Wakes the polls of worker machines that wait: one look at the database for all of a process."""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from anyio import to_thread
+
+from storage.engine import Database
+from storage.errors import StorageError
+from storage.fleet.machines import Machines
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Waiting:
+    machine_id: str
+    changes: int
+    notified: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class MachineNotifier:
+    """Looks for changes of the machines whose polls wait, and answers those polls."""
+
+    def __init__(self, database: Database, *, interval: float) -> None:
+        self._database = database
+        self._interval = interval
+        self._waiting: set[_Waiting] = set()
+        self._someone = asyncio.Event()
+        self._closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look."""
+        self._task = asyncio.create_task(self._run(), name="machine notifier")
+
+    def close(self) -> None:
+        """Answer all that wait, so that a server that stops need not wait for them."""
+        self._closed = True
+        for waiting in self._waiting:
+            waiting.notified.set()
+
+    async def stop(self) -> None:
+        """Answer all that wait, and look no more."""
+        self.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def wait(self, machine_id: str, *, changes: int, seconds: float) -> bool:
+        """Wait until the machine's count is another; false when it is not by then."""
+        if self._closed:
+            return False
+        waiting = _Waiting(machine_id, changes)
+        self._waiting.add(waiting)
+        self._someone.set()
+        try:
+            await asyncio.wait_for(waiting.notified.wait(), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(waiting)
+            if not self._waiting:
+                self._someone.clear()
+        return not self._closed
+
+    async def _run(self) -> None:
+        while True:
+            await self._someone.wait()
+            await asyncio.sleep(self._interval)
+            machine_ids = {waiting.machine_id for waiting in self._waiting}
+            try:
+                found = await to_thread.run_sync(self._changes, machine_ids)
+            except StorageError as error:
+                # The polls are answered when their time is over, and asked again.
+                _log.warning("changes of machines cannot be read", extra={"reason": error})
+                continue
+            for waiting in self._waiting:
+                # One that is gone has to hear so.
+                if found.get(waiting.machine_id) != waiting.changes:
+                    waiting.notified.set()
+
+    def _changes(self, machine_ids: set[str]) -> dict[str, int]:
+        with self._database.read() as session:
+            return Machines(session).changes(machine_ids)

@@ -1,0 +1,1 @@
+"""Who is let in, through which socket, and what they may do."""

@@ -1,0 +1,22 @@
+"""Files that arrived."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from service.api.fronts.schemas import MissingFile
+
+
+@dataclass(frozen=True)
+class Downloaded:
+    """A file that arrived whole: its bytes have the digest that the server named."""
+
+    path: Path
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True)
+class DownloadedBundle(Downloaded):
+    """A bundle that arrived whole; what it lacks was not there to be sent."""
+
+    missing: tuple[MissingFile, ...] = ()

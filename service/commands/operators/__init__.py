@@ -1,0 +1,1 @@
+"""Commands that work on the server itself, most of them without asking one."""

@@ -1,0 +1,220 @@
+"""`serve`, the commands that its child processes are, and `migrate`."""
+
+import signal
+import socket
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.commands.connection import (
+    REFUSED,
+    DataDirOption,
+    JsonOption,
+    SlotMemoryOption,
+    fail,
+    print_json,
+    settings_of_server,
+)
+from service.data_dir.server_file import ServerFile
+from service.processes.lifeline import hold_on
+from service.settings import ExecutorName, Settings
+
+_LifelineOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FD:PID",
+        hidden=True,
+        help="End with the supervisor: a pipe's reading end, and its process id.",
+    ),
+]
+
+_ExecutorOption = Annotated[
+    ExecutorName | None,
+    typer.Option(help="What runs attempts: local, by default; ray; or inline, for a debugger."),
+]
+
+
+def serve(
+    data_dir: DataDirOption = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=0, help="Attempts side by side; by default one per core; 0: none here."),
+    ] = None,
+    slots_per_gpu: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")
+    ] = None,
+    slot_memory: SlotMemoryOption = None,
+    executor: _ExecutorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the whole service on this machine until Ctrl-C; a later start goes on from there."""
+    # Only this command needs the database: the others start without it.
+    from service.auth.listeners import CannotListen
+    from service.auth.origins import AddressRefused
+    from service.processes.children import ChildGivenUp
+    from service.processes.supervisor import AlreadyServing
+    from service.processes.supervisor import serve as supervise
+    from storage.errors import StorageError
+
+    settings = settings_of_server(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        workers=workers,
+        slots_per_gpu=slots_per_gpu,
+        slot_memory=slot_memory,
+        executor=executor,
+    )
+    from service.observability.logs import configure_logging
+
+    configure_logging("serve", settings.log_level, settings.log_format)
+    _outlive_attempts()
+
+    def announce(server: ServerFile) -> None:
+        if as_json:
+            print_json({"url": server.url, "pid": server.pid, "data_dir": str(settings.data_dir)})
+            return
+        typer.echo(f"Reflectory answers at {server.url}")
+        typer.echo(f"  page        {server.url}/")
+        typer.echo(f"  dashboard   {server.url}/dashboard")
+        typer.echo(f"  data        {settings.data_dir.absolute()}")
+
+    try:
+        supervise(settings, announce=announce)
+    except (AddressRefused, AlreadyServing, CannotListen) as error:
+        fail(str(error), REFUSED, as_json=as_json)
+    except (ChildGivenUp, StorageError, OSError) as error:
+        fail(str(error), 1, as_json=as_json)
+
+
+def api(
+    data_dir: DataDirOption = None,
+    lifeline: _LifelineOption = None,
+    listener: Annotated[
+        int | None,
+        typer.Option(metavar="FD", hidden=True, help="A listening socket to take over."),
+    ] = None,
+    attempts_listener: Annotated[
+        int | None,
+        typer.Option(metavar="FD", hidden=True, help="The same for this machine's own attempts."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself."""
+    settings = _begin("api", data_dir, lifeline)
+    _outlive_attempts()
+    _check_store(settings, lifeline, as_json=as_json)
+    from service.auth.listeners import CannotListen
+    from service.auth.origins import AddressRefused
+    from service.processes.api_process import run_api
+
+    try:
+        run_api(settings, listener=_inherited(listener), attempts=_inherited(attempts_listener))
+    except (AddressRefused, CannotListen) as error:
+        fail(str(error), REFUSED, as_json=as_json)
+
+
+def coordinator(
+    data_dir: DataDirOption = None,
+    executor: _ExecutorOption = None,
+    lifeline: _LifelineOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
+    settings = _begin("coordinator", data_dir, lifeline, executor=executor)
+    _outlive_attempts()
+    _check_store(settings, lifeline, as_json=as_json)
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda _sign, _frame: stop.set())
+    from search.errors import ExecutorError
+    from service.processes.coordination import AlreadyCoordinating, coordinate
+
+    try:
+        coordinate(settings, stop)
+    except AlreadyCoordinating as error:
+        fail(str(error), REFUSED, as_json=as_json)
+    except ExecutorError as error:
+        fail(str(error), 1, as_json=as_json)
+
+
+def migrate(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None:
+    """Bring the database to this program's version; `serve` does it by itself."""
+    from storage.engine import Database
+    from storage.errors import StorageError
+
+    settings = settings_of_server(data_dir=data_dir)
+    try:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        database = Database(settings.database_url)
+        try:
+            database.migrate()
+        finally:
+            database.dispose()
+    except (StorageError, OSError) as error:
+        fail(str(error), 1, as_json=as_json)
+    if as_json:
+        print_json({"database": database.url})
+    else:
+        typer.echo(f"{database.url} has the tables of this version")
+
+
+def dashboard(lifeline: _LifelineOption = None) -> None:
+    """Serve Optuna's dashboard, read-only, on its socket."""
+    settings = _begin("dashboard", None, lifeline)
+    from service.processes.dashboard import run_dashboard
+
+    run_dashboard(settings)
+
+
+def _inherited(descriptor: int | None) -> socket.socket | None:
+    return None if descriptor is None else socket.socket(fileno=descriptor)
+
+
+def _outlive_attempts() -> None:
+    """Have the kernel look elsewhere first when memory runs out, if we may tell it so."""
+    from search.linux import SERVICE_SCORE, lower_oom_score
+
+    lower_oom_score(SERVICE_SCORE)
+
+
+def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> None:
+    """Refuse to start over a store that refuses us; a child that starts again waits for it."""
+    from service.data_dir.artifact_store import check_artifacts
+    from storage.errors import StoreRefused
+
+    if lifeline is not None:
+        return
+    try:
+        check_artifacts(settings)
+    except StoreRefused as error:
+        fail(str(error), 1, as_json=as_json)
+
+
+def _begin(
+    process: str,
+    data_dir: Path | None,
+    lifeline: str | None,
+    *,
+    executor: ExecutorName | None = None,
+) -> Settings:
+    settings = settings_of_server(data_dir=data_dir, executor=executor)
+    from service.observability.logs import configure_logging
+
+    configure_logging(process, settings.log_level, settings.log_format)
+    if lifeline is not None:
+        pipe, _, parent = lifeline.partition(":")
+        if not (pipe.isdecimal() and parent.isdecimal()):
+            raise typer.BadParameter(f"--lifeline is FD:PID, not {lifeline!r}")
+        hold_on(int(pipe), parent=int(parent), grace_seconds=settings.shutdown_grace_seconds)
+    else:
+        from service.data_dir.private_files import tighten
+
+        tighten(settings)
+    return settings

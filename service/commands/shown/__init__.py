@@ -1,0 +1,1 @@
+"""What commands show: tables, progress bars, and a study that is followed."""

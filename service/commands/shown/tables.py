@@ -1,0 +1,301 @@
+"""Answers as tables for people."""
+
+from collections.abc import Iterable
+
+from pydantic import ByteSize
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from search.documents.catalog import Catalog, RuleEntry
+from search.documents.fronts import Importance, ObjectiveInfo
+from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory
+from service.api.datasets.schemas import DatasetDocument
+from service.api.devices.schemas import DeviceDocument
+from service.api.fronts.schemas import FrontDocument, PointDocument
+from service.api.studies.schemas import StudyDocument
+
+_DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
+
+
+def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table:
+    """The points of a front, best first; the last number is throughput / dense baseline."""
+    count = len(front.points)
+    title = f"Pareto front: {count} {'point' if count == 1 else 'points'}"
+    table = empty_table(title)
+    table.caption = _about_forms(front)
+    table.caption_justify = "left"
+    table.add_column("trial", justify="right")
+    table.add_column("model")
+    for objective in front.objectives:
+        table.add_column(heading(objective), justify="right")
+    table.add_column("throughput\n/ dense", justify="right")
+    if hyperparameters:
+        table.add_column("hyperparameters", overflow="fold", style="dim")
+    for point in front.ranked():
+        of_users = front.original is not None and front.original.trial == point.trial
+        model = f"{point.architecture} {point.parametrization}"
+        cells = [str(point.trial), f"{model}, original" if of_users else model]
+        cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
+        ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
+        cells.append(f"{ratio}\nslower" if point.slower else ratio)
+        if hyperparameters:
+            cells.append(_hyperparameters(point))
+        table.add_row(*cells)
+    return table
+
+
+def _about_forms(front: FrontDocument) -> str | None:
+    """Which form was measured, where a front is about that."""
+    slower = any(point.slower for point in front.points)
+    if front.original is None and not slower:
+        return None
+    told = "measured with matrices as stored: plain where the model is dense, else structured"
+    return f"{told}; slower: smaller than the dense baseline, and yet slower" if slower else told
+
+
+def empty_table(title: str | None = None) -> Table:
+    """An empty table that wastes no width: fronts fit into 80 columns."""
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+
+
+def heading(objective: ObjectiveInfo) -> str:
+    """Quality goes by its metric's name, the others by their own; a rate needs its unit."""
+    name = objective.metric if objective.name == "quality" else objective.name
+    return escape(f"{name}\n{objective.unit}" if objective.name == "throughput" else name)
+
+
+def shown(value: float | None, objective: str) -> str:
+    """A value in the digits that carry meaning for its objective."""
+    return "–" if value is None else f"{value:,.{_DECIMALS.get(objective, 4)}f}"
+
+
+def _hyperparameters(point: PointDocument) -> str:
+    return " ".join(
+        f"{name.partition('.')[2]}={f'{value:.3g}' if isinstance(value, float) else value}"
+        for name, value in sorted(point.hyperparameters.items())
+        if not name.endswith("parametrization")
+    )
+
+
+def importance_tables(importance: Importance) -> list[Table]:
+    """One table per objective: its dimensions, or the reason why there are none."""
+    tables: list[Table] = []
+    for found in importance.objectives:
+        axis = found.objective
+        name = axis.metric if axis.name == "quality" else axis.name
+        table = empty_table(escape(f"{name}, by {found.trials} trials"))
+        tables.append(table)
+        table.add_column("dimension", overflow="fold")
+        if found.reason is not None:
+            table.add_row(escape(f"none: {found.reason}"))
+            continue
+        for column in ("importance", "trials", "trend"):
+            table.add_column(column, justify="right")
+        table.add_column("median by option", overflow="fold")
+        for one in found.dimensions:
+            trend = "–" if one.trend is None else f"{one.trend:+.2f}"
+            medians = (one.medians or {}).items()
+            shares = [f"{one.importance:.3f}", str(one.trials), trend]
+            options = "  ".join(f"{option} {shown(value, axis.name)}" for option, value in medians)
+            table.add_row(escape(one.dimension), *shares, escape(options))
+    return tables
+
+
+def studies_table(studies: Iterable[StudyDocument]) -> Table:
+    """Studies, one per line."""
+    table = empty_table()
+    # What is copied stays on one line, however narrow the terminal is.
+    table.add_column("id", no_wrap=True)
+    table.add_column("name", overflow="fold")
+    table.add_column("state")
+    for column in ("ended", "trials", "complete"):
+        table.add_column(column, justify="right")
+    table.add_column("priority", justify="right")
+    table.add_column("created", no_wrap=True)
+    for study in studies:
+        trials = study.progress.trials
+        created = f"{study.created_at:%Y-%m-%d %H:%M}"
+        counts = [str(trials.ended), str(trials.total), str(trials.complete)]
+        counts.append(str(study.spec.get("priority", 0)))
+        table.add_row(study.id, escape(study.name), study.state, *counts, created)
+    return table
+
+
+def study_table(study: StudyDocument) -> Table:
+    """Where one study stands, line by line."""
+    table = empty_table(escape(f"{study.name} ({study.id})"))
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    progress = study.progress
+    counts = progress.trials.model_dump(exclude={"total", "refused"})
+    trials = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    lines = {
+        "state": study.state + (f" ({study.state_reason})" if study.state_reason else ""),
+        "task": str(study.spec.get("task", {}).get("kind")),
+        "priority": str(study.spec.get("priority", 0)),
+        "trials": f"{progress.trials.total:,} in all" + (f": {trials}" if trials else ""),
+        "epochs trained": f"{progress.epochs_trained:,}",
+        "running for": f"{progress.wall_seconds:,.0f} s",
+        "device hours": f"{progress.device_hours:.3f}",
+    }
+    if progress.hypervolume is not None:
+        lines["hypervolume"] = f"{progress.hypervolume:.4g}"
+    if progress.eta_seconds is not None and not study.ended:
+        lines["time left"] = f"{progress.eta_seconds:,.0f} s"
+    for what, value in lines.items():
+        table.add_row(what, escape(value))
+    return table
+
+
+def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:
+    """Data sets, one per line."""
+    table = empty_table()
+    table.add_column("id", no_wrap=True)
+    for column in ("name", "problem"):
+        table.add_column(column, overflow="fold")
+    for column in ("samples", "steps", "features", "outputs"):
+        table.add_column(column, justify="right")
+    table.add_column("uploaded")
+    for dataset in datasets:
+        facts = dataset.facts
+        uploaded = f"{dataset.created_at:%Y-%m-%d %H:%M}"
+        counts = [sum(facts.samples.values()), facts.steps, facts.features, facts.outputs]
+        cells = [dataset.id, escape(dataset.name), facts.problem, *map(str, counts)]
+        table.add_row(*cells, uploaded)
+    return table
+
+
+def dataset_table(dataset: DatasetDocument) -> Table:
+    """What one data set holds, line by line."""
+    facts = dataset.facts
+    table = empty_table(escape(f"{dataset.name} ({dataset.id})"))
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    steps = f"{facts.steps:,}"
+    lines = {
+        "problem": facts.problem,
+        "samples": ", ".join(f"{count:,} {split}" for split, count in facts.samples.items()),
+        "steps": steps if facts.shortest == facts.steps else f"{facts.shortest:,} to {steps}",
+        "features": f"{facts.features:,}",
+        "outputs": f"{facts.outputs:,}",
+        "missing values, replaced": f"{facts.missing_values:,}",
+        "sha256": dataset.sha256,
+    }
+    for name, count in zip(facts.classes or [], facts.class_counts or [], strict=True):
+        lines[f"samples of {name}"] = f"{count:,}"
+    for what, value in lines.items():
+        table.add_row(escape(what), value)
+    return table
+
+
+def devices_table(devices: Iterable[DeviceDocument]) -> Table:
+    """Slots, one per line, under their devices."""
+    table = empty_table()
+    for column in ("machine", "device", "slot"):
+        table.add_column(column, overflow="fold")
+    table.add_column("share", justify="right")
+    table.add_column("memory", justify="right")
+    table.add_column("does", overflow="fold")
+    for device in devices:
+        lane = device.lane.state + (f" study {device.lane.study}" if device.lane.study else "")
+        place = [escape(device.machine), escape(device.model)]
+        table.add_row(*place, "measurement lock", "", "", escape(lane))
+        for slot in device.slots:
+            does = "works for others" if slot.busy else "waits"
+            if slot.attempt is not None:
+                trial = "" if slot.attempt.trial is None else f" trial {slot.attempt.trial}"
+                does = f"{slot.attempt.kind}: study {slot.attempt.study}{trial}"
+            memory = "" if slot.memory is None else in_words(slot.memory)
+            table.add_row("", "", escape(slot.name), f"{slot.share:g}", memory, escape(does))
+    return table
+
+
+def dry_run_table(answer: DryRun) -> Table:
+    """The dimensions of a space."""
+    title = (
+        f"{len(answer.candidates)} candidates, "
+        f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
+    )
+    table = empty_table(title)
+    for column in ("dimension", "kind", "values"):
+        table.add_column(column, overflow="fold")
+    for dimension in answer.dimensions:
+        if isinstance(dimension, ChoiceDimension):
+            values = ", ".join(map(str, dimension.options))
+        else:
+            scale = ", logarithmic" if dimension.log else ""
+            values = f"{dimension.low:g} to {dimension.high:g}{scale}"
+        table.add_row(dimension.name, dimension.kind, escape(values))
+    table.caption = _about_memory(answer.memory)
+    table.caption_justify = "left"
+    return table
+
+
+def _about_memory(memory: SpaceMemory) -> str:
+    """What the space takes, in a line."""
+    low, high = memory.smallest_candidate, memory.largest_candidate
+    line = f"memory of a trial: {in_words(low.bytes)} to {in_words(high.bytes)} predicted"
+    line += f" ({high.architecture} with {high.parametrization})"
+    if memory.slot_bytes is None:
+        return line
+    line += f"; the largest slot has {in_words(memory.slot_bytes)}"
+    if high.bytes > memory.slot_bytes:
+        line += ", and what needs more is not started"
+    return line
+
+
+def catalog_tables(catalog: Catalog) -> list[Table]:
+    """What a study may name, what goes with what, and what its models can be had as."""
+    tables: list[Table] = []
+    groups = {
+        "Architectures": catalog.architectures,
+        "Parametrizations": catalog.parametrizations,
+        "Tasks": catalog.tasks,
+    }
+    for title, entries in groups.items():
+        table = empty_table(title)
+        for column in ("kind", "what", "paper"):
+            table.add_column(column, overflow="fold")
+        for entry in entries:
+            table.add_row(entry.kind, entry.title, entry.paper or "")
+        tables.append(table)
+    table = Table(
+        title="Combinations", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
+    table.add_column("architecture")
+    table.add_column("parametrizations", overflow="fold")
+    for architecture, parametrizations in catalog.combinations.items():
+        table.add_row(architecture, ", ".join(parametrizations))
+    presets = empty_table("Presets")
+    for column in ("name", "what", "paper"):
+        presets.add_column(column, overflow="fold")
+    for preset in catalog.presets:
+        presets.add_row(preset.name, preset.title, preset.paper)
+    rules = {
+        "Samplers": catalog.samplers,
+        "Stopping rules": catalog.stopping_rules,
+        "Exports": catalog.exports,
+    }
+    return [*tables, table, presets, *(_rules_table(*group) for group in rules.items())]
+
+
+def _rules_table(title: str, entries: Iterable[RuleEntry]) -> Table:
+    table = empty_table(title)
+    for column in ("kind", "what"):
+        table.add_column(column, overflow="fold")
+    for entry in entries:
+        table.add_row(entry.kind, escape(entry.summary))
+    return table
+
+
+def in_words(size: int) -> str:
+    """A number of bytes as a person says it: `17.2 GB`."""
+    return ByteSize(size).human_readable(decimal=True, separator=" ")

@@ -1,0 +1,69 @@
+"""Trials as tables for people."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from search.documents.fronts import ObjectiveInfo
+from service.api.trials.schemas import EpochDocument, TrialDetail, TrialDocument
+from service.commands.shown.tables import empty_table, heading, shown
+
+_VALUES = ("quality", "parameters", "throughput")
+
+
+def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[ObjectiveInfo]) -> Table:
+    """Trials, one per line; `objectives` tell by which names their values go."""
+    headings = {objective.name: heading(objective) for objective in objectives}
+    table = empty_table()
+    table.add_column("trial", justify="right")
+    for column in ("outcome", "model"):
+        table.add_column(column)
+    for name in _VALUES:
+        table.add_column(headings.get(name, name), justify="right")
+    table.add_column("reason", overflow="fold")
+    for trial in trials:
+        model = f"{trial.architecture} {trial.parametrization}"
+        values = [shown(trial.values.get(name), name) for name in _VALUES]
+        reason = escape(trial.reason or "")
+        table.add_row(str(trial.number), trial.outcome, model, *values, reason)
+    return table
+
+
+def trial_table(trial: TrialDetail) -> Table:
+    """What one trial was and became, line by line."""
+    table = empty_table(f"Trial {trial.number}: {trial.outcome}")
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    values = {name: shown(trial.values.get(name), name) for name in _VALUES}
+    ratio = "–" if trial.throughput_ratio is None else f"{trial.throughput_ratio:.2f}"
+    lines = {
+        "model": f"{trial.architecture} {trial.parametrization}",
+        "reason": trial.reason,
+        **values,
+        "throughput / dense": ratio,
+        "test quality": shown(trial.test_quality, "quality"),
+        "epochs": f"{trial.epochs_trained}"
+        + ("" if trial.best_epoch is None else f", the best {trial.best_epoch}"),
+        **{name: str(value) for name, value in sorted(trial.hyperparameters.items())},
+    }
+    for attempt in trial.attempts:
+        told = f"{attempt.state} on {attempt.slot}"
+        lines[f"attempt {attempt.number}"] = told + (f": {attempt.reason}" * bool(attempt.reason))
+    for what, value in lines.items():
+        if value is not None:
+            table.add_row(escape(what), escape(value))
+    return table
+
+
+def curve_table(curve: Iterable[EpochDocument]) -> Table:
+    """A learning curve, one epoch per line."""
+    table = empty_table("Learning curve")
+    for column in ("epoch", "train loss", "validation", "spectral margin", "seconds"):
+        table.add_column(column, justify="right")
+    for epoch in curve:
+        margin = "–" if epoch.spectral_margin is None else f"{epoch.spectral_margin:.2e}"
+        loss = "–" if epoch.train_loss is None else f"{epoch.train_loss:.4f}"
+        cells = [loss, f"{epoch.validation:.4f}", margin]
+        table.add_row(str(epoch.epoch), *cells, f"{epoch.seconds:.1f}")
+    return table

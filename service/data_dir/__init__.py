@@ -1,0 +1,1 @@
+"""The server's data directory: its files, locks, secrets and artifact store."""

@@ -1,0 +1,1 @@
+"""What holds for every request: limits, connections, problems, byte ranges, logging."""

@@ -1,0 +1,157 @@
+"""The form that a study is made with: filled in, checked, sent."""
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import ValidationError
+
+from models.model import ModelSpec
+from search.errors import Fault, SpecRefused
+from search.studies.spec import StudySpec
+from search.studies.submission import DryRun
+from search.studies.task_fits import fitting_tasks
+from service.api.resources import Held, Resources
+from service.api.studies.routes import submit_study
+from service.api.studies.schemas import StudyDocument
+from service.http.validation import faults
+from service.pages.html import page_response
+from service.pages.report import spec_to_send
+from service.rendering.form_fields import form_fields
+from service.rendering.spec_form import (
+    EXTRA,
+    ExtraRefused,
+    Values,
+    document_of,
+    fields_of_faults,
+    usual_values,
+    values_of,
+)
+from storage.errors import QuotaReached
+from storage.repositories.datasets import Datasets
+from storage.repositories.studies import Studies
+from storage.repositories.uploaded_models import UploadedModels
+
+router = APIRouter(prefix="/studies", include_in_schema=False)
+
+_TOKEN = re.compile(r"[\w-]{8,64}")
+_NAMED = 100
+"""How many data sets and models are offered by name, the newest ones."""
+
+
+@router.get("/new", response_class=HTMLResponse)
+def form_page(
+    held: Held,
+    source: Annotated[
+        str | None, Query(alias="from", max_length=100, description="a study to begin from")
+    ] = None,
+    dataset: Annotated[str | None, Query(max_length=100, description="data to train on")] = None,
+    model: Annotated[
+        str | None, Query(max_length=100, description="a trained model to compress")
+    ] = None,
+) -> HTMLResponse:
+    """The form as it is by default, or filled in as another study was."""
+    form = form_fields()
+    values = usual_values(form)
+    if source is not None:
+        with held.database.read() as session:
+            study = Studies(session).get(source)
+        values = values_of(form, spec_to_send(StudySpec.model_validate(study.spec)))
+    if model is not None:
+        values |= _of_model(held, model)
+    if dataset is not None:
+        values |= {"task": ["dataset"], "task:dataset:id": [dataset]}
+    return _page(held, {**values, "form": [secrets.token_urlsafe(16)]})
+
+
+@router.post("/new", response_model=None)
+async def take_form(request: Request, held: Held) -> HTMLResponse | RedirectResponse:
+    """Check what was filled in, and begin the study if that is what was asked for."""
+    form = await request.form()
+    values: dict[str, list[str]] = {}
+    for name, value in form.multi_items():
+        if isinstance(value, str):
+            values.setdefault(name, []).append(value)
+    return await to_thread.run_sync(_take, held, values)
+
+
+def _take(held: Resources, values: dict[str, list[str]]) -> HTMLResponse | RedirectResponse:
+    token = values.get("form", [""])[0]
+    if not _TOKEN.fullmatch(token):
+        token = secrets.token_urlsafe(16)
+        values["form"] = [token]
+    try:
+        document = document_of(form_fields(), values)
+        spec = _spec(document)
+        if values.get("act") != ["start"]:
+            found = submit_study(spec, held, Response(), dry_run=True)
+            assert isinstance(found, DryRun)
+            return _page(held, values, found=found, spec=spec)
+        # A form that is sent twice is one study, and one that was changed is another.
+        study = submit_study(
+            spec, held, Response(), idempotency_key=f"page-{token}-{_digest(document)}"
+        )
+        assert isinstance(study, StudyDocument)
+    except ExtraRefused as error:
+        return _page(held, values, refused=[Fault(EXTRA, str(error))])
+    except SpecRefused as error:
+        return _page(held, values, refused=error.faults)
+    except QuotaReached as reached:
+        return _page(held, values, refused=[Fault("", str(reached))])
+    return RedirectResponse(f"/studies/{study.id}", status_code=303)
+
+
+def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
+    """What a study that compresses a model begins with: it, and the first task that it fits."""
+    with held.database.read() as session:
+        model = UploadedModels(session).get(model_id)
+    values: dict[str, list[str]] = {"compress:model": [model.id], "architectures": []}
+    for fit in fitting_tasks(ModelSpec.model_validate(model.spec))[:1]:
+        layout = {} if fit.layout is None else {f"task:{fit.task}:layout": [fit.layout]}
+        values |= {"task": [fit.task], **layout}
+    return values
+
+
+def _spec(document: Mapping[str, Any]) -> StudySpec:
+    try:
+        return StudySpec.model_validate(document)
+    except ValidationError as error:
+        located = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        schema = StudySpec.model_json_schema()
+        found = faults(located, body=document, schema=schema)
+        raise SpecRefused([Fault(fault.path, fault.message) for fault in found]) from error
+
+
+def _page(
+    held: Resources,
+    values: Values,
+    *,
+    refused: list[Fault] | tuple[Fault, ...] = (),
+    found: DryRun | None = None,
+    spec: StudySpec | None = None,
+) -> HTMLResponse:
+    with held.database.read() as session:
+        datasets = Datasets(session).page(limit=_NAMED).items
+        models = UploadedModels(session).page(limit=_NAMED).items
+    beside, others = fields_of_faults(form_fields(), values, refused)
+    text = held.pages.form(
+        form_fields(),
+        values,
+        beside=beside,
+        others=others,
+        found=found,
+        spec=None if spec is None else spec_to_send(spec),
+        datasets={dataset.id: dataset.name for dataset in datasets},
+        models={one.id: f"{one.name}, {one.parameters} parameters" for one in models},
+    )
+    return page_response(text, status=422 if refused else 200)
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,160 @@
+"""The pages of one study and of its trials, and what a reader does with them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy.orm import Session
+
+from search.fronts.pareto import ObjectiveInfo, objective_infos
+from search.studies.spec import OBJECTIVES, Objective, StudySpec
+from service.api.fronts.documents import front_document
+from service.api.fronts.schemas import FrontDocument
+from service.api.resources import Held, Resources
+from service.api.studies.documents import study_document
+from service.api.studies.routes import cancel_study, pause_study, resume_study
+from service.api.trials.documents import trial_detail, trial_document
+from service.api.trials.reports import conversion_of
+from service.api.trials.routes import Number, measure_trial
+from service.pages.html import page_response
+from service.pages.report import spec_to_send
+from service.rendering.plots.curves import MOST_CURVES, panels
+from service.rendering.plots.front_plot import front_plot
+from service.rendering.plots.growth import growth
+from service.rendering.study_view import Choice, StudyView
+from storage.records import StudyRecord, TrialState
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from storage.repositories.uploaded_models import UploadedModels
+
+router = APIRouter(prefix="/studies", include_in_schema=False)
+
+
+@router.get("/{study_id}", response_class=HTMLResponse)
+def study_page(study_id: str, held: Held, choice: Annotated[Choice, Query()]) -> HTMLResponse:
+    """One study: progress, front, curves, trials."""
+    with held.database.read() as session:
+        view = _view(session, held, Studies(session).get(study_id), choice)
+    return page_response(held.pages.study(view))
+
+
+@router.post("/{study_id}/pause", response_class=RedirectResponse)
+def pause_from_page(study_id: str, held: Held) -> RedirectResponse:
+    """Hold a study, and show it."""
+    pause_study(study_id, held)
+    return _to_study(study_id)
+
+
+@router.post("/{study_id}/resume", response_class=RedirectResponse)
+def resume_from_page(study_id: str, held: Held) -> RedirectResponse:
+    """Let a study go on, and show it."""
+    resume_study(study_id, held)
+    return _to_study(study_id)
+
+
+@router.post("/{study_id}/cancel", response_class=RedirectResponse)
+def cancel_from_page(study_id: str, held: Held) -> RedirectResponse:
+    """End a study, and show it."""
+    cancel_study(study_id, held)
+    return _to_study(study_id)
+
+
+@router.get("/{study_id}/trials/{number}", response_class=HTMLResponse)
+def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
+    """One trial: values, hyperparameters, attempts, curve, measurement, files."""
+    with held.database.read() as session:
+        study = Studies(session).get(study_id)
+        detail = trial_detail(session, study_id, number)
+        epochs = Metrics(session).curve(study_id, number)
+        model = UploadedModels(session).of_study(study.spec)
+    spec = StudySpec.model_validate(study.spec)
+    return page_response(
+        held.pages.trial(
+            study,
+            detail,
+            metric=spec.task.metric,
+            preset=dict(enumerate(spec.presets)).get(number),
+            model=model,
+            conversion=conversion_of(held.database, held.store, study_id, number),
+            epochs=epochs,
+            panels=panels({number: epochs}, metric=spec.task.metric.name),
+        )
+    )
+
+
+@router.post("/{study_id}/trials/{number}/measure", response_class=RedirectResponse)
+def measure_from_page(study_id: str, number: Number, held: Held) -> RedirectResponse:
+    """Have a trial measured again, and show it."""
+    measure_trial(study_id, number, held, Response())
+    return RedirectResponse(f"/studies/{study_id}/trials/{number}", status_code=303)
+
+
+def _to_study(study_id: str) -> RedirectResponse:
+    return RedirectResponse(f"/studies/{study_id}", status_code=303)
+
+
+def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice) -> StudyView:
+    spec = StudySpec.model_validate(study.spec)
+    infos: dict[Objective, ObjectiveInfo] = {
+        info.name: info for info in objective_infos(spec.task, OBJECTIVES)
+    }
+    document = study_document(session, study, held.figures)
+    front = front_document(study.id, held.figures.front(session, study))
+    x, y = choice.axes
+    trials = Trials(session)
+    page = trials.ranked(
+        study.id,
+        by=choice.sort,
+        descending=choice.order == "down",
+        limit=choice.limit + 1,
+        offset=choice.offset,
+        state=choice.state,
+    )
+    shown = choice.trials or _worth_a_curve(session, study.id, front)
+    known = {number: trial for number in shown if (trial := trials.find(study.id, number))}
+    histories = {number: Metrics(session).curve(study.id, number) for number in sorted(known)}
+    changes = held.figures.hypervolumes(session, study)
+    importance = held.figures.importance(session, study)
+    return StudyView(
+        study=document,
+        spec=spec_to_send(spec),
+        model=UploadedModels(session).of_study(study.spec),
+        front=front,
+        infos=infos,
+        choice=choice,
+        plot=front_plot(
+            held.figures.complete(session, study),
+            frozenset(point.trial for point in front.points),
+            infos=infos,
+            x=x,
+            y=y,
+            presets=dict(enumerate(spec.presets)),
+        ),
+        growth=growth(changes, epochs_trained=document.progress.epochs_trained),
+        panels=panels(histories, metric=infos["quality"].metric),
+        curves={
+            number: f"{known[number].architecture} × {known[number].parametrization}"
+            for number, rows in histories.items()
+            if rows
+        },
+        importance=[one for one in importance.objectives if one.dimensions],
+        trials=[trial_document(trial, ()) for trial in page[: choice.limit]],
+        has_more=len(page) > choice.limit,
+        last_event=study.last_event,
+        is_waiting=study.ending is not None and not study.state.has_ended,
+    )
+
+
+def _worth_a_curve(session: Session, study_id: str, front: FrontDocument) -> list[int]:
+    """The trials that are at work, and the best of the front."""
+    running = [
+        trial.number for trial in Trials(session).summaries(study_id, TrialState.RUNNING)[-2:]
+    ]
+    known = [point for point in front.points if point.values.quality is not None]
+    directions = {info.name: info.direction for info in front.objectives}
+    known.sort(
+        key=lambda point: point.values.quality or 0.0,
+        reverse=directions.get("quality") == "maximize",
+    )
+    return [*running, *(point.trial for point in known)][:MOST_CURVES]

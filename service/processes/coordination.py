@@ -1,0 +1,94 @@
+"""The coordinator's process: settings made into what the coordinator works with."""
+
+import logging
+import threading
+from contextlib import ExitStack
+
+import optuna
+
+from search.agents.executors import Executor
+from search.agents.executors.remote import RemoteExecutor
+from search.agents.executors.several import SeveralExecutors
+from search.dispatch.coordinator import Coordinator, Folders
+from search.fronts.exports import FrontExports
+from search.fronts.retention import Retention
+from search.measuring.measurement_lock import lock_folder
+from search.studies.store_watch import StoreWatch
+from service.data_dir.artifact_store import open_artifacts
+from service.data_dir.locks import hold
+from service.data_dir.machine_name import coordinator_name
+from service.data_dir.secrets import signing_secret
+from service.processes.executors import attempts_url, make_executor, slot_wait_seconds
+from service.settings import Settings
+from service.webhooks.courier import Courier
+from storage.engine import Database
+
+_log = logging.getLogger(__name__)
+
+
+class AlreadyCoordinating(Exception):
+    """Another coordinator of this machine works with the same data directory."""
+
+
+def coordinate(settings: Settings, stop: threading.Event) -> None:
+    """Run every study, on this machine and on those that joined, until `stop` is set.
+
+    Raises:
+        AlreadyCoordinating: the data directory has a coordinator.
+    """
+    # Optuna prints by itself unless told otherwise; its words go where all others go.
+    optuna.logging.disable_default_handler()
+    optuna.logging.enable_propagation()
+    # Samplers make studies in memory, one per suggestion, of which it would tell.
+    logging.getLogger("optuna.storages._in_memory").setLevel(logging.WARNING)
+    data_dir = settings.data_dir.absolute()
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold(data_dir / "coordinator.lock"))
+        except BlockingIOError as error:
+            raise AlreadyCoordinating(
+                f"another coordinator works with the data directory {data_dir}; "
+                "stop that one, or choose another --data-dir"
+            ) from error
+        database = Database(settings.database_url, quotas=settings.quotas.record)
+        held.callback(database.dispose)
+        # The lock makes this name ours alone, and the same after a restart: the claims of a
+        # coordinator that was killed go on at once.
+        owner = coordinator_name(data_dir)
+        executor = _executor(settings, database, owner=owner)
+        held.callback(executor.close)
+        _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
+        store = open_artifacts(settings)
+        exports = FrontExports(database, store, lane=lock_folder(data_dir / "lanes", "cpu"))
+        held.callback(exports.close)
+        held.enter_context(Retention(database, store))
+        secret = signing_secret(settings)
+        courier = Courier(database, secret=secret, allow_private=settings.webhook_private)
+        held.enter_context(courier)
+        held.enter_context(StoreWatch(database, store, owner=owner))
+        Coordinator(
+            database,
+            executor,
+            optuna_url=settings.optuna_url,
+            api_url=attempts_url(settings),
+            owner=owner,
+            folders=Folders(
+                data=settings.data_sets,
+                cache=settings.cache_dir,
+                lanes=data_dir / "lanes",
+                alive=settings.coordinator_alive,
+            ),
+            lease_seconds=settings.lease_seconds,
+            slot_wait_seconds=slot_wait_seconds(settings),
+            log_format=settings.log_format,
+            ended=exports.ended,
+        ).run(stop)
+
+
+def _executor(settings: Settings, database: Database, *, owner: str) -> Executor:
+    """What runs attempts by our own settings, if anything, and the machines that join."""
+    remote = RemoteExecutor(
+        database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
+    )
+    own = make_executor(settings)
+    return SeveralExecutors(remote) if own is None else SeveralExecutors(own, remote)

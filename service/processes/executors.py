@@ -1,0 +1,97 @@
+"""Which executor runs attempts, by the setting `executor`."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from search.agents.api_client import unix_url
+from search.agents.executors import Executor, LocalExecutor, Slot
+from search.agents.executors.slots import cpu_slots, gpu_slots
+from search.agents.forking.containment import contain
+from search.agents.forking.host_memory import slot_memory
+from search.agents.launchers.ray import Cluster, RayExecutor
+from service.settings import ExecutorName, Settings
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One way to run attempts."""
+
+    make: Callable[[Settings], Executor | None]
+    """None where the settings leave it no slot."""
+    slots_stay: bool = True
+    """Whether a slot that is not there will not come either."""
+    is_here: bool = True
+    """Whether all of its slots are on this machine."""
+
+
+def own_slots(settings: Settings) -> tuple[Slot, ...]:
+    """The slots of this machine, of which there may be none."""
+    if settings.workers == 0:
+        return ()
+    slots = (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
+    memory = settings.slot_memory or slot_memory(len(slots))
+    return tuple(replace(slot, memory=memory) for slot in slots)
+
+
+def api_url(settings: Settings) -> str:
+    """Where attempts reach the API."""
+    return settings.url or f"http://{settings.host}:{settings.port}"
+
+
+def attempts_url(settings: Settings) -> str:
+    """Where the attempts of our own executor reach the API: its socket, where they can."""
+    if settings.attempts_socket is not None and _KINDS[settings.executor].is_here:
+        return unix_url(settings.attempts_socket.absolute())
+    return api_url(settings)
+
+
+def make_executor(settings: Settings) -> Executor | None:
+    """Make what runs attempts, beside machines that join; None where the settings leave no slot.
+
+    Raises:
+        ExecutorError: the executor needs what is not installed.
+    """
+    return _KINDS[settings.executor].make(settings)
+
+
+def slot_wait_seconds(settings: Settings) -> float:
+    """How long a study waits for a slot that serves it."""
+    stay = _KINDS[settings.executor].slots_stay
+    return settings.slot_wait_seconds if stay else math.inf
+
+
+def _local(settings: Settings) -> Executor | None:
+    slots = own_slots(settings)
+    if not slots:
+        return None
+    return LocalExecutor(slots, logs=settings.logs_dir, containment=contain(settings.containment))
+
+
+def _inline(settings: Settings) -> Executor:
+    # All that a worker needs comes with it, which a coordinator of processes does without.
+    from search.agents.executors.inline import InlineExecutor
+
+    memory = settings.slot_memory or slot_memory(1)
+    return InlineExecutor(logs=settings.logs_dir, memory=memory)
+
+
+def _ray(settings: Settings) -> Executor:
+    cluster = Cluster(
+        address=settings.ray_address,
+        scratch=settings.ray_scratch,
+        cpu_slots=settings.workers,
+        slots_per_gpu=settings.slots_per_gpu,
+        open=settings.ray_open,
+        most_slots=settings.ray_most_slots,
+        url=api_url(settings),
+        containment=settings.containment,
+    )
+    return RayExecutor(cluster, logs=settings.logs_dir)
+
+
+_KINDS: Mapping[ExecutorName, _Kind] = {
+    "local": _Kind(_local),
+    "ray": _Kind(_ray, slots_stay=False, is_here=False),
+    "inline": _Kind(_inline),
+}

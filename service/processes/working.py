@@ -1,0 +1,139 @@
+"""The process of a worker machine: settings made into what it works with."""
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+
+from search.agents.executors import LocalExecutor
+from search.agents.forking.containment import contain
+from search.agents.machine import MachineFolders, WorkerMachine
+from search.agents.machine_client import MachineLink
+from search.agents.machine_protocol import Join, MachineSlot
+from search.errors import MachineRefused
+from search.linux import boot_id
+from service.data_dir.locks import hold
+from service.data_dir.private_files import tighten
+from service.processes.executors import own_slots
+from service.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+_LOGS_KEPT_SECONDS = 7 * 24 * 3600
+"""The service has them; here they are for whoever looks into a machine's own trouble."""
+
+
+class AlreadyWorking(Exception):
+    """Another worker of this machine works with the same data directory."""
+
+
+class NoSlots(Exception):
+    """The machine would join with nothing to offer."""
+
+
+def work(
+    settings: Settings,
+    *,
+    server: str,
+    key: str | None,
+    name: str | None,
+    stop: threading.Event,
+    announce: Callable[[str, int], None],
+) -> None:
+    """Offer this machine's slots to the server until `stop` is set; what runs stores where it is.
+
+    `announce` is told the machine's name and how many slots it has, each time that it joins.
+
+    Raises:
+        AlreadyWorking: the data directory has a worker.
+        NoSlots: the settings leave nothing to offer.
+        MachineRefused: the server does not take this machine.
+    """
+    data_dir = settings.data_dir.absolute()
+    with ExitStack() as held:
+        try:
+            held.enter_context(hold(data_dir / "worker.lock"))
+        except BlockingIOError as error:
+            raise AlreadyWorking(
+                f"another worker works with the data directory {data_dir}; "
+                "stop that one, or choose another --data-dir"
+            ) from error
+        tighten(settings)
+        slots = own_slots(settings)
+        if not slots:
+            raise NoSlots("a worker without slots has nothing to do; let --workers be 1 or more")
+        _forget_old_logs(settings.logs_dir)
+        for folder in (settings.cache_dir, data_dir / "lanes"):
+            folder.mkdir(parents=True, exist_ok=True)
+        executor = LocalExecutor(
+            slots, logs=settings.logs_dir, containment=contain(settings.containment)
+        )
+        held.callback(executor.close)
+        # What an end in order takes away, and kill -9 leaves.
+        mark = data_dir / "worker.boot"
+        was_killed = mark.exists() and mark.read_text() == boot_id()
+        mark.write_text(boot_id())
+        held.callback(mark.unlink, missing_ok=True)
+        machine_id = _machine_id(data_dir / "worker.id")
+        link = held.enter_context(MachineLink(server, machine_id, key=key))
+        join = Join(
+            machine=machine_id,
+            session=secrets.token_hex(8),
+            name=_plain(name or socket.gethostname()),
+            version=version("reflectory"),
+            was_killed=was_killed,
+            slots=tuple(
+                MachineSlot(
+                    name=one.name,
+                    device=one.device,
+                    model=one.model,
+                    share=one.share,
+                    memory=one.memory,
+                    device_memory=one.device_memory,
+                )
+                for one in slots
+            ),
+        )
+        folders = MachineFolders(
+            data=settings.data_sets, cache=settings.cache_dir, lanes=data_dir / "lanes"
+        )
+
+        def joined(as_name: str) -> None:
+            _log.info("joined", extra={"server": server, "machine": as_name, "slots": len(slots)})
+            announce(as_name, len(slots))
+
+        WorkerMachine(link, join, executor, url=server, folders=folders).run(stop, joined=joined)
+
+
+def _machine_id(file: Path) -> str:
+    """An id that stays with the data directory, and that a copy of it elsewhere does not have."""
+    try:
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:
+            made.write(secrets.token_hex(16))
+    except FileExistsError:
+        pass
+    kept = file.read_text().strip()
+    return hashlib.sha256(f"{kept} {socket.gethostname()}".encode()).hexdigest()[:16]
+
+
+def _plain(name: str) -> str:
+    """A host's name as a machine may be called."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-")[:63] or "machine"
+
+
+def _forget_old_logs(logs: Path) -> None:
+    since = time.time() - _LOGS_KEPT_SECONDS
+    for log in logs.glob("*.log"):
+        if log.stat().st_mtime < since:
+            log.unlink(missing_ok=True)
+
+
+__all__ = ["AlreadyWorking", "MachineRefused", "NoSlots", "work"]

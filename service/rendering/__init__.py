@@ -1,0 +1,1 @@
+"""Pages as HTML: templates, assets, forms, and what their pages show."""

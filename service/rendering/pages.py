@@ -1,0 +1,271 @@
+"""Our pages, rendered from their templates."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from models.compression import ConversionReport
+from models.ops.activations import Activation
+from search.documents.spaces import SpaceDescription
+from search.errors import Fault
+from search.studies.catalog import catalog
+from search.studies.spec import OBJECTIVES
+from search.tasks import Metric
+from search.uploads.uploads import SUFFIXES
+from service.api.datasets.schemas import DatasetDocument
+from service.api.models.schemas import ModelDetail, ModelDocument
+from service.api.studies.schemas import StudyDocument
+from service.api.trials.reports import TrialReport
+from service.api.trials.schemas import TrialDetail
+from service.rendering.filters import FILTERS
+from service.rendering.form_fields import FormFields
+from service.rendering.plots.colours import SERIES
+from service.rendering.plots.curves import Panel
+from service.rendering.plots.series import series_plot
+from service.rendering.spec_form import Values
+from service.rendering.study_report import StudyReport
+from service.rendering.study_view import StudyView
+from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, UploadedModelRecord
+
+ASSETS = Path(__file__).parent / "assets"
+"""What pages load beside themselves."""
+
+_METHODS = ("get", "put", "post", "patch", "delete")
+
+
+class Pages:
+    """The templates, read once. Everything that a user wrote is escaped."""
+
+    def __init__(self) -> None:
+        self._logged_in = False
+        self._environment = _templates()
+        # Ours, and so no text to be escaped.
+        self._style = Markup((ASSETS / "style.css").read_text(encoding="utf-8"))
+
+    def of(self, *, logged_in: bool) -> Self:
+        """The same templates for a reader who is logged in, or is not."""
+        pages = copy(self)
+        pages._logged_in = logged_in
+        return pages
+
+    def studies(
+        self,
+        studies: Sequence[StudyDocument],
+        *,
+        chosen: StudyState | None,
+        next_cursor: str | None,
+    ) -> str:
+        """The list of studies, of those in one state or of all."""
+        return self._render(
+            "studies.html",
+            studies=studies,
+            states=[state.value for state in StudyState],
+            chosen=chosen,
+            next_cursor=next_cursor,
+        )
+
+    def study(self, view: StudyView) -> str:
+        """One study."""
+        return self._render("study.html", view=view, outcomes=[state.value for state in TrialState])
+
+    def trial(
+        self,
+        study: StudyRecord,
+        trial: TrialDetail,
+        *,
+        metric: Metric,
+        preset: str | None,
+        model: UploadedModelRecord | None,
+        conversion: ConversionReport | None,
+        epochs: Sequence[MetricRecord],
+        panels: Sequence[Panel],
+    ) -> str:
+        """One trial of a study.
+
+        Args:
+            study: the study.
+            trial: the trial.
+            metric: what quality is.
+            preset: the papers' system that it is, if it is one.
+            model: the uploaded model that the study compresses, unless it is gone.
+            conversion: what that lost when it became the trial's.
+            epochs: its learning curve.
+            panels: the plots of that.
+        """
+        return self._render(
+            "trial.html",
+            study=study,
+            trial=trial,
+            metric=metric,
+            preset=preset,
+            model=model,
+            conversion=conversion,
+            epochs=epochs,
+            panels=panels,
+        )
+
+    def form(
+        self,
+        form: FormFields,
+        values: Values,
+        *,
+        beside: Mapping[str, Sequence[str]],
+        others: Sequence[Fault],
+        found: SpaceDescription | None,
+        spec: Mapping[str, Any] | None,
+        datasets: Mapping[str, str],
+        models: Mapping[str, str],
+    ) -> str:
+        """The form of a study.
+
+        Args:
+            form: what it asks for.
+            values: what was filled in.
+            beside: field -> what is wrong with it.
+            others: what is wrong elsewhere.
+            found: what a check has found that all is well with.
+            spec: the document that was checked.
+            datasets: id -> name of data sets that can be named.
+            models: id -> name of models that can be compressed.
+        """
+        return self._render(
+            "form.html",
+            form=form,
+            values=values,
+            beside=beside,
+            others=others,
+            places=_places(form, beside),
+            found=None if found is None else found.model_dump(mode="json"),
+            spec=spec,
+            datasets=datasets,
+            models=models,
+            objectives=OBJECTIVES,
+            presets=catalog().presets,
+        )
+
+    def study_report(self, report: StudyReport) -> str:
+        """A study as one self-contained file."""
+        return self._render(
+            "study_report.html", report=report, style=self._style, now=datetime.now(UTC)
+        )
+
+    def datasets(
+        self,
+        datasets: Sequence[DatasetDocument],
+        *,
+        refusal: str | None,
+        next_cursor: str | None,
+    ) -> str:
+        """The list of data sets, with the form for another; `refusal` is why the last was not."""
+        return self._render(
+            "datasets.html",
+            datasets=datasets,
+            refusal=refusal,
+            suffixes=SUFFIXES,
+            next_cursor=next_cursor,
+        )
+
+    def dataset(self, dataset: DatasetDocument) -> str:
+        """One data set."""
+        samples = [(sample, series_plot(sample.values)) for sample in dataset.preview]
+        return self._render("dataset.html", dataset=dataset, samples=samples)
+
+    def models(
+        self,
+        models: Sequence[ModelDocument],
+        *,
+        refusal: str | None,
+        next_cursor: str | None,
+    ) -> str:
+        """The list of models, with the form for another; `refusal` is why the last was not."""
+        return self._render(
+            "models.html",
+            models=models,
+            refusal=refusal,
+            nonlinearities=get_args(Activation),
+            next_cursor=next_cursor,
+        )
+
+    def model(self, model: ModelDetail) -> str:
+        """One uploaded model."""
+        return self._render("model.html", model=model)
+
+    def report(self, study_id: str, number: int, report: TrialReport) -> str:
+        """A trial's report as one self-contained file."""
+        return self._render("report.html", study_id=study_id, number=number, report=report)
+
+    def login(
+        self,
+        place: str,
+        *,
+        known_as: str | None = None,
+        browsers: int = 0,
+        refusal: str | None = None,
+    ) -> str:
+        """The form for a key, which leads to `place`.
+
+        `known_as` is the key with which the browser is logged in, as so many `browsers` are;
+        `refusal` why the last one was not taken.
+        """
+        return self._render(
+            "login.html",
+            logged_in=known_as is not None,
+            next=place,
+            known_as=known_as,
+            browsers=browsers,
+            refusal=refusal,
+        )
+
+    def docs(self, document: Mapping[str, Any]) -> str:
+        """Every operation of an OpenAPI document, by tag."""
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for path, operations in document["paths"].items():
+            for method in _METHODS:
+                if method in operations:
+                    operation = {**operations[method], "method": method.upper(), "path": path}
+                    groups.setdefault(operation["tags"][0], []).append(operation)
+        return self._render("docs.html", info=document["info"], groups=groups)
+
+    def _render(self, template: str, **values: Any) -> str:
+        known = {"logged_in": self._logged_in, **values}
+        return self._environment.get_template(template).render(**known)
+
+
+def _places(form: FormFields, names: Iterable[str]) -> dict[str, str]:
+    """Where in the form a field begins: a group of choices at its first, a range at its low end."""
+    first = {
+        "task": f"task-{form.tasks[0].kind}",
+        "architectures": f"architectures-{form.architectures[0].kind}",
+        "parametrizations": f"parametrizations-{form.parametrizations[0].kind}",
+        "objectives": f"objectives-{OBJECTIVES[0]}",
+        "presets": "systems",
+        "sampler": "sampler-usual",
+        "early_stopping": "early_stopping-none",
+    }
+    return {
+        name: first.get(name, name + ("-low" if name.startswith("space:") else ""))
+        .replace(":", "-")
+        .replace(".", "-")
+        for name in names
+    }
+
+
+@cache
+def _templates() -> Environment:
+    """Compiled once per process, however many applications it makes."""
+    environment = Environment(
+        loader=PackageLoader("service", "rendering/templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= FILTERS  # pyright: ignore[reportUnknownMemberType]
+    environment.globals["colours"] = SERIES  # pyright: ignore[reportUnknownMemberType]
+    return environment

@@ -1,0 +1,1 @@
+"""Plots as plain geometry, which a template writes down as SVG."""

@@ -1,0 +1,312 @@
+"""The plot of a front over two objectives; a point's colour is its value of the third.
+
+It shows more than the front: what else is complete, dense models, the papers' systems, and, over
+parameters and throughput, the dense baselines that points of the front were measured beside.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from search.fronts.pareto import ObjectiveInfo, front_of, value_of
+from search.studies.spec import OBJECTIVES, Objective
+from service.rendering.plots.axes import Axis, Tick, axis, log_axis
+from service.rendering.plots.colours import UNKNOWN, on_scale
+from storage.records import TrialOrigin
+from storage.repositories.trial_summaries import TrialSummary
+
+WIDTH, HEIGHT = 640, 400
+LEFT, RIGHT, TOP, BOTTOM = 80, 104, 16, 56
+
+Shape: TypeAlias = Literal["circle", "diamond", "square"]
+
+_LABEL = 18.0
+"""How much room a trial's number needs beside its mark, each way."""
+
+_MOST_OTHERS = 500
+"""How many complete trials are shown that are not on the front, the newest of them."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A trial, where it stands in the picture."""
+
+    x: float
+    y: float
+    shape: Shape
+    """What it is: a drawn configuration, a dense model, or a system of the papers."""
+    colour: str | None
+    """By the third objective; null off the front."""
+    trial: int
+    text: str
+    number_at: tuple[float, float] | None = None
+    """Where its number stands; null where there is no room for it."""
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The dense baseline that a point was measured beside, and the line between the two."""
+
+    x: float
+    y: float
+    to_x: float
+    to_y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Swatch:
+    """One step of the colour scale."""
+
+    y: float
+    colour: str
+    label: str
+
+
+@dataclass(frozen=True)
+class FrontPlot:
+    """Everything that the picture shows."""
+
+    marks: tuple[Mark, ...]
+    """The front; what is drawn last."""
+    others: tuple[Mark, ...]
+    twins: tuple[Twin, ...]
+    stairs: str
+    """`x,y x,y ...`: the best that is known of either axis for each value of the other."""
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    x_label: str
+    y_label: str
+    scale_label: str
+    scale: tuple[Swatch, ...]
+    outside: int
+    """How many complete trials lie beyond the axes, which fit the front."""
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    top: int = TOP
+    bottom: int = HEIGHT - BOTTOM
+
+    @property
+    def shapes(self) -> frozenset[Shape]:
+        """Those that occur, so that a legend names no other."""
+        return frozenset(mark.shape for mark in (*self.marks, *self.others))
+
+
+def front_plot(
+    trials: Sequence[TrialSummary],
+    on_front: frozenset[int],
+    *,
+    infos: Mapping[Objective, ObjectiveInfo],
+    x: Objective,
+    y: Objective,
+    presets: Mapping[int, str] | None = None,
+) -> FrontPlot | None:
+    """The picture of a front; null while no point of it has a value on both axes.
+
+    Args:
+        trials: the complete ones; confirmations are not shown, they repeat points of the front.
+        on_front: numbers of those on the study's front.
+        infos: all three objectives, as the study's task calls them.
+        x: the objective of the x axis.
+        y: that of the y axis.
+        presets: number of a trial -> the name of the papers' system that it is. An original is
+            named likewise.
+    """
+    named = dict(presets or {})
+    named |= {
+        trial.number: "the original" for trial in trials if trial.origin == TrialOrigin.ORIGINAL
+    }
+    shown = [
+        trial
+        for trial in trials
+        if trial.origin != TrialOrigin.CONFIRMATION
+        and value_of(trial, x) is not None
+        and value_of(trial, y) is not None
+    ]
+    points = [trial for trial in shown if trial.number in on_front]
+    if not points:
+        return None
+    # The papers' systems are there to be compared with: the axes make room for them.
+    framed = [*points, *(trial for trial in shown if trial.number in named)]
+    beside = _measured_twins(points) if "quality" not in (x, y) else {}
+    across = _axis(framed, beside, x, start=LEFT, end=WIDTH - RIGHT)
+    up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
+    third = (set(OBJECTIVES) - {x, y}).pop()
+    scale = _Scale.of(points, third)
+
+    def mark(trial: TrialSummary, colour: str | None) -> Mark:
+        return Mark(
+            x=across.place(_value(trial, x)),
+            y=up.place(_value(trial, y)),
+            shape=_shape(trial, named),
+            colour=colour,
+            trial=trial.number,
+            text=_describe(trial, infos, named),
+        )
+
+    inside = [
+        trial
+        for trial in shown
+        if trial.number not in on_front
+        and across.holds(_value(trial, x))
+        and up.holds(_value(trial, y))
+    ]
+    others = [mark(trial, None) for trial in inside[-_MOST_OTHERS:]]
+    marks = [mark(trial, scale.colour(value_of(trial, third))) for trial in points]
+    return FrontPlot(
+        marks=tuple(_numbered(marks)),
+        others=tuple(others),
+        twins=tuple(
+            Twin(
+                x=across.place(twin[x]),
+                y=up.place(twin[y]),
+                to_x=across.place(_value(trial, x)),
+                to_y=up.place(_value(trial, y)),
+                text=f"dense baseline of trial {trial.number}\n"
+                f"{twin['parameters']:,.0f} parameters\n"
+                f"{twin['throughput']:,.0f} samples/s",
+            )
+            for trial in points
+            if (twin := beside.get(trial.number))
+        ),
+        stairs=_stairs(framed, (infos[x], infos[y]), across, up),
+        x_ticks=across.ticks,
+        y_ticks=up.ticks,
+        x_label=_axis_label(infos[x], across),
+        y_label=_axis_label(infos[y], up),
+        scale_label=infos[third].metric,
+        scale=scale.swatches(),
+        outside=len(shown) - len(points) - len(inside),
+    )
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """The colours of the third objective: by ratios where the axis would be logarithmic."""
+
+    axis: Axis | None
+
+    @classmethod
+    def of(cls, trials: Sequence[TrialSummary], objective: Objective) -> "_Scale":
+        known = [trial for trial in trials if value_of(trial, objective) is not None]
+        if not known:
+            return cls(None)
+        return cls(_axis(known, {}, objective, start=HEIGHT - BOTTOM - 12.0, end=TOP + 40.0))
+
+    def colour(self, value: float | None) -> str:
+        if self.axis is None or value is None:
+            return UNKNOWN
+        return on_scale(self._share(self.axis.place(value)))
+
+    def swatches(self) -> tuple[Swatch, ...]:
+        if self.axis is None:
+            return ()
+        return tuple(
+            Swatch(y=tick.at, colour=on_scale(self._share(tick.at)), label=tick.label)
+            for tick in self.axis.ticks
+        )
+
+    def _share(self, y: float) -> float:
+        assert self.axis is not None
+        return (y - self.axis.start) / (self.axis.end - self.axis.start)
+
+
+def _axis(
+    trials: Sequence[TrialSummary],
+    twins: Mapping[int, Mapping[Objective, float]],
+    objective: Objective,
+    *,
+    start: float,
+    end: float,
+) -> Axis:
+    values = [_value(trial, objective) for trial in trials]
+    values += [twin[objective] for twin in twins.values()]
+    # Counts are compared by their ratios, however near to each other they are.
+    return (log_axis if objective == "parameters" else axis)(values, start=start, end=end)
+
+
+def _axis_label(info: ObjectiveInfo, along: Axis) -> str:
+    unit = f", {info.unit}" if info.unit and info.name == "throughput" else ""
+    return f"{info.metric}{unit}{' (logarithmic)' if along.logarithmic else ''}"
+
+
+def _value(trial: TrialSummary, objective: Objective) -> float:
+    value = value_of(trial, objective)
+    assert value is not None
+    return value
+
+
+def _shape(trial: TrialSummary, presets: Mapping[int, str]) -> Shape:
+    if trial.number in presets:
+        return "square"
+    return "diamond" if trial.parametrization == "dense" else "circle"
+
+
+def _describe(
+    trial: TrialSummary, infos: Mapping[Objective, ObjectiveInfo], presets: Mapping[int, str]
+) -> str:
+    """What a pointer or a reader of the screen is told, one thing a line."""
+    name = f" ({presets[trial.number]})" if trial.number in presets else ""
+    lines = [
+        f"trial {trial.number}{name}: {trial.architecture} × {trial.parametrization}",
+        f"{trial.parameters:,} parameters",
+    ]
+    if trial.quality is not None:
+        lines.insert(1, f"{infos['quality'].metric} {trial.quality:.4g}")
+    if trial.throughput is not None:
+        lines.append(f"{trial.throughput:,.0f} samples/s")
+    if trial.throughput_ratio is not None:
+        lines.append(f"{trial.throughput_ratio:.2f} × its dense baseline's throughput")
+    return "\n".join(lines)
+
+
+def _numbered(marks: Sequence[Mark]) -> Iterator[Mark]:
+    """The marks, each with a place for its number that no other mark or number takes."""
+    taken = [(mark.x, mark.y) for mark in marks]
+    for mark in marks:
+        for dx, dy in ((12.0, -12.0), (-12.0, -12.0), (12.0, 14.0), (-12.0, 14.0)):
+            place = (round(mark.x + dx, 1), round(mark.y + dy, 1))
+            free = all(
+                abs(place[0] - x) >= _LABEL or abs(place[1] - y) >= _LABEL * 0.75
+                for x, y in taken
+                if (x, y) != (mark.x, mark.y)
+            )
+            if free and LEFT < place[0] < WIDTH - RIGHT and TOP < place[1] < HEIGHT - BOTTOM:
+                taken.append(place)
+                yield replace(mark, number_at=place)
+                break
+        else:
+            yield mark
+
+
+def _measured_twins(
+    trials: Sequence[TrialSummary],
+) -> dict[int, Mapping[Objective, float]]:
+    """Of each trial's twin, which was measured in turn with it and never trained, what is known."""
+    return {
+        trial.number: {
+            "parameters": float(trial.dense_parameters),
+            "throughput": trial.throughput / trial.throughput_ratio,
+        }
+        for trial in trials
+        if trial.parametrization != "dense" and trial.throughput and trial.throughput_ratio
+    }
+
+
+def _stairs(
+    trials: Sequence[TrialSummary], infos: Sequence[ObjectiveInfo], across: Axis, up: Axis
+) -> str:
+    """The edge of what the trials dominate, of the two objectives alone."""
+    x, y = infos
+    best = {(_value(trial, x.name), _value(trial, y.name)) for trial in front_of(trials, infos)}
+    corners: list[tuple[float, float]] = []
+    worse_of_y = min if y.direction == "maximize" else max
+    worse_of_x = min if x.direction == "maximize" else max
+    for place in sorted(best):
+        if corners:
+            before = corners[-1]
+            corners.append((worse_of_x(before[0], place[0]), worse_of_y(before[1], place[1])))
+        corners.append(place)
+    return " ".join(f"{across.place(a)},{up.place(b)}" for a, b in corners)

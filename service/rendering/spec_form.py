@@ -1,0 +1,256 @@
+"""Between a filled-in form and the document of a study, both ways.
+
+Names of fields are parts of the document, joined by colons: `task:digits:layout` is the `layout`
+of a task that is `digits`, and counts only where that one is chosen.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from search.errors import Fault
+from search.spaces.dimension import ChoiceDimension, Dimension
+from search.studies.spec import StudySpec
+from search.tasks import Digits
+from service.rendering.form_fields import Field, FormFields, Variant
+
+Values: TypeAlias = Mapping[str, Sequence[str]]
+"""What a form holds: the name of a field -> what was filled in or ticked."""
+
+EXTRA = "extra"
+"""The field for all that has no field of its own, as JSON."""
+
+_LISTS = ("architectures", "parametrizations", "objectives", "presets")
+_PARTS = ("compress", "limits", "budget")
+"""What is an object of words and numbers."""
+_NONE = "none"
+"""Stands for null where a union may be left out on purpose."""
+
+
+def document_of(form: FormFields, values: Values) -> dict[str, Any]:
+    """The document that a form describes; what is left open is left out.
+
+    Raises:
+        ExtraRefused: the part that is JSON is none.
+    """
+    found: dict[str, Any] = {name: list(values.get(name, ())) for name in _LISTS}
+    for name in _PARTS:
+        found[name] = _filled(getattr(form, name), values)
+    if found["compress"]:
+        # It is the model's, whatever is ticked.
+        found["architectures"] = []
+    else:
+        del found["compress"]
+    for name, variants in (
+        ("task", form.tasks),
+        ("sampler", form.samplers),
+        ("early_stopping", form.stopping),
+    ):
+        kind = _only(values, name)
+        variant = next((one for one in variants if one.kind == kind), None)
+        if variant is not None:
+            found[name] = {"kind": kind, **_filled(variant.fields, values)}
+        elif kind == _NONE:
+            found[name] = None
+        elif kind:
+            # A name that no form offers is for the document's own check to refuse.
+            found[name] = {"kind": kind}
+    found["space"] = {
+        dimension.name: override
+        for dimension in _searchable(form, found)
+        if (override := _override(dimension, values)) is not None
+    }
+    if "compress" in found:
+        del found["architectures"]
+    if _only(values, "name"):
+        found["name"] = _only(values, "name")
+    for name in ("seed", "priority"):
+        if _only(values, name):
+            found[name] = _number(_only(values, name))
+    return _merged(found, _extra(_only(values, EXTRA)))
+
+
+def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What a form would hold that describes this document; `extra` has what no field is for."""
+    left = cast(dict[str, Any], json.loads(json.dumps(dict(document))))
+    values: dict[str, list[str]] = {}
+    for name in _LISTS:
+        values[name] = [str(one) for one in left.pop(name, ())]
+    for name in ("name", "seed", "priority"):
+        values[name] = [_text(left.pop(name, None))]
+    for name in _PARTS:
+        _take(left, name, getattr(form, name), values)
+    for name, variants in (
+        ("task", form.tasks),
+        ("sampler", form.samplers),
+        ("early_stopping", form.stopping),
+    ):
+        part = left.get(name)
+        if not isinstance(part, dict):
+            values[name] = [_NONE if name in left and part is None else ""]
+            left.pop(name, None)
+            continue
+        kind = str(cast(dict[str, Any], part).pop("kind", ""))
+        values[name] = [kind]
+        variant = next((one for one in variants if one.kind == kind), None)
+        _take(left, name, () if variant is None else variant.fields, values)
+    space = left.get("space", {})
+    for dimension in _searchable(form, {name: values[name] for name in _LISTS}):
+        if dimension.name in space and _fills(dimension, space[dimension.name], values):
+            del space[dimension.name]
+    usual = StudySpec(task=Digits()).model_dump(mode="json")
+    extra = {
+        name: value
+        for name, value in left.items()
+        if value not in ({}, None) and value != usual.get(name)
+    }
+    values[EXTRA] = [json.dumps(extra, indent=2, ensure_ascii=False) if extra else ""]
+    return values
+
+
+def usual_values(form: FormFields) -> dict[str, list[str]]:
+    """What a form holds before anybody has filled it in: a study as it is by default."""
+    values = values_of(form, StudySpec(task=Digits()).model_dump(mode="json"))
+    # The default of each depends on the rest of the document.
+    return {**values, "name": [""], "sampler": [""], "early_stopping": [_NONE]}
+
+
+def fields_of_faults(
+    form: FormFields, values: Values, faults: Iterable[Fault]
+) -> tuple[dict[str, list[str]], list[Fault]]:
+    """Faults by the name of the field that they stand beside, and those that belong to no field."""
+    places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", "priority", EXTRA)}
+    places |= {name: name for name in ("task", "sampler", "early_stopping")}
+    places["compress"] = form.compress[0].name
+    fields = [*form.compress, *form.limits, *form.budget]
+    for name, variants in (
+        ("task", form.tasks),
+        ("sampler", form.samplers),
+        ("early_stopping", form.stopping),
+    ):
+        fields += [f for one in variants if one.kind == _only(values, name) for f in one.fields]
+    places |= {field.path: field.name for field in fields}
+    for variant in (*form.architectures, *form.parametrizations):
+        places |= {f"space.{one.name}": f"space:{one.name}" for one in variant.ranges}
+    places |= {f"space.{one.name}": f"space:{one.name}" for one in form.shared}
+    beside: dict[str, list[str]] = {}
+    others: list[Fault] = []
+    for fault in faults:
+        # The field itself, or else the part of the document that it is in.
+        owners = [p for p in places if fault.path == p or fault.path.startswith(f"{p}.")]
+        if owners:
+            beside.setdefault(places[max(owners, key=len)], []).append(fault.message)
+        else:
+            others.append(fault)
+    return beside, others
+
+
+class ExtraRefused(ValueError):
+    """The form's JSON is no JSON object; says where it breaks off."""
+
+
+def _searchable(form: FormFields, found: Mapping[str, Any]) -> list[Dimension]:
+    """What can be searched of the candidates that are chosen."""
+    chosen: list[Variant] = [
+        *(one for one in form.architectures if one.kind in found["architectures"]),
+        *(one for one in form.parametrizations if one.kind in found["parametrizations"]),
+    ]
+    return [*form.shared, *(dimension for one in chosen for dimension in one.ranges)]
+
+
+def _override(dimension: Dimension, values: Values) -> Any:
+    """What a form says of a dimension: a range, a pin where one number stands alone, or nothing."""
+    low, high, step = (
+        _number(_only(values, f"space:{dimension.name}:{end}")) for end in ("low", "high", "step")
+    )
+    if low is None or high is None:
+        return low if high is None else high
+    if step is not None:
+        return {"low": low, "high": high, "step": step}
+    # A range of one's own is searched on the scale that the dimension has otherwise.
+    return {"low": low, "high": high, "log": getattr(dimension, "log", False)}
+
+
+def _fills(dimension: Dimension, override: Any, values: dict[str, list[str]]) -> bool:
+    """Whether an override of this dimension fits into the form, where it then stands."""
+    name = f"space:{dimension.name}"
+    if isinstance(dimension, ChoiceDimension):
+        return False
+    if isinstance(override, int | float) and not isinstance(override, bool):
+        values[f"{name}:low"] = [_text(override)]
+        return True
+    if not isinstance(override, dict) or "low" not in override:
+        return False
+    found = cast(dict[str, Any], override)
+    if found.get("step") is None and found.get("log", False) != dimension.log:
+        return False
+    for end in ("low", "high", "step"):
+        values[f"{name}:{end}"] = [_text(found.get(end))]
+    return True
+
+
+def _filled(fields: Iterable[Field], values: Values) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in fields:
+        text = _only(values, field.name)
+        if text:
+            found[field.path.rpartition(".")[2]] = _value(field, text)
+    return found
+
+
+def _value(field: Field, text: str) -> Any:
+    if field.input in ("integer", "number"):
+        return _number(text)
+    return {"true": True, "false": False}.get(text, text) if field.input == "choice" else text
+
+
+def _take(
+    left: dict[str, Any], part: str, fields: Iterable[Field], values: dict[str, list[str]]
+) -> None:
+    """Move what there are fields for out of a part of a document."""
+    found = cast(dict[str, Any], left.get(part) or {})
+    for field in fields:
+        values[field.name] = [_text(found.pop(field.path.rpartition(".")[2], None))]
+    if not {name: value for name, value in found.items() if value is not None}:
+        left.pop(part, None)
+
+
+def _number(text: str) -> Any:
+    """The number that a text is, the text itself where it is none, null where there is none."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _only(values: Values, name: str) -> str:
+    return values[name][0].strip() if values.get(name) else ""
+
+
+def _extra(text: str) -> Mapping[str, Any]:
+    try:
+        found: object = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise ExtraRefused(f"this is no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ExtraRefused('this has to be a JSON object, such as {"confirm": 2}')
+    return cast(Mapping[str, Any], found)
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """One document on top of another; objects are joined, all else is replaced."""
+    merged = dict(below)
+    for name, value in above.items():
+        known = merged.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            value = _merged(cast(dict[str, Any], known), cast(dict[str, Any], value))
+        merged[name] = value
+    return merged

@@ -1,0 +1,53 @@
+"""What the report of a study tells."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from search.fronts.importance import ObjectiveImportance
+from search.fronts.pareto import ObjectiveInfo
+from service.api.fronts.schemas import FrontDocument, PointDocument
+from service.api.studies.schemas import StudyDocument
+from service.rendering.plots.front_plot import FrontPlot
+from service.rendering.plots.growth import Growth
+from storage.records import TrialRecord, TrialState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How the throughput of a point was measured."""
+
+    trial: int
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CameToNothing:
+    """Trials of one outcome that put no point on the front."""
+
+    outcome: TrialState
+    total: int
+    trials: Sequence[TrialRecord]
+    """The first of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyReport:
+    """One study as its report tells it, all of one transaction."""
+
+    study: StudyDocument
+    spec: Mapping[str, Any]
+    """As it can be sent again."""
+    front: FrontDocument
+    metric: str
+    plots: tuple[FrontPlot, ...]
+    """One for each pair of the objectives."""
+    best: tuple[tuple[ObjectiveInfo, PointDocument], ...]
+    circumstances: tuple[Mapping[str, Any], ...]
+    """Those that measurements of the front were made in; one, unless devices were mixed."""
+    measured: tuple[Measured, ...]
+    came_to_nothing: tuple[CameToNothing, ...]
+    growth: Growth | None
+    importance: Sequence[ObjectiveImportance]
+    versions: Mapping[str, str]
+    last_event: int

@@ -1,0 +1,116 @@
+"""What the page of a study shows, and what its reader may choose of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from search.fronts.importance import ObjectiveImportance
+from search.fronts.pareto import ObjectiveInfo
+from search.studies.spec import OBJECTIVES, Objective
+from service.api.fronts.schemas import FrontDocument
+from service.api.studies.schemas import StudyDocument
+from service.api.trials.schemas import TrialDocument
+from service.rendering.plots.curves import MOST_CURVES, Panel
+from service.rendering.plots.front_plot import FrontPlot
+from service.rendering.plots.growth import Growth
+from storage.records import TrialState, UploadedModelRecord
+
+_TRIALS = 50
+"""How many trials the table shows at a time."""
+
+
+class Choice(BaseModel):
+    """The query of a study's page; a form sends what is left open as an empty word."""
+
+    model_config = ConfigDict(frozen=True)
+
+    x: Objective = Field(default="parameters", description="objective of the x axis")
+    y: Objective = Field(default="quality", description="objective of the y axis")
+    curves: str = Field(
+        default="",
+        max_length=100,
+        pattern=r"^[0-9,\s]*$",
+        description="trials whose learning curves are shown, by number",
+    )
+    outcome: TrialState | Literal[""] = Field(default="", description="only trials that stand so")
+    sort: Literal["number", "quality", "parameters", "throughput", "epochs_trained"] = "number"
+    order: Literal["up", "down"] = "up"
+    page: int = Field(default=1, ge=1, le=100_000, description="of the table of trials")
+
+    @field_validator("curves")
+    @classmethod
+    def _tidy(cls, text: str) -> str:
+        return ", ".join(text.replace(",", " ").split())
+
+    @property
+    def axes(self) -> tuple[Objective, Objective]:
+        """The two objectives; an axis that is named twice gives way to another one."""
+        if self.x != self.y:
+            return self.x, self.y
+        return self.x, next(name for name in OBJECTIVES if name != self.x)
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        """The trials named for their curves, as many as can be told apart."""
+        numbers = [int(word) for word in self.curves.replace(",", " ").split()]
+        return tuple(dict.fromkeys(numbers))[:MOST_CURVES]
+
+    @property
+    def state(self) -> TrialState | None:
+        """The state that trials are chosen by, if they are."""
+        return self.outcome or None
+
+    @property
+    def offset(self) -> int:
+        """How many trials come before the page."""
+        return (self.page - 1) * _TRIALS
+
+    @property
+    def limit(self) -> int:
+        """How many trials a page has."""
+        return _TRIALS
+
+    def query(self, **changes: Any) -> str:
+        """The query string of this choice with some changes; what is as usual is left out."""
+        chosen = self.model_copy(update=changes).model_dump(exclude_defaults=True, mode="json")
+        return f"?{urlencode(chosen)}"
+
+    def sorted_by(self, name: str) -> str:
+        """The query string that sorts by a column: first the way in which people look at it."""
+        natural = "up" if name in ("number", "parameters") else "down"
+        other = {"up": "down", "down": "up"}[self.order]
+        return self.query(sort=name, order=other if self.sort == name else natural, page=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyView:
+    """One study as its page shows it, all of one transaction."""
+
+    study: StudyDocument
+    spec: Mapping[str, Any]
+    """As it can be sent again."""
+    model: UploadedModelRecord | None
+    """What the study compresses, unless it is gone."""
+    front: FrontDocument
+    infos: Mapping[Objective, ObjectiveInfo]
+    choice: Choice
+    plot: FrontPlot | None
+    growth: Growth | None
+    panels: tuple[Panel, ...]
+    curves: Mapping[int, str]
+    """Trial whose curve is shown -> its model."""
+    importance: Sequence[ObjectiveImportance]
+    trials: Sequence[TrialDocument]
+    has_more: bool
+    """Whether the table goes on."""
+    last_event: int
+    is_waiting: bool = False
+    """Whether the study is asked to end, or to hold, and has not yet."""
+
+    @property
+    def metric(self) -> str:
+        """What the study's task calls quality."""
+        return self.infos["quality"].metric

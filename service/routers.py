@@ -1,0 +1,53 @@
+"""The routes, one file per aggregate."""
+
+from service.api.attempts import routes as attempts
+from service.api.audit import routes as audit
+from service.api.catalog import routes as catalog
+from service.api.dashboard import routes as dashboard
+from service.api.datasets import routes as datasets
+from service.api.devices import routes as devices
+from service.api.events import routes as events
+from service.api.fronts import routes as figures
+from service.api.health import routes as health
+from service.api.keys import routes as keys
+from service.api.metrics import routes as metrics
+from service.api.models import routes as models
+from service.api.quotas import routes as quota
+from service.api.studies import routes as studies
+from service.api.trials import routes as trials
+from service.api.webhooks import routes as webhooks
+from service.api.workers import routes as workers
+from service.pages import form as form_pages
+from service.pages import login
+from service.pages import models as model_pages
+from service.pages import overview as pages
+from service.pages import report as reports
+from service.pages import studies as study_pages
+
+ROUTERS = (
+    studies.router,
+    figures.router,
+    reports.router,
+    trials.router,
+    webhooks.router,
+    events.router,
+    datasets.router,
+    models.router,
+    devices.router,
+    quota.router,
+    catalog.router,
+    keys.router,
+    audit.router,
+    health.router,
+    metrics.router,
+    attempts.router,
+    workers.router,
+    login.router,
+    pages.router,
+    form_pages.router,
+    model_pages.router,
+    study_pages.router,
+    dashboard.router,
+)
+
+__all__ = ["ROUTERS"]

@@ -1,1 +1,0 @@
-"""Our own pages: templates, assets and the plot of a front."""

@@ -1,0 +1,173 @@
+"""Bookings: which attempt has which place of a joined machine, and for which coordinator.
+
+A booking is `reserved` before the attempt has a row, `offered` until its machine says that it has
+it, `running`, and `exited` until its coordinator has taken note. Every step is one conditional
+statement, so that whoever comes late changes nothing.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, delete, exists, or_, select, update
+from sqlalchemy.orm import Session
+
+from storage.endings import AttemptCause
+from storage.locking import insert
+from storage.mapping import reader
+from storage.records import BookingState, Json
+from storage.tables import BookingRow, MachineRow
+
+_OPEN = BookingRow.state != BookingState.EXITED
+
+
+@dataclass(frozen=True, kw_only=True)
+class BookingRecord:
+    """An attempt's place on a machine."""
+
+    attempt_id: str
+    machine_id: str
+    place: str
+    owner: str
+    """The coordinator that booked it."""
+    state: BookingState
+    offer: Mapping[str, Json] | None
+    """What the machine starts the attempt with; no secret is in it."""
+    grace_seconds: float | None
+    """How long the attempt may go on after it is told to end; null: it is not to end."""
+    returncode: int | None
+    signal: int | None
+    cause: AttemptCause | None
+    """Why the attempt ended."""
+    detail: str | None
+    booked_at: datetime
+
+
+_record = reader(BookingRecord)
+
+
+class Bookings:
+    """The bookings of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def reserve(
+        self, attempt_id: str, *, machine_id: str, place: str, owner: str, at: datetime
+    ) -> bool:
+        """Keep a place for an attempt; False when another attempt has it."""
+        kept = self._session.scalar(
+            insert(self._session, BookingRow)
+            .values(
+                attempt_id=attempt_id,
+                machine_id=machine_id,
+                place=place,
+                owner=owner,
+                state=BookingState.RESERVED,
+                booked_at=at,
+            )
+            .on_conflict_do_nothing()
+            .returning(BookingRow.attempt_id)
+        )
+        return kept is not None
+
+    def offer(self, attempt_id: str, offer: Mapping[str, Json]) -> str | None:
+        """Have the machine told of the attempt; its id, or null when the place is not kept."""
+        stays = exists().where(MachineRow.id == BookingRow.machine_id, ~MachineRow.leaving)
+        return self._session.scalar(
+            update(BookingRow)
+            .where(
+                BookingRow.attempt_id == attempt_id,
+                BookingRow.state == BookingState.RESERVED,
+                stays,
+            )
+            .values(state=BookingState.OFFERED, offer=dict(offer))
+            .returning(BookingRow.machine_id)
+        )
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> str | None:
+        """Ask for an attempt's end; its machine's id where that is news, else null."""
+        later = or_(BookingRow.grace_seconds.is_(None), BookingRow.grace_seconds > grace_seconds)
+        return self._session.scalar(
+            update(BookingRow)
+            .where(BookingRow.attempt_id == attempt_id, _OPEN, later)
+            .values(grace_seconds=grace_seconds)
+            .returning(BookingRow.machine_id)
+        )
+
+    def run(self, attempt_ids: Collection[str]) -> None:
+        """The machine says that it has these."""
+        self._session.execute(
+            update(BookingRow)
+            .where(BookingRow.attempt_id.in_(attempt_ids), BookingRow.state == BookingState.OFFERED)
+            .values(state=BookingState.RUNNING)
+        )
+
+    def exit(
+        self,
+        attempt_id: str,
+        *,
+        machine_id: str,
+        cause: AttemptCause,
+        detail: str,
+        returncode: int | None = None,
+        signal: int | None = None,
+    ) -> None:
+        """The attempt ended so on that machine; only the first word about it counts."""
+        self._session.execute(
+            update(BookingRow)
+            .where(BookingRow.attempt_id == attempt_id, BookingRow.machine_id == machine_id, _OPEN)
+            .values(
+                state=BookingState.EXITED,
+                returncode=returncode,
+                signal=signal,
+                cause=cause,
+                detail=detail,
+            )
+        )
+
+    def take_exits(self, owner: str) -> list[BookingRecord]:
+        """The ends that a coordinator has not heard of, each of which is told this once."""
+        ended = delete(BookingRow).where(BookingRow.owner == owner, ~_OPEN)
+        rows = self._session.scalars(ended.returning(BookingRow))
+        return [_record(row) for row in rows]
+
+    def any_exit(self, owner: str) -> bool:
+        """Whether there is an end that a coordinator has not heard of."""
+        ended = exists().where(BookingRow.owner == owner, ~_OPEN)
+        return bool(self._session.scalar(select(ended)))
+
+    def open(self, machine_id: str) -> list[BookingRecord]:
+        """The bookings of a machine whose place is taken."""
+        return self._where(_OPEN, BookingRow.machine_id == machine_id)
+
+    def all(self) -> list[BookingRecord]:
+        """Every booking, ends that were not heard of included."""
+        return self._where()
+
+    def _where(self, *conditions: ColumnElement[bool]) -> list[BookingRecord]:
+        rows = self._session.scalars(
+            select(BookingRow).where(*conditions).order_by(BookingRow.attempt_id)
+        )
+        return [_record(row) for row in rows]
+
+    def release(self, attempt_ids: Collection[str]) -> None:
+        """Give places back that are kept for attempts which never came."""
+        self._session.execute(
+            delete(BookingRow).where(
+                BookingRow.attempt_id.in_(attempt_ids), BookingRow.state == BookingState.RESERVED
+            )
+        )
+
+    def forget(self, *, owner: str) -> None:
+        """What a coordinator of this name left behind that died: kept places, and ends."""
+        left = BookingRow.state.in_((BookingState.RESERVED, BookingState.EXITED))
+        self._session.execute(delete(BookingRow).where(BookingRow.owner == owner, left))
+
+    def forget_machines(self, machine_ids: Collection[str]) -> None:
+        """Take away all bookings on machines that are gone for good."""
+        self._session.execute(delete(BookingRow).where(BookingRow.machine_id.in_(machine_ids)))
+
+    def forget_ends(self, before: datetime) -> None:
+        """Take away ends of attempts booked before then, whose coordinator never came back."""
+        self._session.execute(delete(BookingRow).where(BookingRow.booked_at < before, ~_OPEN))

@@ -1,0 +1,122 @@
+"""What each coordinator tells of itself: slots and lanes, figures, when it was last seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from storage.locking import insert
+from storage.mapping import reader
+from storage.records import Json
+from storage.tables import CoordinatorRow
+
+
+@dataclass(frozen=True)
+class SlotRecord:
+    """A place for one attempt at a time, or a device's measurement lock, whose share is 0."""
+
+    name: str
+    device: str
+    model: str
+    share: float
+    machine: str = ""
+    """Where it is, when it is not the coordinator's own machine."""
+    memory: int | None = None
+    """Bytes of the machine's memory that an attempt may take; null: unknown."""
+    device_memory: int | None = None
+    """Bytes of its GPU's memory, likewise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorRecord:
+    """A coordinator as it told of itself last."""
+
+    owner: str
+    """Its name, by which it claims studies."""
+    slots: tuple[SlotRecord, ...]
+    lanes: tuple[SlotRecord, ...]
+    figures: Mapping[str, Json]
+    started_at: datetime
+    seen_at: datetime
+
+
+_read = reader(CoordinatorRecord, "slots", "lanes")
+
+
+class Coordinators:
+    """The coordinators' rows of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def report(self, record: CoordinatorRecord) -> None:
+        """Write what a coordinator tells of itself, in place of what it told before."""
+        values = {
+            "slots": [
+                *(_document(slot, lane=False) for slot in record.slots),
+                *(_document(lane, lane=True) for lane in record.lanes),
+            ],
+            "figures": dict(record.figures),
+            "started_at": record.started_at,
+            "seen_at": record.seen_at,
+        }
+        self._session.execute(
+            insert(self._session, CoordinatorRow)
+            .values(owner=record.owner, **values)
+            .on_conflict_do_update(index_elements=["owner"], set_=values)
+        )
+
+    def remove(self, owner: str) -> None:
+        """Take the row of a coordinator away that stops; harmless when there is none."""
+        self._session.execute(delete(CoordinatorRow).where(CoordinatorRow.owner == owner))
+
+    def find(self, owner: str) -> CoordinatorRecord | None:
+        """What a coordinator told of itself last; null for one that never did, or stopped."""
+        row = self._session.scalar(select(CoordinatorRow).where(CoordinatorRow.owner == owner))
+        return None if row is None else _record(row)
+
+    def alive(self, now: datetime, *, within_seconds: float) -> list[CoordinatorRecord]:
+        """Those that were seen so lately, by name; one that was killed leaves its row behind.
+
+        Nothing is claimed or lost by it, so that the machines' own clocks are good enough here, see
+        Note [Whose clock].
+        """
+        since = now - timedelta(seconds=within_seconds)
+        rows = self._session.scalars(
+            select(CoordinatorRow)
+            .where(CoordinatorRow.seen_at >= since)
+            .order_by(CoordinatorRow.owner)
+        )
+        return [_record(row) for row in rows]
+
+
+def _document(slot: SlotRecord, *, lane: bool) -> dict[str, Json]:
+    return {**vars(slot), "lane": lane}
+
+
+def _record(row: CoordinatorRow) -> CoordinatorRecord:
+    entries: Sequence[Mapping[str, Json]] = [slot for slot in row.slots if isinstance(slot, dict)]
+    return _read(
+        row,
+        slots=tuple(_slot(entry) for entry in entries if not entry["lane"]),
+        lanes=tuple(_slot(entry) for entry in entries if entry["lane"]),
+    )
+
+
+def _slot(entry: Mapping[str, Json]) -> SlotRecord:
+    share = entry["share"]
+    return SlotRecord(
+        name=str(entry["name"]),
+        device=str(entry["device"]),
+        model=str(entry["model"]),
+        share=float(share) if isinstance(share, int | float) else 0.0,
+        machine=str(entry.get("machine", "")),
+        memory=_bytes(entry.get("memory")),
+        device_memory=_bytes(entry.get("device_memory")),
+    )
+
+
+def _bytes(told: Json) -> int | None:
+    return told if isinstance(told, int) else None

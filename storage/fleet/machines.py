@@ -1,0 +1,198 @@
+"""Machines that joined the site with their slots: who they are, and when they were heard of."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import case, delete, exists, select, update
+from sqlalchemy.orm import Session
+
+from storage.locking import insert
+from storage.mapping import reader
+from storage.records import Json
+from storage.tables import MachineRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceRecord:
+    """A place on a machine where one attempt at a time runs."""
+
+    name: str
+    device: str
+    model: str
+    share: float
+    memory: int | None = None
+    """Bytes of the machine's memory that an attempt may take; null: unknown."""
+    device_memory: int | None = None
+    """Bytes of its GPU's memory, likewise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineRecord:
+    """A machine as it joined, and as it was heard of last."""
+
+    id: str
+    name: str
+    """Unique; what people call it, and what tells its slots from others'."""
+    version: str
+    """Of the program that runs there."""
+    session: str
+    """Names the process that joined as this machine last; no other is listened to."""
+    polls: int
+    """The number of the newest poll of that process."""
+    changes: int
+    """Grows with whatever there is to tell it."""
+    leaving: bool
+    """It takes nothing more, and is gone when what runs there has ended."""
+    slots: tuple[PlaceRecord, ...]
+    joined_at: datetime
+    seen_at: datetime
+
+
+_read = reader(MachineRecord, "slots")
+
+
+class Machines:
+    """The machines' rows of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def join(
+        self,
+        machine_id: str,
+        *,
+        name: str,
+        version: str,
+        session: str,
+        slots: Sequence[PlaceRecord],
+        at: datetime,
+    ) -> MachineRecord:
+        """Add a machine, or take the words of one that comes back in place of those before.
+
+        A name that another machine has is told apart by the beginning of the id.
+        """
+        if self._is_anothers(name, machine_id):
+            name = f"{name}-{machine_id[:6]}"
+        values = {
+            "name": name,
+            "version": version,
+            "session": session,
+            "leaving": False,
+            "slots": [dict(vars(slot)) for slot in slots],
+            "seen_at": at,
+        }
+        row = self._session.scalars(
+            insert(self._session, MachineRow)
+            .values(id=machine_id, joined_at=at, changes=0, polls=0, **values)
+            .on_conflict_do_update(
+                index_elements=["id"],
+                set_={
+                    **values,
+                    "polls": case((MachineRow.session == session, MachineRow.polls), else_=0),
+                    "changes": MachineRow.changes + 1,
+                },
+            )
+            .returning(MachineRow)
+        ).one()
+        return _record(row)
+
+    def poll(
+        self, machine_id: str, *, session: str, number: int, at: datetime
+    ) -> MachineRecord | None:
+        """Note a poll; null when the process is not the one that joined last, or polled since.
+
+        Until the transaction ends, no other poll of the machine is answered.
+        """
+        row = self._session.scalar(
+            update(MachineRow)
+            .where(
+                MachineRow.id == machine_id,
+                MachineRow.session == session,
+                MachineRow.polls < number,
+            )
+            .values(polls=number, seen_at=at)
+            .returning(MachineRow)
+        )
+        return None if row is None else _record(row)
+
+    def again(
+        self, machine_id: str, *, session: str, number: int, at: datetime
+    ) -> MachineRecord | None:
+        """Go on with a poll that waited; null when a newer one came meanwhile."""
+        row = self._session.scalar(
+            update(MachineRow)
+            .where(
+                MachineRow.id == machine_id,
+                MachineRow.session == session,
+                MachineRow.polls == number,
+            )
+            .values(seen_at=at)
+            .returning(MachineRow)
+        )
+        return None if row is None else _record(row)
+
+    def find(self, machine_id: str) -> MachineRecord | None:
+        """One machine; null when there is no such one."""
+        row = self._session.scalar(select(MachineRow).where(MachineRow.id == machine_id))
+        return None if row is None else _record(row)
+
+    def leave(self, machine_id: str, *, session: str) -> MachineRecord | None:
+        """Let a machine take nothing more; null when the process is not the one that joined."""
+        row = self._session.scalar(
+            update(MachineRow)
+            .where(MachineRow.id == machine_id, MachineRow.session == session)
+            .values(leaving=True)
+            .returning(MachineRow)
+        )
+        return None if row is None else _record(row)
+
+    def remove(self, machine_id: str) -> None:
+        """Take a machine's row away; harmless when there is none."""
+        self._session.execute(delete(MachineRow).where(MachineRow.id == machine_id))
+
+    def remove_unseen(self, before: datetime) -> list[str]:
+        """Take the rows of those away that were not heard of since; returns their ids."""
+        gone = delete(MachineRow).where(MachineRow.seen_at < before).returning(MachineRow.id)
+        return list(self._session.scalars(gone))
+
+    def list(self) -> list[MachineRecord]:
+        """All machines, by name."""
+        rows = self._session.scalars(select(MachineRow).order_by(MachineRow.name))
+        return [_record(row) for row in rows]
+
+    def changes(self, machine_ids: Collection[str]) -> dict[str, int]:
+        """How far the counts of these machines' changes are."""
+        rows = self._session.execute(
+            select(MachineRow.id, MachineRow.changes).where(MachineRow.id.in_(machine_ids))
+        )
+        return {row.id: row.changes for row in rows}
+
+    def note_change(self, machine_id: str) -> None:
+        """Have a poll of the machine that waits look again."""
+        self._session.execute(
+            update(MachineRow)
+            .where(MachineRow.id == machine_id)
+            .values(changes=MachineRow.changes + 1)
+        )
+
+    def _is_anothers(self, name: str, machine_id: str) -> bool:
+        others = exists().where(MachineRow.name == name, MachineRow.id != machine_id)
+        return bool(self._session.scalar(select(others)))
+
+
+def _record(row: MachineRow) -> MachineRecord:
+    slots = (_place(cast("dict[str, Json]", slot)) for slot in row.slots)
+    return _read(row, slots=tuple(slots))
+
+
+def _place(entry: dict[str, Json]) -> PlaceRecord:
+    return PlaceRecord(
+        name=str(entry["name"]),
+        device=str(entry["device"]),
+        model=str(entry["model"]),
+        share=float(cast(float, entry["share"])),
+        memory=cast("int | None", entry.get("memory")),
+        device_memory=cast("int | None", entry.get("device_memory")),
+    )

@@ -1,0 +1,78 @@
+"""What the repositories share: the lock on a study, and inserts that meet a row of theirs."""
+
+from typing import TypeAlias
+
+from sqlalchemy import ScalarSelect, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+from sqlalchemy.sql.selectable import TypedReturnsRows
+
+from storage.columns import LARGEST_INTEGER
+from storage.errors import NotFound
+from storage.tables import StudyRow, Table
+
+WRITING = "writing"
+"""Key in `Session.info`: whether the session is a writing one (set by `Database.write`)."""
+
+_LOCKED = "locked"
+"""Key in `Session.info`: the studies that this session has locked."""
+
+Insert: TypeAlias = sqlite.Insert | postgresql.Insert
+
+
+def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
+    """Make this transaction the only writer of the study until it ends.
+
+    See Note [One writer per study] in the README.
+    """
+    # A session has one transaction, which keeps what it has locked.
+    locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
+    if study_id not in locked and session.get_bind().dialect.name == "postgresql":
+        held = select(StudyRow.id).where(StudyRow.id == study_id).with_for_update(key_share=True)
+        locked.update(session.scalars(held))
+
+
+def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) -> None:
+    """Take `lock_study` in a writing session, whose reads are decisions; readers never wait."""
+    if session.info.get(WRITING, False):
+        lock_study(session, study_id)
+
+
+def note_change(session: Session, study_id: str) -> None:
+    """Give the study's data another version, see `StudyRecord.data_version`."""
+    session.execute(
+        update(StudyRow)
+        .where(StudyRow.id == study_id)
+        .values(data_version=StudyRow.data_version + 1)
+    )
+
+
+def next_version(study_id: str) -> ScalarSelect[int]:
+    """The version that `note_change` is about to give the study's data, for rows that change."""
+    version = select(StudyRow.data_version + 1).where(StudyRow.id == study_id)
+    return version.scalar_subquery()
+
+
+def insert(session: Session, table: type[Table]) -> Insert:
+    """An insert of the session's own dialect, for the ON CONFLICT that both spell alike."""
+    if session.get_bind().dialect.name == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+def added(session: Session, statement: TypedReturnsRows[str], *, missing: str) -> bool:
+    """Run an insert that does nothing on a conflict; whether the row is new.
+
+    Raises:
+        NotFound: with `missing`, if a row that the new one belongs to does not exist.
+    """
+    try:
+        return session.scalar(statement) is not None
+    except IntegrityError as error:
+        raise NotFound(missing) from error
+
+
+def storable_integer(number: int) -> bool:
+    """Whether an integer column could hold it: what it cannot hold is not there to be found."""
+    return 0 <= number <= LARGEST_INTEGER

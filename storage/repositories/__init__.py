@@ -1,0 +1,42 @@
+"""The rows of studies and of all that belongs to them: one repository per aggregate."""
+
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempt_logs import AttemptLogRecord, AttemptLogs
+from storage.repositories.attempts import Attempts, KeptAlive
+from storage.repositories.commands import Commands
+from storage.repositories.datasets import Datasets
+from storage.repositories.events import Events
+from storage.repositories.exchanges import ExchangeRecords, Exchanges
+from storage.repositories.foreign_trials import ForeignTrialRecords, ForeignTrials
+from storage.repositories.measurements import Measurements, Speed
+from storage.repositories.metrics import Metrics
+from storage.repositories.studies import Studies, listed
+from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trials import TrialOrder, Trials
+from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.webhooks import Deliveries
+
+__all__ = [
+    "ArtifactRows",
+    "AttemptLogRecord",
+    "AttemptLogs",
+    "Attempts",
+    "Commands",
+    "Datasets",
+    "Deliveries",
+    "Events",
+    "ExchangeRecords",
+    "Exchanges",
+    "ForeignTrialRecords",
+    "ForeignTrials",
+    "KeptAlive",
+    "Measurements",
+    "Metrics",
+    "Speed",
+    "Studies",
+    "TrialOrder",
+    "TrialSummary",
+    "Trials",
+    "UploadedModels",
+    "listed",
+]

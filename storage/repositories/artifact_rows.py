@@ -1,0 +1,203 @@
+"""Which stored bytes are named by which rows; they are in the store before a row names them."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import and_, delete, exists, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from storage.batches import batched
+from storage.locking import (
+    added,
+    insert,
+    lock_study,
+    next_version,
+    note_change,
+    storable_integer,
+)
+from storage.mapping import reader
+from storage.records import ArtifactRecord, TrialState
+from storage.tables import (
+    ArtifactRow,
+    AttemptLogRow,
+    DatasetRow,
+    TrialArtifactRow,
+    TrialRow,
+    UploadedModelRow,
+)
+from storage.tenants import ACROSS_TENANTS
+
+# Any number will do; every transaction that adds or takes away names of artifacts waits for it.
+_NAMING_LOCK = 0x6E616D65
+
+
+_record = reader(ArtifactRecord)
+
+
+class ArtifactRows:
+    """The artifact rows of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def link(self, study_id: str, number: int, role: str, artifact: ArtifactRecord) -> list[str]:
+        """Let stored bytes play a part for a trial, in place of what played it before.
+
+        See Note [Named bytes stay]: afterwards, in the same transaction, the caller looks whether
+        the bytes are still stored.
+
+        Returns:
+            The digests of what played it before, whose rows are gone unless others use them.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        lock_study(self._session, study_id)
+        self.lock_names()
+        before = self._session.scalars(
+            select(TrialArtifactRow.sha256).where(
+                TrialArtifactRow.study_id == study_id,
+                TrialArtifactRow.number == number,
+                TrialArtifactRow.role == role,
+                TrialArtifactRow.sha256 != artifact.sha256,
+            )
+        ).all()
+        self.add(artifact)
+        added(
+            self._session,
+            insert(self._session, TrialArtifactRow)
+            .values(study_id=study_id, number=number, role=role, sha256=artifact.sha256)
+            .on_conflict_do_update(
+                index_elements=["study_id", "number", "role"], set_={"sha256": artifact.sha256}
+            )
+            .returning(TrialArtifactRow.study_id),
+            missing=f"study {study_id!r} has no trial {number}",
+        )
+        self.drop_unused(before)
+        # Nothing follows yet from what a trial stores while it trains.
+        state = select(TrialRow.state).where(
+            TrialRow.study_id == study_id, TrialRow.number == number
+        )
+        if self._session.scalars(state).one().has_ended:
+            self._note_changes(study_id, [number])
+        return list(before)
+
+    def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
+        """Take these roles from trials of a study, and the rows of what nothing else names.
+
+        Returns:
+            The digests of what they were.
+        """
+        lock_study(self._session, study_id)
+        self.lock_names()
+        digests = list[str]()
+        for number in sorted(roles):
+            digests += self._session.scalars(
+                delete(TrialArtifactRow)
+                .where(
+                    TrialArtifactRow.study_id == study_id,
+                    TrialArtifactRow.number == number,
+                    TrialArtifactRow.role.in_(roles[number]),
+                )
+                .returning(TrialArtifactRow.sha256)
+            )
+        self.drop_unused(digests)
+        if digests:
+            self._note_changes(study_id, sorted(roles))
+        return digests
+
+    def of_ended_trials(self, role: str) -> list[tuple[str, int]]:
+        """Trials that have ended and have something of this role, as study and number."""
+        ended = [state for state in TrialState if state.has_ended]
+        rows = self._session.execute(
+            select(TrialArtifactRow.study_id, TrialArtifactRow.number)
+            .join(
+                TrialRow,
+                and_(
+                    TrialRow.study_id == TrialArtifactRow.study_id,
+                    TrialRow.number == TrialArtifactRow.number,
+                ),
+            )
+            .where(TrialArtifactRow.role == role, TrialRow.state.in_(ended))
+            .order_by(TrialArtifactRow.study_id, TrialArtifactRow.number)
+        )
+        return [(study_id, number) for study_id, number in rows]
+
+    def of_roles(self, study_id: str, roles: Collection[str]) -> dict[int, list[str]]:
+        """Which of these roles the study's trials have, by number, of those that have any."""
+        rows = self._session.execute(
+            select(TrialArtifactRow.number, TrialArtifactRow.role)
+            .where(TrialArtifactRow.study_id == study_id, TrialArtifactRow.role.in_(roles))
+            .order_by(TrialArtifactRow.number, TrialArtifactRow.role)
+        )
+        found: dict[int, list[str]] = {}
+        for number, role in rows:
+            found.setdefault(number, []).append(role)
+        return found
+
+    def of_trial(self, study_id: str, number: int) -> dict[str, ArtifactRecord]:
+        """The trial's artifacts by role."""
+        if not storable_integer(number):
+            return {}
+        rows = self._session.execute(
+            select(TrialArtifactRow.role, ArtifactRow)
+            .join(ArtifactRow, ArtifactRow.sha256 == TrialArtifactRow.sha256)
+            .where(TrialArtifactRow.study_id == study_id, TrialArtifactRow.number == number)
+        )
+        return {role: _record(row) for role, row in rows}
+
+    def add(self, artifact: ArtifactRecord) -> None:
+        """Note that there are such bytes; harmless when repeated."""
+        self._session.execute(
+            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing()
+        )
+
+    def digests(self) -> list[str]:
+        """The digests of all bytes that rows name."""
+        return list(self._session.scalars(select(ArtifactRow.sha256)))
+
+    def lock_names(self) -> None:
+        """Let no other transaction that asks for the same go on until this one ends.
+
+        See Note [Named bytes stay] in the README.
+        """
+        if self._session.get_bind().dialect.name == "postgresql":
+            self._session.execute(select(func.pg_advisory_xact_lock(_NAMING_LOCK)))
+
+    def _note_changes(self, study_id: str, numbers: Sequence[int]) -> None:
+        for some in batched(numbers):
+            self._session.execute(
+                update(TrialRow)
+                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
+                .values(data_version=next_version(study_id))
+            )
+        note_change(self._session, study_id)
+
+    def drop_unused(self, digests: Collection[str]) -> None:
+        """Take away the rows of those artifacts that nothing of anybody names."""
+        used_by_trial = exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
+        used_by_dataset = exists().where(
+            or_(
+                DatasetRow.sha256 == ArtifactRow.sha256,
+                DatasetRow.test_sha256 == ArtifactRow.sha256,
+                DatasetRow.container_sha256 == ArtifactRow.sha256,
+            )
+        )
+        used_by_model = exists().where(UploadedModelRow.sha256 == ArtifactRow.sha256)
+        used_as_log = exists().where(AttemptLogRow.sha256 == ArtifactRow.sha256)
+        self._session.execute(
+            delete(ArtifactRow).where(
+                ArtifactRow.sha256.in_(digests),
+                ~used_by_trial,
+                ~used_by_dataset,
+                ~used_by_model,
+                ~used_as_log,
+            ),
+            execution_options=ACROSS_TENANTS,
+        )
+
+    def unnamed(self, digests: Collection[str]) -> list[str]:
+        """Those of the digests that no row names, in their order."""
+        named = set(
+            self._session.scalars(select(ArtifactRow.sha256).where(ArtifactRow.sha256.in_(digests)))
+        )
+        return [digest for digest in digests if digest not in named]

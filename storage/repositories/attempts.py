@@ -1,0 +1,354 @@
+"""Attempts: leases on jobs, and the fence that keeps a late worker out."""
+
+import hmac
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
+from sqlalchemy.orm import Session, load_only
+
+from storage.batches import batched
+from storage.columns import FiniteFloat
+from storage.endings import AttemptCause
+from storage.errors import Conflict, LeaseLost, NotFound
+from storage.locking import added, insert, lock_study, lock_study_to_decide
+from storage.mapping import columns_of, reader
+from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
+from storage.tables import AttemptRow, StudyRow
+
+_RUNNING = AttemptRow.state == AttemptState.RUNNING
+_record = reader(AttemptRecord)
+_lease = reader(LeaseRecord)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptAlive(StudyEnding):
+    """What is known of an attempt whose lease was renewed: when it began, and its study's end."""
+
+    started_at: datetime
+
+
+_kept = reader(KeptAlive)
+
+
+class Attempts:
+    """The attempts of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def start(self, record: AttemptRecord, *, token_digest: str) -> None:
+        """Add a running attempt; its worker proves itself by the token with this digest.
+
+        Raises:
+            Conflict: if an attempt of this kind works on the trial, or the id or number was used.
+            NotFound: if there is no such study or trial.
+        """
+        if record.state is not AttemptState.RUNNING:
+            raise ValueError(f"an attempt starts as 'running', not as {record.state.value!r}")
+        lock_study(self._session, record.study_id)
+        is_new = added(
+            self._session,
+            insert(self._session, AttemptRow)
+            .values(**vars(record), token_digest=token_digest)
+            .on_conflict_do_nothing()
+            .returning(AttemptRow.id),
+            missing=f"there is no study {record.study_id!r}, or it has no trial {record.trial}",
+        )
+        if not is_new:
+            raise Conflict(
+                f"{record.kind.value} attempt {record.number} of trial {record.trial}, study "
+                f"{record.study_id!r}, cannot start: another runs, or its id or number was used"
+            )
+
+    def authenticate(self, attempt_id: str, token_digest: str) -> AttemptRecord:
+        """The running attempt that this token belongs to; in a writing session it stays running.
+
+        Raises:
+            LeaseLost: if there is none, whatever the reason: the worker can only stop.
+        """
+        lock_study_to_decide(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        expected = row.token_digest if row is not None else ""
+        belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
+        if row is None or not belongs or row.state is not AttemptState.RUNNING:
+            raise _lost(attempt_id)
+        return _record(row)
+
+    def lease(self, attempt_id: str) -> LeaseRecord | None:
+        """The lease of an attempt, whether or not it has ended; decides nothing about its study."""
+        found = self._session.execute(
+            select(*columns_of(LeaseRecord, AttemptRow)).where(AttemptRow.id == attempt_id)
+        ).one_or_none()
+        return None if found is None else _lease(found)
+
+    def hand_over(self, attempt_id: str, *, token_digest: str, until: datetime) -> None:
+        """Have the attempt prove itself by another token from here on; the one before is void.
+
+        Raises:
+            LeaseLost: if the attempt has ended.
+        """
+        lock_study(self._session, _study_of(attempt_id))
+        handed = self._session.scalar(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, _RUNNING)
+            .values(token_digest=token_digest, lease_until=until)
+            .returning(AttemptRow.id)
+        )
+        if handed is None:
+            raise _lost(attempt_id)
+
+    def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
+        """Where those of these attempts stand that exist."""
+        rows = self._session.execute(
+            select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids))
+        )
+        return {row.id: row.state for row in rows}
+
+    def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
+        """Whether the attempt that this token belongs to has ended by its own report."""
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        if row is None or row.state is not AttemptState.ENDED:
+            return False
+        return hmac.compare_digest(row.token_digest.encode(), token_digest.encode())
+
+    def belonging(
+        self, attempt_id: str, token_digest: str, *, ended_since: datetime
+    ) -> AttemptRecord:
+        """The attempt that this token belongs to, if it runs or has not ended before that time.
+
+        Raises:
+            LeaseLost: if there is none.
+        """
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        expected = row.token_digest if row is not None else ""
+        belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
+        if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
+            raise _lost(attempt_id)
+        return _record(row)
+
+    def get(self, attempt_id: str) -> AttemptRecord:
+        """One attempt; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        if row is None:
+            raise NotFound(f"there is no attempt {attempt_id!r}")
+        return _record(row)
+
+    def renew(
+        self,
+        attempt_id: str,
+        *,
+        until: datetime,
+        stood_still_seconds: float | None = None,
+        held_seconds: float | None = None,
+    ) -> None:
+        """Prolong the lease.
+
+        Time stood still and time that the slot was held are the attempt's sums so far, by its
+        worker's clock; neither they nor the device time that follows from them ever shrink.
+
+        Raises:
+            LeaseLost: if the attempt has ended.
+        """
+        values = _renewal(until, stood_still_seconds, held_seconds)
+        lock_study(self._session, _study_of(attempt_id))
+        renewed = self._session.scalar(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, _RUNNING)
+            .values(**values)
+            .returning(AttemptRow.id)
+        )
+        if renewed is None:
+            raise _lost(attempt_id)
+
+    def keep_alive(
+        self,
+        attempt_id: str,
+        token_digest: str,
+        *,
+        until: datetime,
+        stood_still_seconds: float,
+        held_seconds: float | None,
+    ) -> KeptAlive:
+        """Prolong the lease of the attempt that this token belongs to, as `renew` does.
+
+        What most workers say most of the time, and so one statement that waits for no other writer
+        of the study: of all that is decided about a study, nothing rests on how long a lease holds.
+
+        Raises:
+            LeaseLost: if there is none, whatever the reason: the worker can only stop.
+        """
+        of_study = [
+            select(column)
+            .where(StudyRow.id == AttemptRow.study_id)
+            .correlate(AttemptRow)
+            .scalar_subquery()
+            .label(column.key)
+            for column in columns_of(StudyEnding, StudyRow)
+        ]
+        kept = self._session.execute(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id, AttemptRow.token_digest == token_digest, _RUNNING)
+            .values(**_renewal(until, stood_still_seconds, held_seconds))
+            .returning(AttemptRow.started_at, *of_study)
+        ).one_or_none()
+        if kept is None:
+            raise _lost(attempt_id)
+        return _kept(kept)
+
+    def end(
+        self,
+        attempt_id: str,
+        *,
+        state: AttemptState,
+        at: datetime,
+        cause: AttemptCause | None = None,
+        detail: str | None = None,
+    ) -> AttemptRecord:
+        """End the attempt, once.
+
+        What it held of its device is what its worker said last, or else what the wall clock says.
+
+        Raises:
+            LeaseLost: if it has ended.
+        """
+        if state is AttemptState.RUNNING:
+            raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
+        lock_study(self._session, _study_of(attempt_id))
+        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id, _RUNNING))
+        if row is None:
+            raise _lost(attempt_id)
+        values = {
+            "state": state,
+            "ended_at": at,
+            "cause": cause,
+            "detail": detail,
+            "device_seconds": _device_seconds(row, at),
+        }
+        ended = self._session.scalars(
+            update(AttemptRow)
+            .where(AttemptRow.id == attempt_id)
+            .values(**values)
+            .returning(AttemptRow)
+        )
+        return _record(ended.one())
+
+    def running(self, study_id: str | None = None) -> list[AttemptRecord]:
+        """Attempts that hold a lease, of one study or of all."""
+        conditions = [_RUNNING]
+        if study_id is not None:
+            conditions.append(AttemptRow.study_id == study_id)
+        return self._where(*conditions)
+
+    def leases(self) -> dict[str, datetime]:
+        """Until when each running attempt, of whatever study, holds its lease, by its id."""
+        rows = self._session.execute(select(AttemptRow.id, AttemptRow.lease_until).where(_RUNNING))
+        return {row.id: row.lease_until for row in rows}
+
+    def of_trial(
+        self, study_id: str, number: int, kind: AttemptKind | None = None
+    ) -> list[AttemptRecord]:
+        """All attempts on one trial, of one kind or of every kind."""
+        conditions = [AttemptRow.study_id == study_id, AttemptRow.trial == number]
+        if kind is not None:
+            conditions.append(AttemptRow.kind == kind)
+        return self._where(*conditions)
+
+    def of_trials(
+        self, study_id: str, numbers: Collection[int], kind: AttemptKind
+    ) -> dict[int, list[AttemptRecord]]:
+        """All attempts of a kind on some trials, by the trial's number."""
+        found: dict[int, list[AttemptRecord]] = {number: [] for number in numbers}
+        for some in batched(sorted(found)):
+            attempts = self._where(
+                AttemptRow.study_id == study_id,
+                AttemptRow.kind == kind,
+                AttemptRow.trial.in_(some),
+            )
+            for attempt in attempts:
+                if attempt.trial is not None:
+                    found[attempt.trial].append(attempt)
+        return found
+
+    def of_study(self, study_id: str, kind: AttemptKind) -> list[AttemptRecord]:
+        """All attempts of a kind in one study."""
+        return self._where(AttemptRow.study_id == study_id, AttemptRow.kind == kind)
+
+    def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
+        """The number of the next attempt at this job; the first is 1."""
+        last = self._session.scalar(
+            select(func.max(AttemptRow.number)).where(
+                AttemptRow.study_id == study_id,
+                AttemptRow.kind == kind,
+                AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
+            )
+        )
+        return 1 if last is None else last + 1
+
+    def device_seconds(self, study_id: str, now: datetime) -> float:
+        """Device time that training took: slot share x time.
+
+        What it stood still for measurements does not count. Of an attempt at work it is what its
+        worker said last: a wall clock that is set must not use up a budget.
+        """
+        training = (AttemptRow.study_id == study_id, AttemptRow.kind == AttemptKind.TRAIN)
+        ended = self._session.scalar(
+            select(func.sum(AttemptRow.device_seconds)).where(*training, ~_RUNNING)
+        )
+        needed = load_only(
+            AttemptRow.started_at,
+            AttemptRow.stood_still_seconds,
+            AttemptRow.slot_share,
+            AttemptRow.device_seconds,
+        )
+        # Without their jobs, which are most of the rows: this is asked for every second.
+        working = self._session.scalars(
+            select(AttemptRow).where(*training, _RUNNING).options(needed)
+        )
+        return (ended or 0.0) + sum(_device_seconds(row, now) for row in working)
+
+    def _where(self, *conditions: ColumnElement[bool]) -> list[AttemptRecord]:
+        rows = self._session.scalars(
+            select(AttemptRow)
+            .where(*conditions)
+            .order_by(AttemptRow.study_id, AttemptRow.started_at, AttemptRow.number, AttemptRow.id)
+        )
+        return [_record(row) for row in rows]
+
+
+def _study_of(attempt_id: str) -> ScalarSelect[str]:
+    return select(AttemptRow.study_id).where(AttemptRow.id == attempt_id).scalar_subquery()
+
+
+def _renewal(
+    until: datetime, stood_still_seconds: float | None, held_seconds: float | None
+) -> dict[str, Any]:
+    """What a renewal changes; sums never shrink."""
+    given = literal(stood_still_seconds or 0.0, FiniteFloat())
+    before = AttemptRow.stood_still_seconds
+    stood_still = case((before < given, given), else_=before)
+    values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
+    if held_seconds is not None:
+        known = func.coalesce(AttemptRow.device_seconds, 0.0)
+        held = literal(held_seconds, FiniteFloat()) - stood_still
+        counted = AttemptRow.slot_share * held
+        values["device_seconds"] = case((known < counted, counted), else_=known)
+    return values
+
+
+def _device_seconds(row: AttemptRow, until: datetime) -> float:
+    if row.device_seconds is not None:
+        return row.device_seconds
+    held = (until - row.started_at).total_seconds() - row.stood_still_seconds
+    return row.slot_share * max(0.0, held)
+
+
+def _lost(attempt_id: str) -> LeaseLost:
+    return LeaseLost(f"attempt {attempt_id!r} holds no lease (any more); stop working on it")

@@ -1,0 +1,54 @@
+"""The order in which the sampler was asked and told, from which a lost sampler is rebuilt."""
+
+from typing import TypeAlias
+
+from sqlalchemy import insert, select, update
+from sqlalchemy.orm import Session
+
+from storage.errors import NotFound
+from storage.mapping import reader
+from storage.records import ExchangeRecord
+from storage.tables import ExchangeRow, StudyRow
+
+ExchangeRecords: TypeAlias = list[ExchangeRecord]
+
+KINDS = ("ask", "tell")
+
+_record = reader(ExchangeRecord)
+
+
+class Exchanges:
+    """The exchanges of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def append(self, study_id: str, kind: str, trial: int) -> ExchangeRecord:
+        """Add the study's next exchange, an `ask` or a `tell`.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"{kind!r} is no kind of exchange; allowed are {', '.join(KINDS)}")
+        position = self._session.scalar(
+            update(StudyRow)
+            .where(StudyRow.id == study_id)
+            .values(last_exchange=StudyRow.last_exchange + 1)
+            .returning(StudyRow.last_exchange)
+        )
+        if position is None:
+            raise NotFound(f"there is no study {study_id!r}")
+        self._session.execute(
+            insert(ExchangeRow).values(study_id=study_id, position=position, kind=kind, trial=trial)
+        )
+        return ExchangeRecord(position=position, kind=kind, trial=trial)
+
+    def list(self, study_id: str) -> ExchangeRecords:
+        """The study's exchanges in order."""
+        rows = self._session.scalars(
+            select(ExchangeRow)
+            .where(ExchangeRow.study_id == study_id)
+            .order_by(ExchangeRow.position)
+        )
+        return [_record(row) for row in rows]

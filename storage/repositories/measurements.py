@@ -1,0 +1,131 @@
+"""Throughput measurements, each with its circumstances."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from storage.batches import batched
+from storage.errors import Conflict, NotFound
+from storage.locking import added, insert, lock_study
+from storage.mapping import columns_of, reader
+from storage.records import MeasurementRecord
+from storage.tables import MeasurementRow
+
+_record = reader(MeasurementRecord)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of a measurement no more than what was measured of what."""
+
+    id: str
+    shape_key: str
+    device: str
+    samples_per_second: float
+    ratio: float
+
+
+class Measurements:
+    """The measurements of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, study_id: str, measurement: MeasurementRecord) -> None:
+        """Keep a measurement of one of the study's trials.
+
+        Raises:
+            Conflict: if the id was used.
+            NotFound: if there is no such trial.
+        """
+        if measurement.study_id != study_id:
+            raise ValueError(
+                f"a measurement of study {measurement.study_id!r}, not of {study_id!r}"
+            )
+        lock_study(self._session, study_id)
+        is_new = added(
+            self._session,
+            insert(self._session, MeasurementRow)
+            .values(**vars(measurement))
+            .on_conflict_do_nothing()
+            .returning(MeasurementRow.id),
+            missing=f"study {study_id!r} has no trial {measurement.trial}",
+        )
+        if not is_new:
+            raise Conflict(f"there is a measurement with the id {measurement.id!r} already")
+
+    def find(self, study_id: str, shape_key: str, device: str) -> MeasurementRecord | None:
+        """The first measurement of this shape on this device: the one that the search goes by."""
+        row = self._session.scalar(
+            select(MeasurementRow)
+            .where(
+                MeasurementRow.study_id == study_id,
+                MeasurementRow.shape_key == shape_key,
+                MeasurementRow.device == device,
+            )
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+            .limit(1)
+        )
+        return None if row is None else _record(row)
+
+    def get(self, measurement_id: str) -> MeasurementRecord:
+        """One measurement.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        row = self._session.scalar(
+            select(MeasurementRow).where(MeasurementRow.id == measurement_id)
+        )
+        if row is None:
+            raise NotFound(f"there is no measurement {measurement_id!r}")
+        return _record(row)
+
+    def has(self, measurement_id: str) -> bool:
+        """Whether there is a measurement with this id."""
+        query = select(MeasurementRow.id).where(MeasurementRow.id == measurement_id)
+        return self._session.scalar(query) is not None
+
+    def of_study(self, study_id: str, shape_key: str | None = None) -> Sequence[MeasurementRecord]:
+        """The study's measurements, or those of one shape, in the order they were made."""
+        query = select(MeasurementRow).where(MeasurementRow.study_id == study_id)
+        if shape_key is not None:
+            query = query.where(MeasurementRow.shape_key == shape_key)
+        rows = self._session.scalars(query.order_by(MeasurementRow.created_at, MeasurementRow.id))
+        return [_record(row) for row in rows]
+
+    def named(self, ids: Collection[str]) -> dict[str, MeasurementRecord]:
+        """The measurements with these ids, by id; an id that nothing has is left out."""
+        found: dict[str, MeasurementRecord] = {}
+        for some in batched(sorted(set(ids))):
+            query = select(MeasurementRow).where(MeasurementRow.id.in_(some))
+            found |= {row.id: _record(row) for row in self._session.scalars(query)}
+        return found
+
+    def speeds(self, study_id: str) -> Sequence[Speed]:
+        """The study's measurements without their circumstances, in the order they were made."""
+        rows = self._session.execute(
+            select(*columns_of(Speed, MeasurementRow))
+            .where(MeasurementRow.study_id == study_id)
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+        )
+        return [Speed(*row) for row in rows]
+
+    def first_device(self, study_id: str) -> str | None:
+        """The device that the study was first measured on; null before that."""
+        return self._session.scalar(
+            select(MeasurementRow.device)
+            .where(MeasurementRow.study_id == study_id)
+            .order_by(MeasurementRow.created_at, MeasurementRow.id)
+            .limit(1)
+        )
+
+    def lane_seconds(self, study_id: str, *, until: datetime | None = None) -> float:
+        """Lane time that the study's measurements took, all or those made until then."""
+        query = select(func.sum(MeasurementRow.seconds)).where(MeasurementRow.study_id == study_id)
+        if until is not None:
+            query = query.where(MeasurementRow.created_at <= until)
+        return self._session.scalar(query) or 0.0

@@ -1,0 +1,84 @@
+"""Learning curves: one row per epoch of a trial."""
+
+from collections.abc import Collection
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from storage.batches import batched
+from storage.locking import added, insert, lock_study, storable_integer
+from storage.mapping import reader
+from storage.records import MetricRecord
+from storage.tables import MetricRow
+
+_record = reader(MetricRecord)
+
+
+class Metrics:
+    """The learning curves of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, study_id: str, number: int, metric: MetricRecord) -> None:
+        """Keep one epoch; one that is sent again, by an attempt that resumed, replaces the first.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        lock_study(self._session, study_id)
+        added(
+            self._session,
+            insert(self._session, MetricRow)
+            .values(study_id=study_id, number=number, **vars(metric))
+            .on_conflict_do_update(
+                index_elements=["study_id", "number", "epoch"], set_=dict(vars(metric))
+            )
+            .returning(MetricRow.study_id),
+            missing=f"study {study_id!r} has no trial {number}",
+        )
+
+    def curve(self, study_id: str, number: int) -> list[MetricRecord]:
+        """The trial's epochs in order."""
+        rows = self._session.scalars(
+            select(MetricRow)
+            .where(MetricRow.study_id == study_id, MetricRow.number == number)
+            .order_by(MetricRow.epoch)
+        )
+        return [_record(row) for row in rows]
+
+    def has(self, study_id: str, number: int, epoch: int) -> bool:
+        """Whether the epoch has been reported, by whichever attempt."""
+        return self._session.get(MetricRow, (study_id, number, epoch)) is not None
+
+    def validations(
+        self, study_id: str, numbers: Collection[int] | None = None
+    ) -> dict[int, dict[int, float]]:
+        """The validation metric of all curves of the study: trial number -> epoch -> value.
+
+        Of epochs that were trained: an epoch 0 is none. With `numbers`, of the curves of those
+        trials alone.
+        """
+        query = (
+            select(MetricRow.number, MetricRow.epoch, MetricRow.validation)
+            .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
+            .order_by(MetricRow.number, MetricRow.epoch)
+        )
+        queries = [query]
+        if numbers is not None:
+            chosen = sorted(filter(storable_integer, numbers))
+            queries = [query.where(MetricRow.number.in_(some)) for some in batched(chosen)]
+        found: dict[int, dict[int, float]] = {}
+        for part in queries:
+            for number, epoch, validation in self._session.execute(part):
+                found.setdefault(number, {})[epoch] = validation
+        return found
+
+    def epochs_trained(self, study_id: str) -> int:
+        """How many epochs all trials of the study have trained together."""
+        query = (
+            select(func.count())
+            .select_from(MetricRow)
+            .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
+        )
+        return self._session.scalars(query).one()

@@ -1,0 +1,311 @@
+"""Studies: the documents users sent, where each stands, and which coordinator has it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from storage.endings import StudyCause
+from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
+from storage.locking import insert, lock_study, lock_study_to_decide
+from storage.mapping import reader
+from storage.paging import newest_first
+from storage.records import Json, Page, StudyRecord, StudyState
+from storage.tables import StudyRow
+from storage.tenants import tenant_of
+
+# Of what fronts and figures follow from, see `StudyRecord.data_version`.
+_ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}
+
+
+_record = reader(StudyRecord)
+
+
+class Studies:
+    """The studies of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def create(
+        self,
+        *,
+        id: str,
+        name: str,
+        spec: dict[str, Json],
+        at: datetime,
+        idempotency_key: str | None = None,
+        body_digest: str | None = None,
+    ) -> StudyRecord:
+        """Add a queued study.
+
+        Where another request has used the key with the same body, that one's study is returned: its
+        id is not the given one, and nothing is stored.
+
+        Raises:
+            IdempotencyConflict: if the key was used with another body.
+            Conflict: if there is a study with this id.
+        """
+        row = self._session.scalar(
+            insert(self._session, StudyRow)
+            .values(
+                id=id,
+                name=name,
+                state=StudyState.QUEUED,
+                spec=spec,
+                created_at=at,
+                running_seconds=0.0,
+                last_event=0,
+                last_exchange=0,
+                data_version=0,
+                idempotency_key=idempotency_key,
+                body_digest=body_digest,
+            )
+            .on_conflict_do_nothing()
+            .returning(StudyRow)
+        )
+        if row is not None:
+            return _record(row)
+        earlier = None
+        if idempotency_key is not None:
+            earlier = self.find_idempotent(idempotency_key, body_digest)
+        if earlier is None:
+            raise Conflict(f"there is a study with the id {id!r} already")
+        return earlier
+
+    def find_idempotent(self, key: str, body_digest: str | None) -> StudyRecord | None:
+        """The tenant's study that was made with this key, if any.
+
+        Raises:
+            IdempotencyConflict: if it was made from another body.
+        """
+        row = self._session.scalar(
+            select(StudyRow).where(
+                StudyRow.tenant == tenant_of(self._session), StudyRow.idempotency_key == key
+            )
+        )
+        if row is None:
+            return None
+        if row.body_digest != body_digest:
+            raise IdempotencyConflict(
+                f"the idempotency key {key!r} was used for study {row.id!r} with another body"
+            )
+        return _record(row)
+
+    def get(self, study_id: str) -> StudyRecord:
+        """One study; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, study_id)
+        row = self._session.scalar(select(StudyRow).where(StudyRow.id == study_id))
+        if row is None:
+            raise _missing(study_id)
+        return _record(row)
+
+    def page(
+        self, *, limit: int, cursor: str | None = None, state: StudyState | None = None
+    ) -> Page[StudyRecord]:
+        """Studies, newest first.
+
+        Raises:
+            BadCursor: if the cursor was not given out by this list.
+        """
+        query = select(StudyRow)
+        if state is not None:
+            query = query.where(StudyRow.state == state)
+        return newest_first(
+            self._session,
+            query,
+            StudyRow.created_at,
+            StudyRow.id,
+            limit=limit,
+            cursor=cursor,
+            record=_record,
+            key=lambda study: (study.created_at, study.id),
+        )
+
+    def ids(self) -> set[str]:
+        """The ids of all studies."""
+        return set(self._session.scalars(select(StudyRow.id)))
+
+    def exists(self, study_id: str) -> bool:
+        """Whether there is such a study."""
+        query = select(StudyRow.id).where(StudyRow.id == study_id)
+        return self._session.scalar(query) is not None
+
+    def in_states(self, *states: StudyState) -> list[StudyRecord]:
+        """All studies in one of these states, oldest first."""
+        rows = self._session.scalars(
+            select(StudyRow)
+            .where(StudyRow.state.in_(states))
+            .order_by(StudyRow.created_at, StudyRow.id)
+        )
+        return [_record(row) for row in rows]
+
+    def with_ids(self, study_ids: Collection[str]) -> list[StudyRecord]:
+        """Those of the named studies that are there."""
+        rows = self._session.scalars(select(StudyRow).where(StudyRow.id.in_(study_ids)))
+        return [_record(row) for row in rows]
+
+    def finish_times(self) -> dict[str, datetime]:
+        """When each study ended, of those that have."""
+        rows = self._session.execute(select(StudyRow.id, StudyRow.finished_at))
+        return {study_id: at for study_id, at in rows if at is not None}
+
+    def set_state(
+        self,
+        study_id: str,
+        state: StudyState,
+        *,
+        at: datetime,
+        cause: StudyCause | None = None,
+        detail: str | None = None,
+    ) -> None:
+        """Move the study; its first `running` is its start, and only an end has a finish.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        values: dict[str, Any] = {
+            "state": state,
+            "state_cause": cause,
+            "state_detail": detail,
+            "finished_at": at if state.has_ended else None,
+            **_ANOTHER_VERSION,
+        }
+        if state is StudyState.RUNNING:
+            values["started_at"] = func.coalesce(StudyRow.started_at, at)
+        self._change(study_id, values)
+
+    def set_ending(self, study_id: str, cause: StudyCause, detail: str) -> bool:
+        """Say why no further trial is begun; False when that was said, and the first reason stays.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, study_id)
+        changed = self._session.scalar(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, StudyRow.ending_cause.is_(None))
+            .values(ending_cause=cause, ending_detail=detail, **_ANOTHER_VERSION)
+            .returning(StudyRow.id)
+        )
+        if changed is None:
+            self.get(study_id)
+        return changed is not None
+
+    def set_spec(self, study_id: str, spec: dict[str, Json]) -> None:
+        """Replace the study's document.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"spec": spec})
+
+    def clear_ending(self, study_id: str) -> None:
+        """Take back what `set_ending` said: trials are begun again.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"ending_cause": None, "ending_detail": None, **_ANOTHER_VERSION})
+
+    def set_prepared(self, study_id: str, prepared: dict[str, Json]) -> None:
+        """Keep what the prepare job found.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"prepared": prepared})
+
+    def set_reference_point(self, study_id: str, point: dict[str, float]) -> None:
+        """Fix the hypervolume's reference point.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"reference_point": point, **_ANOTHER_VERSION})
+
+    def add_running_seconds(self, study_id: str, seconds: float) -> None:
+        """Count time spent in state `running`.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        self._change(study_id, {"running_seconds": StudyRow.running_seconds + seconds})
+
+    def delete(self, study_id: str) -> None:
+        """Remove the study with its trials and all that belongs to them.
+
+        Bytes stay in the store: their rows are the caller's to drop.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, study_id)
+        gone = self._session.scalar(
+            delete(StudyRow).where(StudyRow.id == study_id).returning(StudyRow.id)
+        )
+        if gone is None:
+            raise _missing(study_id)
+
+    def claim(self, study_id: str, *, owner: str, now: datetime, until: datetime) -> bool:
+        """Take or renew the study for one coordinator; False while the claim of another holds."""
+        free = or_(StudyRow.owner.is_(None), StudyRow.owner == owner, StudyRow.owned_until <= now)
+        claimed = self._session.scalar(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, free)
+            .values(owner=owner, owned_until=until)
+            .returning(StudyRow.id)
+        )
+        return claimed is not None
+
+    def prove_claim(self, study_id: str, owner: str) -> None:
+        """Go on only if this coordinator has the study, which it keeps until the transaction ends.
+
+        Raises:
+            ClaimLost: if it has not.
+        """
+        lock_study_to_decide(self._session, study_id)
+        ours = select(StudyRow.id).where(StudyRow.id == study_id, StudyRow.owner == owner)
+        if self._session.scalar(ours) is None:
+            raise ClaimLost(f"study {study_id!r} is not claimed by {owner!r} (any more)")
+
+    def claims(self, *, other_than: str) -> dict[str, datetime]:
+        """Until when each study is claimed, of those that other owners have."""
+        rows = self._session.execute(
+            select(StudyRow.id, StudyRow.owned_until).where(
+                StudyRow.owner != other_than, StudyRow.owned_until.is_not(None)
+            )
+        )
+        return {study_id: until for study_id, until in rows if until is not None}
+
+    def release(self, study_id: str, owner: str) -> None:
+        """Give the study up; harmless when another has it."""
+        self._session.execute(
+            update(StudyRow)
+            .where(StudyRow.id == study_id, StudyRow.owner == owner)
+            .values(owner=None, owned_until=None)
+        )
+
+    def _change(self, study_id: str, values: Mapping[str, Any]) -> None:
+        changed = self._session.scalar(
+            update(StudyRow).where(StudyRow.id == study_id).values(**values).returning(StudyRow.id)
+        )
+        if changed is None:
+            raise _missing(study_id)
+
+
+def listed(study_ids: Sequence[str]) -> str:
+    """Studies as a sentence names them, the first few by their ids."""
+    named = ", ".join(repr(study) for study in study_ids[:5])
+    more = f" and {len(study_ids) - 5} more" if len(study_ids) > 5 else ""
+    return f"{'study' if len(study_ids) == 1 else 'studies'} {named}{more}"
+
+
+def _missing(study_id: str) -> NotFound:
+    return NotFound(f"there is no study {study_id!r}")

@@ -1,0 +1,26 @@
+"""Summaries of trials: what fronts and plots need of thousands, read without their documents."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from storage.records import TrialOrigin, TrialState
+
+
+@dataclass(frozen=True)
+class TrialSummary:
+    """Of a trial no more than its model, its values and how far it is, without its documents."""
+
+    number: int
+    state: TrialState
+    origin: TrialOrigin
+    quality: float | None
+    parameters: int
+    throughput: float | None
+    measurement_id: str | None
+    continues: int | None
+    finished_at: datetime | None
+    architecture: str
+    parametrization: str
+    dense_parameters: int
+    throughput_ratio: float | None
+    violation: float | None

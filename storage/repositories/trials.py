@@ -1,0 +1,481 @@
+"""Trials: configurations of a study and what came of them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import ColumnElement, exists, false, func, or_, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from storage.batches import batched
+from storage.cursors import cursor_of, number_behind
+from storage.errors import Conflict, NotFound
+from storage.locking import (
+    added,
+    insert,
+    lock_study,
+    lock_study_to_decide,
+    next_version,
+    note_change,
+    storable_integer,
+)
+from storage.mapping import columns_of, reader, values_of
+from storage.records import (
+    AttemptKind,
+    AttemptState,
+    Json,
+    MeasurementRecord,
+    Page,
+    TrialCounts,
+    TrialOrigin,
+    TrialOutcome,
+    TrialRecord,
+    TrialState,
+)
+from storage.repositories.trial_summaries import TrialSummary
+from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
+
+TrialRecords: TypeAlias = list[TrialRecord]
+
+_record = reader(TrialRecord, "artifacts")
+_NOTHING = TrialOutcome()
+
+TrialOrder: TypeAlias = Literal["number", "quality", "parameters", "throughput", "epochs_trained"]
+"""What a table of trials can be ordered by."""
+
+_ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
+    "number": TrialRow.number,
+    "quality": TrialRow.quality,
+    "parameters": TrialRow.parameters,
+    "throughput": TrialRow.throughput,
+    "epochs_trained": TrialRow.epochs_trained,
+}
+
+_ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
+_CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
+_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+
+
+class Trials:
+    """The trials of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, record: TrialRecord) -> None:
+        """Add a trial with all that the record says but its artifacts, which are linked one by one.
+
+        Raises:
+            Conflict: if the study has a trial of this number.
+            NotFound: if there is no such study.
+        """
+        lock_study(self._session, record.study_id)
+        values = values_of(record, "artifacts")
+        if record.state.has_ended:
+            values["data_version"] = next_version(record.study_id)
+        is_new = added(
+            self._session,
+            insert(self._session, TrialRow)
+            .values(**values)
+            .on_conflict_do_nothing()
+            .returning(TrialRow.study_id),
+            missing=f"there is no study {record.study_id!r}",
+        )
+        if not is_new:
+            raise Conflict(f"study {record.study_id!r} has a trial {record.number} already")
+        if record.state.has_ended:
+            note_change(self._session, record.study_id)
+
+    def get(self, study_id: str, number: int) -> TrialRecord:
+        """One trial; in a writing session nobody else changes it until the transaction ends.
+
+        Raises:
+            NotFound: if there is none.
+        """
+        lock_study_to_decide(self._session, study_id)
+        rows: Sequence[TrialRow] = ()
+        if storable_integer(number):
+            rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
+        if not rows:
+            raise _missing(study_id, number)
+        return self._records(rows)[0]
+
+    def find(self, study_id: str, number: int) -> TrialRecord | None:
+        """One trial, if there is one."""
+        if not storable_integer(number):
+            return None
+        rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
+        return self._records(rows)[0] if rows else None
+
+    def numbered(self, study_id: str, numbers: Collection[int]) -> TrialRecords:
+        """Those of the numbered trials that there are, by number."""
+        found: TrialRecords = []
+        for some in batched(sorted(filter(storable_integer, numbers))):
+            rows = self._session.scalars(
+                select(TrialRow)
+                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
+                .order_by(TrialRow.number)
+            )
+            found += self._records(rows.all(), TrialArtifactRow.number.in_(some))
+        return found
+
+    def list(self, study_id: str, *states: TrialState) -> TrialRecords:
+        """The study's trials in one of these states (in any, when none is named), by number."""
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if states:
+            query = query.where(TrialRow.state.in_(states))
+        return self._records(self._session.scalars(query).all())
+
+    def unattended(self, study_id: str) -> TrialRecords:
+        """The study's open trials that no attempt trains now, by number."""
+        trained = exists().where(
+            AttemptRow.study_id == TrialRow.study_id,
+            AttemptRow.trial == TrialRow.number,
+            AttemptRow.kind == AttemptKind.TRAIN,
+            AttemptRow.state == AttemptState.RUNNING,
+        )
+        is_open = TrialRow.state.in_((TrialState.QUEUED, TrialState.RUNNING))
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, is_open, ~trained)
+            .order_by(TrialRow.number)
+        )
+        return self._records(self._session.scalars(query).all())
+
+    def summaries(
+        self, study_id: str, *states: TrialState, after: int | None = None
+    ) -> Sequence[TrialSummary]:
+        """The study's trials in one of these states, by number, in a query that reads little.
+
+        With `after`, those alone whose outcome, throughput or files have changed since the study's
+        data had that version, see `StudyRecord.data_version`.
+        """
+        query = (
+            select(*columns_of(TrialSummary, TrialRow))
+            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
+            .order_by(TrialRow.number)
+        )
+        if after is not None:
+            query = query.where(TrialRow.data_version > after)
+        return [TrialSummary(*row) for row in self._session.execute(query)]
+
+    def specs(self, study_id: str, first: int, last: int) -> dict[int, dict[str, Json]]:
+        """The documents of the study's trials from one number to another, by number."""
+        rows = self._session.execute(
+            select(TrialRow.number, TrialRow.spec).where(
+                TrialRow.study_id == study_id, TrialRow.number.between(first, last)
+            )
+        )
+        return {number: spec for number, spec in rows}  # noqa: C416 - rows are no pairs to types
+
+    def changed(self, study_id: str, *, after: int, first: int) -> TrialRecords:
+        """The trials from number `first` on, and those that changed since a version of the data.
+
+        Of what changes without another version (`StudyRecord.data_version`) nothing is seen here:
+        trials that wait or run, and that the sampler was told.
+        """
+        of_study = TrialRow.study_id == study_id
+        later = or_(
+            of_study & (TrialRow.data_version > after), of_study & (TrialRow.number >= first)
+        )
+        rows = self._session.scalars(select(TrialRow).where(later).order_by(TrialRow.number)).all()
+        return self._records(rows)
+
+    def alike(self, study_id: str, roots: Collection[int], *states: TrialState) -> TrialRecords:
+        """The trials in one of these states that are one of the roots, or repeat one, by number."""
+        named = or_(TrialRow.number.in_(roots), TrialRow.repeats.in_(roots))
+        rows = self._session.scalars(
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states), named)
+            .order_by(TrialRow.number)
+        ).all()
+        return self._records(rows)
+
+    def count_of(self, study_id: str, origin: TrialOrigin) -> int:
+        """How many of the study's trials were named so."""
+        query = select(func.count()).where(TrialRow.study_id == study_id, TrialRow.origin == origin)
+        return self._session.scalars(query).one()
+
+    def drawn(self, study_id: str) -> dict[int, dict[str, Json]]:
+        """What was drawn for each of the study's trials, by number, as the sampler knows it."""
+        rows = self._session.execute(
+            select(TrialRow.number, TrialRow.drawn)
+            .where(TrialRow.study_id == study_id)
+            .order_by(TrialRow.number)
+        )
+        return {number: drawn for number, drawn in rows}  # noqa: C416 - rows are no pairs to types
+
+    def page(
+        self,
+        study_id: str,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        state: TrialState | None = None,
+    ) -> Page[TrialRecord]:
+        """The study's trials by number.
+
+        Raises:
+            BadCursor: if the cursor was not given out by this list.
+        """
+        if limit < 1:
+            raise ValueError(f"limit {limit} is not 1 or more")
+        query = select(TrialRow).where(TrialRow.study_id == study_id).order_by(TrialRow.number)
+        if state is not None:
+            query = query.where(TrialRow.state == state)
+        if cursor is not None:
+            query = query.where(TrialRow.number > number_behind(cursor))
+        rows = self._session.scalars(query.limit(limit + 1)).all()
+        linked = TrialArtifactRow.number.in_([row.number for row in rows])
+        items = self._records(rows[:limit], linked)
+        return Page(
+            items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
+        )
+
+    def ranked(
+        self,
+        study_id: str,
+        *,
+        by: TrialOrder,
+        descending: bool,
+        limit: int,
+        offset: int = 0,
+        state: TrialState | None = None,
+    ) -> TrialRecords:
+        """A part of the study's trials by one of their values, for a person who looks at a table.
+
+        Those without the value come last, and equal ones by number. Where trials end meanwhile, the
+        next part may repeat or miss one; `page` does not, by number.
+        """
+        if limit < 1 or offset < 0 or not storable_integer(offset):
+            raise ValueError(f"limit {limit} is not 1 or more, or offset {offset} is out of range")
+        column = _ORDERS[by]
+        query = (
+            select(TrialRow)
+            .where(TrialRow.study_id == study_id)
+            .order_by(column.is_(None), column.desc() if descending else column, TrialRow.number)
+        )
+        if state is not None:
+            query = query.where(TrialRow.state == state)
+        rows = self._session.scalars(query.limit(limit).offset(offset)).all()
+        return self._records(rows, TrialArtifactRow.number.in_([row.number for row in rows]))
+
+    def counts(self, study_id: str) -> TrialCounts:
+        """How many of the study's trials are in each state, and how many the search dispatched."""
+        rows = self._session.execute(
+            select(
+                TrialRow.state,
+                func.count(),
+                func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
+                func.count().filter(_CONFIRMS),
+                func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
+            )
+            .where(TrialRow.study_id == study_id)
+            .group_by(TrialRow.state)
+        ).all()
+        return TrialCounts(
+            by_state={state: total for state, total, *_ in rows},
+            dispatched=sum(dispatched for _, _, dispatched, _, _ in rows),
+            refused=sum(
+                total - dispatched - confirmations
+                for state, total, dispatched, confirmations, _ in rows
+                if state is TrialState.INFEASIBLE
+            ),
+            confirmations=sum(confirmations for _, _, _, confirmations, _ in rows),
+            untold=sum(untold for *_, untold in rows),
+        )
+
+    def start(self, study_id: str, number: int, at: datetime) -> None:
+        """Say that an attempt works on the trial; the first one is its start.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        values = {
+            "state": TrialState.RUNNING,
+            "dispatched": True,
+            "started_at": func.coalesce(TrialRow.started_at, at),
+        }
+        if self._change(study_id, number, values, where=_OPEN) is None:
+            raise self._has_ended(study_id, number, "started")
+
+    def set_epochs(self, study_id: str, number: int, epochs: int) -> None:
+        """Keep how many epochs the trial has trained.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        if self._change(study_id, number, {"epochs_trained": epochs}) is None:
+            raise _missing(study_id, number)
+
+    def set_stopping(self, study_id: str, number: int, stopping: Mapping[str, Any]) -> None:
+        """Say that the trial is to stop, and why; it stands there unless it ends otherwise.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        if self._change(study_id, number, {"stopping": dict(stopping)}, where=_OPEN) is None:
+            raise self._has_ended(study_id, number, "stopped")
+
+    def set_throughput(self, study_id: str, number: int, measurement: MeasurementRecord) -> None:
+        """Give the trial a measurement's throughput: its own, or that of another of the same shape.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        if self._change(study_id, number, _throughput(study_id, measurement)) is None:
+            raise _missing(study_id, number)
+        note_change(self._session, study_id)
+
+    def share_throughput(self, study_id: str, measurement: MeasurementRecord) -> None:
+        """Give a measurement's throughput to every trial of its shape that has none yet."""
+        lock_study(self._session, study_id)
+        self._session.execute(
+            update(TrialRow)
+            .where(
+                TrialRow.study_id == study_id,
+                TrialRow.shape_key == measurement.shape_key,
+                TrialRow.measurement_id.is_(None),
+            )
+            .values(**_throughput(study_id, measurement))
+        )
+        note_change(self._session, study_id)
+
+    def end(
+        self,
+        study_id: str,
+        number: int,
+        *,
+        state: TrialState,
+        at: datetime,
+        outcome: TrialOutcome = _NOTHING,
+        epochs_trained: int | None = None,
+    ) -> TrialRecord:
+        """Give the trial its outcome, once and for all; `epochs_trained` stays where none is given.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        if not state.has_ended:
+            raise ValueError(f"{state.value!r} is no outcome of a trial")
+        values: dict[str, Any] = {
+            "state": state,
+            "finished_at": at,
+            "data_version": next_version(study_id),
+            **vars(outcome),
+        }
+        if epochs_trained is not None:
+            values["epochs_trained"] = epochs_trained
+        if state != TrialState.STOPPED:
+            values["stopping"] = None
+        row = self._change(study_id, number, values, where=_OPEN)
+        if row is None:
+            raise self._has_ended(study_id, number, f"ended as {state.value!r}")
+        note_change(self._session, study_id)
+        return self._records([row])[0]
+
+    def continued_by_open(self, study_id: str) -> set[int]:
+        """The numbers of trials that one which has not ended starts from."""
+        numbers = self._session.scalars(
+            select(TrialRow.continues).where(
+                TrialRow.study_id == study_id, _OPEN, TrialRow.continues.is_not(None)
+            )
+        )
+        return {number for number in numbers if number is not None}
+
+    def untold(self, study_id: str) -> TrialRecords:
+        """Trials that ended and that the sampler does not know of, in the order of their ends."""
+        rows = self._session.scalars(
+            select(TrialRow)
+            .where(
+                TrialRow.study_id == study_id,
+                TrialRow.told_at.is_(None),
+                TrialRow.finished_at.is_not(None),
+            )
+            .order_by(TrialRow.finished_at, TrialRow.number)
+        ).all()
+        return self._records(rows)
+
+    def mark_told(self, study_id: str, number: int, at: datetime) -> bool:
+        """Say that the sampler knows the outcome; False when it did already.
+
+        Raises:
+            Conflict: if the trial has not ended.
+            NotFound: if there is no such trial.
+        """
+        told = self._change(
+            study_id, number, {"told_at": at}, where=_ENDED & TrialRow.told_at.is_(None)
+        )
+        if told is not None:
+            return True
+        trial = self.get(study_id, number)
+        if not trial.state.has_ended:
+            raise Conflict(
+                f"trial {number} of study {study_id!r} has not ended: it is {trial.state.value!r}"
+            )
+        return False
+
+    def _change(
+        self,
+        study_id: str,
+        number: int,
+        values: Mapping[str, Any],
+        *,
+        where: ColumnElement[bool] | None = None,
+    ) -> TrialRow | None:
+        lock_study(self._session, study_id)
+        conditions = _one(study_id, number) if where is None else (*_one(study_id, number), where)
+        return self._session.scalar(
+            update(TrialRow).where(*conditions).values(**values).returning(TrialRow)
+        )
+
+    def _has_ended(self, study_id: str, number: int, wanted: str) -> Conflict:
+        state = self.get(study_id, number).state
+        return Conflict(
+            f"trial {number} of study {study_id!r} cannot be {wanted}: it ended as {state.value!r}"
+        )
+
+    def _records(
+        self, rows: Sequence[TrialRow], linked: ColumnElement[bool] | None = None
+    ) -> TrialRecords:
+        """The rows with the artifacts that they name, which takes one query for all of them.
+
+        `linked` chooses the artifacts; by default it is those of all trials between the rows.
+        """
+        if not rows:
+            return []
+        numbers = [row.number for row in rows]
+        if linked is None:
+            linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
+        links = self._session.execute(
+            select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+                TrialArtifactRow.study_id == rows[0].study_id, linked
+            )
+        )
+        artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
+        for number, role, sha256 in links:
+            if number in artifacts:
+                artifacts[number][role] = sha256
+        return [_record(row, artifacts=artifacts[row.number]) for row in rows]
+
+
+def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
+    if not storable_integer(number):
+        return (false(),)
+    return (TrialRow.study_id == study_id, TrialRow.number == number)
+
+
+def _throughput(study_id: str, measurement: MeasurementRecord) -> dict[str, Any]:
+    return {
+        "data_version": next_version(study_id),
+        "throughput": measurement.samples_per_second,
+        "throughput_ratio": measurement.ratio,
+        "measurement_id": measurement.id,
+    }
+
+
+def _missing(study_id: str, number: int) -> NotFound:
+    return NotFound(f"study {study_id!r} has no trial {number}")

@@ -1,0 +1,43 @@
+"""The tables, one file per aggregate; every one is named here, so that the metadata is whole.
+
+Their names are not Optuna's, whose tables may be in the same database. Rows never leave this
+package: repositories turn them into the records of `storage.records`.
+"""
+
+from storage.tables.account import ApiKeyRow, AuditEventRow, BrowserSessionRow, TenantQuotaRow
+from storage.tables.artifact import ArtifactRow, TrialArtifactRow
+from storage.tables.attempt import AttemptLogRow, AttemptRow
+from storage.tables.base import Table
+from storage.tables.command import CommandRow
+from storage.tables.delivery import WebhookDeliveryRow
+from storage.tables.machine import BookingRow, CoordinatorRow, MachineRow
+from storage.tables.measurement import MeasurementRow
+from storage.tables.study import EventRow, ExchangeRow, StudyRow
+from storage.tables.trial import ForeignTrialRow, MetricRow, TrialRow
+from storage.tables.upload import DatasetRow, UploadedModelRow
+
+__all__ = [
+    "ApiKeyRow",
+    "ArtifactRow",
+    "AttemptLogRow",
+    "AttemptRow",
+    "AuditEventRow",
+    "BookingRow",
+    "BrowserSessionRow",
+    "CommandRow",
+    "CoordinatorRow",
+    "DatasetRow",
+    "EventRow",
+    "ExchangeRow",
+    "ForeignTrialRow",
+    "MachineRow",
+    "MeasurementRow",
+    "MetricRow",
+    "StudyRow",
+    "Table",
+    "TenantQuotaRow",
+    "TrialArtifactRow",
+    "TrialRow",
+    "UploadedModelRow",
+    "WebhookDeliveryRow",
+]

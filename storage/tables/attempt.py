@@ -1,0 +1,86 @@
+"""Attempts at jobs, and their logs."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, ForeignKeyConstraint, Index, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from storage.columns import document
+from storage.endings import AttemptCause
+from storage.records import AttemptKind, AttemptState, Json
+from storage.tables.base import Table
+
+
+class AttemptRow(Table):
+    """A lease; `device_seconds` grows with its worker's words, or else is written when it ends."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["study_id", "trial"], ["trial.study_id", "trial.number"], ondelete="CASCADE"
+        ),
+        UniqueConstraint("study_id", "kind", "trial", "number"),
+        # NULL differs from NULL in a unique constraint: jobs of the whole study need their own.
+        Index(
+            "uq_attempt_study_job",
+            "study_id",
+            "kind",
+            "number",
+            unique=True,
+            sqlite_where=text("trial IS NULL"),
+            postgresql_where=text("trial IS NULL"),
+        ),
+        # The fence itself: at most one attempt of a kind works on a trial.
+        Index(
+            "uq_attempt_running",
+            "study_id",
+            "kind",
+            "trial",
+            unique=True,
+            sqlite_where=text("state = 'running'"),
+            postgresql_where=text("state = 'running'"),
+        ),
+        # What training took is summed up by these columns alone.
+        Index("ix_attempt_device_seconds", "study_id", "kind", "state", "device_seconds"),
+        Index(
+            "ix_attempt_lease",
+            "lease_until",
+            sqlite_where=text("state = 'running'"),
+            postgresql_where=text("state = 'running'"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    kind: Mapped[AttemptKind]
+    trial: Mapped[int | None]
+    number: Mapped[int]
+    state: Mapped[AttemptState]
+    cause: Mapped[AttemptCause | None]
+    detail: Mapped[str | None]
+    job: Mapped[dict[str, Json]] = mapped_column(document())
+    slot: Mapped[str]
+    slot_share: Mapped[float]
+    machine: Mapped[str | None]
+    device: Mapped[str]
+    token_digest: Mapped[str]
+    lease_until: Mapped[datetime]
+    started_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    stood_still_seconds: Mapped[float]
+    device_seconds: Mapped[float | None]
+
+
+class AttemptLogRow(Table):
+    """What an attempt wrote, as far as it was sent here; `cut` bytes came before that."""
+
+    __tablename__ = "attempt_log"
+
+    attempt_id: Mapped[str] = mapped_column(
+        ForeignKey("attempt.id", ondelete="CASCADE"), primary_key=True
+    )
+    study_id: Mapped[str] = mapped_column(ForeignKey("study.id", ondelete="CASCADE"))
+    sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))
+    size: Mapped[int]
+    cut: Mapped[int] = mapped_column(BigInteger)
+    stored_at: Mapped[datetime]

@@ -1,0 +1,188 @@
+"""Workers get uploads from a real API over HTTP, whole or not at all, once for a machine."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search.agents.fetched_datasets import FetchedDatasets
+from search.agents.worker_client import WorkerLink
+from search.errors import DataError, SearchError, WorkerRefused
+from search.uploads import container
+from tests.patience import wait_while_it_moves
+from tests.search.uploads.uploaded import gestures
+
+CONTENT = container.to_bytes(gestures()) * 40
+
+_FETCH = """
+import sys
+from pathlib import Path
+from search.agents.fetched_datasets import FetchedDatasets
+from search.agents.worker_client import WorkerLink
+with WorkerLink(sys.argv[1], "a1", "token", lease_seconds=60) as link:
+    print(FetchedDatasets(link, Path(sys.argv[2])).digest("up"))
+"""
+
+
+class Uploads(ThreadingHTTPServer):
+    """Serves one upload; `breaks` answers end in the middle, `held` ones wait there."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked: list[str | None] = []
+        """The `Range` of each request."""
+        self.breaks = 0
+        self.status = 200
+        self.digest = hashlib.sha256(CONTENT).hexdigest()
+        self.held = threading.Event()
+        self.held.set()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A killed client breaks its connection.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        server = self.server
+        assert isinstance(server, Uploads)
+        wanted = self.headers.get("Range")
+        server.asked.append(wanted)
+        assert self.path == "/v1/attempts/a1/datasets/up"
+        assert self.headers["Authorization"] == "Bearer token"
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        content = CONTENT[start:] if server.status == 200 else b"no"
+        self.send_response(server.status if start == 0 else 206)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-SHA256", server.digest)
+        self.end_headers()
+        middle = len(content) // 2
+        self.wfile.write(content[:middle])
+        self.wfile.flush()
+        if server.breaks > 0:
+            server.breaks -= 1
+            self.close_connection = True
+            return
+        server.held.wait(600)
+        self.wfile.write(content[middle:])
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: ARG002
+        return
+
+
+@pytest.fixture
+def uploads() -> Iterator[Uploads]:
+    with Uploads() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.held.set()
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def shelf(uploads: Uploads, tmp_path: Path) -> Iterator[FetchedDatasets]:
+    with WorkerLink(uploads.url, "a1", "token", lease_seconds=10) as link:
+        yield FetchedDatasets(link, tmp_path)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+
+
+def test_an_upload_is_fetched_once_and_is_the_same_bytes(
+    uploads: Uploads, shelf: FetchedDatasets, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        with shelf.open("up") as stream:
+            assert stream.read() == CONTENT
+    assert shelf.digest("up") == uploads.digest
+    assert uploads.asked == [None]
+    (file,) = files(tmp_path)
+    assert "up" not in file.name.split(".")
+
+
+def test_a_transfer_that_breaks_goes_on_where_it_was(
+    uploads: Uploads, shelf: FetchedDatasets
+) -> None:
+    uploads.breaks = 2
+    assert shelf.digest("up") == uploads.digest
+    half = len(CONTENT) // 2
+    rest = half + (len(CONTENT) - half) // 2
+    assert uploads.asked == [None, f"bytes={half}-", f"bytes={rest}-"]
+
+
+def test_bytes_that_are_not_those_that_the_service_names_are_not_kept(
+    uploads: Uploads, shelf: FetchedDatasets, tmp_path: Path
+) -> None:
+    uploads.digest = "0" * 64
+    with pytest.raises(SearchError, match="arrived with sha256"):
+        shelf.digest("up")
+    assert all(path.suffix == ".unfinished" for path in files(tmp_path))
+
+
+def test_an_upload_that_was_deleted_is_a_fault_of_the_data(
+    uploads: Uploads, shelf: FetchedDatasets, tmp_path: Path
+) -> None:
+    uploads.status = 404
+    with pytest.raises(DataError, match="no data set up any more: it was deleted"):
+        shelf.digest("up")
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("status", [401, 409])
+def test_a_lease_that_is_over_ends_the_worker(
+    uploads: Uploads, shelf: FetchedDatasets, status: int
+) -> None:
+    uploads.status = status
+    with pytest.raises(WorkerRefused, match=str(status)):
+        shelf.digest("up")
+
+
+def test_a_killed_worker_leaves_nothing_that_looks_whole_and_the_next_one_goes_on(
+    uploads: Uploads, tmp_path: Path
+) -> None:
+    uploads.held.clear()
+    command = [sys.executable, "-c", _FETCH, uploads.url, str(tmp_path)]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    wait_until(lambda: len(uploads.asked) == 1)
+    wait_until(lambda: any(path.stat().st_size > 0 for path in files(tmp_path)))
+    second = subprocess.Popen(command, stdout=subprocess.PIPE)
+    # The second waits for the first one's lock, and asks for nothing meanwhile.
+    wait_until(lambda: waits_for_a_lock(second.pid))
+    assert len(uploads.asked) == 1
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert all(path.suffix == ".unfinished" for path in files(tmp_path))
+    uploads.held.set()
+    said, _ = second.communicate(timeout=600)
+    assert second.returncode == 0
+    assert said.decode().strip() == uploads.digest
+    assert uploads.asked == [None, None]
+    (file,) = files(tmp_path)
+    assert file.read_bytes() == CONTENT
+
+
+def waits_for_a_lock(pid: int) -> bool:
+    """Whether the kernel lists this process among those that a lock is refused to."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any(words[1] == "->" and words[5] == str(pid) for words in waiting)
+
+
+def wait_until(holds: Any) -> None:
+    wait_while_it_moves(holds, what="a condition", pause=0.01)

@@ -1,0 +1,71 @@
+"""Processes that do not end with their attempts, and such as say what cannot be."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from search.running.losses import ATTEMPTS
+from storage.records import AttemptKind, AttemptState
+from storage.repositories.attempts import Attempts
+from storage.repositories.metrics import Metrics
+from tests.search.coordinating import Site
+from tests.service.running import wait_until
+
+SPEC: dict[str, Any] = {
+    "task": {"kind": "digits"},
+    "architectures": ["rnn"],
+    "parametrizations": ["low_rank"],
+    "space": {"hidden_size": 8},
+    "objectives": ["quality", "parameters"],
+    "sampler": {"kind": "random"},
+    "budget": {"trials": 2, "epochs": 1},
+}
+
+
+@pytest.fixture
+def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    made = Site(tmp_path_factory.mktemp("lingering"))
+    yield made
+    made.close()
+
+
+def test_a_process_that_outlives_its_attempt_gives_its_slot_back(site: Site) -> None:
+    """There is one slot, and each attempt stands still on it when its last word is said."""
+    study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
+    coordinator = site.coordinate(
+        "never", 0, lease_seconds=2.0, fork_server="tests.search.agents.executors.lingering"
+    )
+    wait_until(
+        lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
+        what=f"the study's end; log {site.log}",
+    )
+    coordinator.terminate()
+    coordinator.join(timeout=200)
+    assert coordinator.exitcode == 0
+    with site.database.read() as session:
+        attempts = Attempts(session).of_study(study_id, AttemptKind.TRAIN)
+    assert [row.state for row in attempts] == [AttemptState.ENDED] * 2
+    assert "a process outlives its attempt" in site.log.read_text()
+
+
+def test_a_trial_whose_worker_says_what_cannot_be_fails_and_the_others_complete(
+    site: Site,
+) -> None:
+    study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
+    coordinator = site.coordinate("never", 0, fork_server="tests.search.agents.executors.lying")
+    wait_until(
+        lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
+        what=f"the study's end; log {site.log}",
+    )
+    coordinator.terminate()
+    coordinator.join(timeout=600)
+    assert coordinator.exitcode == 0
+    lied, honest = site.http.get(f"/v1/studies/{study_id}/trials").json()["items"]
+    assert (lied["outcome"], honest["outcome"]) == ("failed", "complete")
+    said = "said what cannot be: validation: 5; allowed are numbers from 0 to 1"
+    assert lied["reason"].startswith(said)
+    with site.database.read() as session:
+        attempts = Attempts(session).of_trial(study_id, 0, AttemptKind.TRAIN)
+        assert Metrics(session).curve(study_id, 0) == []
+    assert len(attempts) == ATTEMPTS

@@ -1,0 +1,184 @@
+"""A coordinator keeps to what tenants may have, whoever gave them what they have."""
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from search.agents.executors import Slot
+from search.dispatch.coordinator import Coordinator
+from storage.accounts.quotas import Quotas
+from storage.errors import QuotaReached
+from storage.records import AttemptState, StudyRecord, StudyState, TrialState
+from storage.repositories.attempts import Attempts
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from storage.tenant_quota import QuotaName
+from tests.patience import wait_while_it_moves
+from tests.search.dispatch.test_fractions import Machine, coordinator
+from tests.service.site import Site
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Generator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+def cores(count: int) -> Machine:
+    return Machine([Slot(f"cpu-{number}", "cpu", "a CPU", 1.0) for number in range(count)])
+
+
+def ready(site: Site, tenant: str, *, trials: int = 20) -> StudyRecord:
+    """A study whose data are there and that measures nothing: its trials start at once."""
+    study = site.study(
+        tenant=tenant,
+        objectives=["quality", "parameters"],
+        sampler={"kind": "random"},
+        budget={"trials": trials, "epochs": 1},
+    )
+    with site.database.write() as session:
+        Studies(session).set_prepared(study.id, {})
+    return study
+
+
+def allow(site: Site, tenant: str, **given: int | float | None) -> None:
+    with site.database.write() as session:
+        Quotas(session).override(tenant, given)
+
+
+def held(site: Site) -> Counter[str]:
+    """How many slots each tenant has, by the rows."""
+    with site.database.read() as session:
+        tenants = {
+            study.id: study.tenant for study in Studies(session).in_states(StudyState.RUNNING)
+        }
+        return Counter(tenants[one.study_id] for one in Attempts(session).running())
+
+
+def work(running: Coordinator, until: Callable[[], bool]) -> None:
+    def done_after_a_round() -> bool:
+        running.round()
+        return until()
+
+    if not until():
+        wait_while_it_moves(done_after_a_round, what="the coordinator's work", pause=0.0)
+
+
+def test_a_tenant_has_no_more_slots_than_its_quota_and_others_have_the_rest(site: Site) -> None:
+    allow(site, "small", slots=1)
+    ready(site, "small")
+    ready(site, "small")
+    ready(site, "large")
+    running = coordinator(site, cores(5))
+    work(running, lambda: held(site).total() == 5)
+    for _ in range(5):
+        running.round()
+    assert held(site) == {"small": 1, "large": 4}
+
+
+def test_slots_at_other_coordinators_count(site: Site) -> None:
+    elsewhere = ready(site, "small")
+    site.run(elsewhere)
+    site.trial(elsewhere, 0, state=TrialState.RUNNING)
+    lease = site.lease(elsewhere, 0)
+    with site.database.write() as session:
+        until = datetime(2100, 1, 1, tzinfo=UTC)
+        Studies(session).claim(elsewhere.id, owner="another", now=until, until=until)
+    allow(site, "small", slots=1)
+    waiting = ready(site, "small")
+    ready(site, "large", trials=2)
+    running = coordinator(site, cores(5))
+    work(running, lambda: held(site) == {"small": 1, "large": 2})
+    with site.database.read() as session:
+        assert not Attempts(session).running(waiting.id)
+    with site.database.write() as session:
+        Attempts(session).end(lease.attempt, state=AttemptState.LOST, at=datetime.now(UTC))
+
+    def has_begun() -> bool:
+        with site.database.read() as session:
+            return bool(Attempts(session).running(waiting.id))
+
+    work(running, has_begun)
+    assert held(site) == {"small": 1, "large": 2}
+
+
+def test_a_quota_that_another_uses_up_in_the_same_moment_is_kept(site: Site) -> None:
+    """What was looked up a second ago is not what counts: the transaction of the start is."""
+    study = ready(site, "small")
+    allow(site, "small", slots=1)
+    running = coordinator(site, cores(2))
+    running.round()  # the look
+    other = site.study(tenant="small")
+    site.run(other)
+    site.trial(other, 0, state=TrialState.RUNNING)
+    lease = site.lease(other, 0)
+    with site.database.write() as session:
+        until = datetime(2100, 1, 1, tzinfo=UTC)
+        Studies(session).claim(other.id, owner="another", now=until, until=until)
+    for _ in range(10):
+        running.round()
+    assert held(site) == {"small": 1}
+    with site.database.write() as session:
+        Attempts(session).end(lease.attempt, state=AttemptState.LOST, at=datetime.now(UTC))
+
+    def has_begun() -> bool:
+        with site.database.read() as session:
+            return bool(Attempts(session).running(study.id))
+
+    work(running, has_begun)
+
+
+@pytest.mark.parametrize("name", ["studies", "queued_trials", "slots", "stored_bytes"])
+def test_whatever_rows_decide_is_refused_with_advice(site: Site, name: QuotaName) -> None:
+    allow(site, "small", **{name: 0})
+    with (
+        site.database.write() as session,
+        pytest.raises(QuotaReached, match=f"quota {name}: the tenant has 0 of 0; .*, or have the"),
+    ):
+        Quotas(session).make_room(name, tenant="small")
+
+
+def test_a_tenant_with_many_studies_leaves_another_its_half(site: Site) -> None:
+    many = [ready(site, "many") for _ in range(4)]
+    few = ready(site, "few")
+    running = coordinator(site, cores(1))
+    # All have asked; the slot is given once there is a choice.
+    work(running, lambda: all(waits(site, study) for study in (*many, few)))
+    second = coordinator_with(site, running, cores(5))
+    work(second, lambda: held(site).total() >= 5)
+    assert held(site)["few"] >= 2
+
+
+def waits(site: Site, study: StudyRecord) -> bool:
+    with site.database.read() as session:
+        return Trials(session).counts(study.id).total > 0
+
+
+def coordinator_with(site: Site, before: Coordinator, machine: Machine) -> Coordinator:
+    """Another after the first one, as it is started again on a larger machine."""
+    del before
+    return coordinator(site, machine)
+
+
+def test_a_full_quota_of_queued_trials_lets_each_study_draw_one(site: Site) -> None:
+    allow(site, "small", queued_trials=2)
+    studies = [ready(site, "small") for _ in range(3)]
+    running = coordinator(site, cores(1))
+
+    def counts() -> list[int]:
+        with site.database.read() as session:
+            return [
+                Trials(session).counts(study.id).by_state.get(TrialState.QUEUED, 0)
+                for study in studies
+            ]
+
+    work(running, lambda: held(site).total() == 1 and all(waits(site, one) for one in studies))
+    for _ in range(10):
+        running.round()
+    # One waits in each; a study whose trial just started may draw its next.
+    assert all(count <= 2 for count in counts()), counts()
+    assert sum(counts()) <= 5

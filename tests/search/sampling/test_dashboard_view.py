@@ -1,0 +1,192 @@
+"""What Optuna's dashboard is given to show: plots and a note that are bounded, whole and ours."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+import optuna_dashboard
+import pytest
+from optuna.storages import InMemoryStorage
+from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
+
+from search.fronts.pareto import front_of, objective_infos
+from search.optuna_tables import study_name
+from search.samplers.distributions import distribution_of
+from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
+from search.sampling.optuna_dashboard import note_of
+from search.sampling.optuna_study import OptunaStudy
+from search.sampling.sampler_context import past_of, sampler_context_of
+from search.spaces.space import SearchSpace
+from search.studies.spec import Limits, StudySpec
+from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.repositories.trial_summaries import TrialSummary
+from tests.service.site import Site, now
+
+SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
+INFOS = objective_infos(SPEC.task, SPEC.objectives)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.close()
+
+
+def summary(number: int, **given: Any) -> TrialSummary:
+    summary = TrialSummary(
+        number=number,
+        state=TrialState.COMPLETE,
+        origin=TrialOrigin.SAMPLER,
+        quality=0.5,
+        parameters=100 + number,
+        throughput=1000.0,
+        measurement_id="m",
+        continues=None,
+        finished_at=now(),
+        architecture="rnn",
+        parametrization="low_rank",
+        dense_parameters=1000,
+        violation=None,
+        throughput_ratio=1.5,
+    )
+    return replace(summary, **given)
+
+
+def drawn(complete: list[TrialSummary], limits: Limits | None = None) -> dict[str, Any]:
+    front = front_of(complete, INFOS)
+    found = plots(complete, front, quality=INFOS[0], limits=limits or Limits())
+    return {name: json.loads(plot) for name, plot in found.items()}
+
+
+def test_the_front_and_the_rest_are_told_apart_by_all_objectives() -> None:
+    best = summary(0, quality=0.9, parameters=100)
+    slow = summary(1, quality=0.8, parameters=200)
+    # Worse and larger, but faster: on the front of three objectives.
+    quick = summary(2, quality=0.7, parameters=300, throughput=2000.0, throughput_ratio=3.0)
+    found = drawn([best, slow, quick], Limits(parameters=5000, min_throughput_ratio=0.5))
+    others, front = found[PARETO]["data"]
+    assert (others["x"], others["y"]) == ([200], [0.8])
+    assert (front["x"], front["y"]) == ([100, 300], [0.9, 0.7])
+    assert front["marker"]["color"] == [1000, 2000]
+    assert front["text"][0] == "trial 0: rnn, low_rank"
+    assert found[PARETO]["layout"]["xaxis"]["type"] == "log"
+    assert "accuracy" in found[PARETO]["layout"]["yaxis"]["title"]["text"]
+    assert [line["x0"] for line in found[PARETO]["layout"]["shapes"]] == [5000]
+    others, front = found[RATIO]["data"]
+    assert (front["x"], front["y"]) == ([0.1, 0.3], [1.5, 3.0])
+    assert [line["y0"] for line in found[RATIO]["layout"]["shapes"]] == [1.0, 0.5]
+
+
+def test_a_study_without_trials_or_throughput_has_plots_too() -> None:
+    assert [trace["x"] for trace in drawn([])[PARETO]["data"]] == [[], []]
+    unmeasured = summary(0, throughput=None, throughput_ratio=None, measurement_id=None)
+    (only,) = [plots([unmeasured], [unmeasured], quality=INFOS[0], limits=Limits())]
+    assert set(only) == {PARETO}
+
+
+def test_plots_do_not_grow_with_their_study() -> None:
+    complete = [
+        summary(number, quality=(number % 977) / 977, parameters=100 + (number * 7919) % 9973)
+        for number in range(10_000)
+    ]
+    # All on the front at once, too.
+    for front in (front_of(complete, INFOS), complete):
+        began = time.process_time()
+        found = plots(complete, front, quality=INFOS[0], limits=Limits())
+        assert time.process_time() - began < 1
+        for plot in found.values():
+            assert len(plot) < 30_000
+            for trace in json.loads(plot)["data"]:
+                assert len(trace["x"]) == len(trace["y"]) == len(trace["text"]) <= MOST_POINTS
+    names = [trace["name"] for trace in json.loads(found[PARETO])["data"]]
+    assert names[1].endswith("of 10000)")
+
+
+def test_a_note_shows_what_users_wrote_as_they_wrote_it(site: Site) -> None:
+    name = "<script>alert(1)</script> [x](javascript:y) *b* `c` | #"
+    study = site.study(name=name, limits={"parameters": 700})
+    note = note_of(study, StudySpec.model_validate(study.spec))
+    assert f"(/studies/{study.id})" in note
+    assert "parameters 700" in note.replace("\\", "")
+    assert name in note.replace("\\", "")
+    shown = note.removeprefix("**").partition("**, see ")[0]
+    # Markdown takes a mark behind a backslash for itself.
+    assert not re.search(r"(?<!\\)[<>\[\]()*`|#]", shown)
+
+
+def optuna_study_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaStudy:
+    spec = StudySpec.model_validate(study.spec)
+    past = lambda: past_of(site.database, study.id)  # noqa: E731
+    return OptunaStudy(storage, study, spec, sampler_context_of(spec, SearchSpace(spec), past))
+
+
+def test_the_dashboard_finds_what_was_shown_and_only_changes_are_written(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, storage = site.study(), InMemoryStorage()
+    optuna_study = optuna_study_of(site, study, storage)
+    written: list[str] = []
+    write = storage.set_study_system_attr
+
+    def noted(study_id: int, key: str, value: Any) -> None:
+        written.append(key)
+        write(study_id, key, value)
+
+    monkeypatch.setattr(storage, "set_study_system_attr", noted)
+    longest = json.dumps({"data": ["x" * 9000], "layout": {}})
+    optuna_study.show("a note", {"one": longest, "two": "{}"})
+    optuna_study.show("a note", {"one": longest, "two": "{}"})
+    assert len(written) == len(set(written)) == 4
+    optuna_study.show("a note", {"one": "{}", "two": "{}"})
+    assert len(written) == 5
+    optuna_study.show("another note", {"one": "{}", "two": "{}"})
+    theirs = optuna.load_study(study_name=study_name(study), storage=storage)
+    attributes = storage.get_study_system_attrs(theirs._study_id)
+    assert get_plotly_graph_objects(attributes) == {"one": "{}", "two": "{}"}
+    assert optuna_dashboard.get_note(theirs) == "another note"
+
+
+def ended(site: Site, study: StudyRecord) -> list[TrialRecord]:
+    infeasible = {"state": TrialState.INFEASIBLE, "reason": "900 parameters are over the limit"}
+    return [
+        site.trial(study, 0, quality=0.75, throughput=50.0, ratio=0.5),
+        site.trial(study, 1, **infeasible),
+        site.trial(study, 2, state=TrialState.STOPPED, reason="it could add too little"),
+        site.trial(study, 3, state=TrialState.FAILED, reason="exited with code 1"),
+    ]
+
+
+EXPECTED: list[dict[str, Any]] = [
+    {"throughput_ratio": 0.5},
+    {"outcome": "infeasible", "reason": "900 parameters are over the limit"},
+    {"outcome": "stopped", "reason": "it could add too little"},
+    {"outcome": "failed", "reason": "exited with code 1"},
+]
+
+
+def test_trials_tell_how_they_ended_told_or_rebuilt(site: Site) -> None:
+    study, storage = site.study(), InMemoryStorage()
+    optuna_study = optuna_study_of(site, study, storage)
+    space = SearchSpace(StudySpec.model_validate(study.spec))
+    trials = ended(site, study)
+    for trial in trials:
+        asked = optuna_study.ask(trial.number)
+        for name, value in trial.drawn.items():
+            distribution = distribution_of(space.dimensions[name])
+            internal = distribution.to_internal_repr(value)
+            storage.set_trial_param(asked._trial_id, name, internal, distribution)
+        optuna_study.tell(trial)
+        optuna_study.tell(trial)
+    assert [trial.user_attrs for trial in optuna_study.trials] == EXPECTED
+    optuna_study.rebuild(trials, space.dimensions)
+    assert [trial.user_attrs for trial in optuna_study.trials] == EXPECTED
+    # What was shown went with the study, and is shown again.
+    optuna_study.show("a note", {"one": "{}"})
+    theirs = optuna.load_study(study_name=study_name(study), storage=storage)
+    assert optuna_dashboard.get_note(theirs) == "a note"

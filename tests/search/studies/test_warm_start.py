@@ -1,0 +1,159 @@
+"""What studies know of others: every sampler makes use of it, and it leaves no trace in Optuna."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from search.samplers import Knowledge
+from search.samplers.sampler import Sampler
+from search.spaces.draws import TrialSource
+from search.spaces.model_space import DrawnTrial
+from search.spaces.space import SearchSpace
+from search.studies.spec import StudySpec
+from storage.records import TrialRecord, TrialState
+from tests.search.samplers.test_samplers import SPEC, Played
+
+LEARNING = {
+    "tpe": {"startup_trials": 4},
+    "nsga2": {"population": 4},
+    "known_cost": {"startup_trials": 4, "random_share": 0.0},
+    "nsga3": {"population": 4},
+    "gp": {"startup_trials": 4},
+    "branches": {"startup_trials": 1, "sampler": {"kind": "tpe", "startup_trials": 2}},
+}
+WIDE: dict[str, Any] = {
+    "objectives": ("quality",),
+    "space": {
+        "hidden_size": {"low": 8, "high": 32, "step": 8},
+        "low_rank.d": {"options": [1, 2, 4]},
+        "training.learning_rate": {"low": 1e-4, "high": 1e-1, "log": True},
+        "training.batch_size": 32,
+    },
+}
+
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "nsga3": {"objectives": ("quality", "parameters")},
+    "gp": {"architectures": ["rnn"], "parametrizations": ["low_rank"]},
+}
+"""What of that has to be otherwise for a sampler."""
+
+
+def wide(kind: str) -> dict[str, Any]:
+    return {**WIDE, **OTHERWISE.get(kind, {})}
+
+
+def rate_of(drawn: DrawnTrial) -> float:
+    return drawn.spec.training.learning_rate
+
+
+def known(trials: int = 24, **fields: Any) -> Knowledge:
+    """What another study found, in which low learning rates are far better than others."""
+    played = Played({"kind": "random"}, **{**WIDE, "seed": 99, **fields})
+    drawn = played.play(trials)
+    graded = [
+        replace(trial, number=trial.number - trials, quality=_quality(trial, rate_of(one)))
+        for trial, one in zip(played.trials, drawn, strict=True)
+    ]
+    return Knowledge(
+        trials=tuple(graded),
+        validations={
+            trial.number: dict.fromkeys(range(1, trial.epochs_trained + 1), 0.5) for trial in graded
+        },
+    )
+
+
+def _quality(trial: TrialRecord, rate: float) -> float | None:
+    return None if trial.state == TrialState.STOPPED else (0.9 if rate < 5e-4 else 0.3)
+
+
+def sampler(kind: str) -> Mapping[str, Any]:
+    return {"kind": kind, **LEARNING.get(kind, {})}
+
+
+def first(played: Played, count: int) -> list[DrawnTrial]:
+    """So many suggestions before any outcome is known."""
+    asked = (TrialSource(played.optuna_study.ask(number)) for number in range(count))
+    return [played.space.draw(source) for source in asked]
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_the_first_suggestions_go_where_others_were_good(kind: str) -> None:
+    knowledge = known(**wide(kind))
+    warm = [rate_of(one) for one in first(Played(sampler(kind), knowledge, **wide(kind)), 12)]
+    cold = [rate_of(one) for one in first(Played(sampler(kind), **wide(kind)), 12)]
+    # A quarter of random rates are this low.
+    assert sum(rate < 5e-4 for rate in cold) <= 4
+    # Some of the parents that nsga3 has are there for their small counts.
+    assert sum(rate < 5e-4 for rate in warm) >= (5 if kind == "nsga3" else 6), warm
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_warm_suggestions_follow_from_seed_number_and_knowledge(kind: str) -> None:
+    knowledge = known(**wide(kind))
+    one, two = (Played(sampler(kind), knowledge, **wide(kind)) for _ in range(2))
+    assert [trial.drawn for trial in one.play(8)] == [trial.drawn for trial in two.play(8)]
+    # Of a study whose side in Optuna was lost and made again, too.
+    two.optuna_study = two.new_optuna_study()
+    two.optuna_study.rebuild(two.trials, two.space.dimensions)
+    assert [trial.drawn for trial in one.play(4)] == [trial.drawn for trial in two.play(4)]
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_optunas_study_has_the_studys_own_trials_alone(kind: str) -> None:
+    played = Played(sampler(kind), known(**wide(kind)), **wide(kind))
+    played.play(6)
+    assert [trial.number for trial in played.optuna_study.trials] == list(range(6))
+
+
+@pytest.mark.parametrize("kind", ["random", "grid"])
+def test_samplers_that_learn_nothing_suggest_what_they_would_have(kind: str) -> None:
+    fields = SPEC if kind == "grid" else WIDE
+    other = Played({"kind": "random"}, seed=99, **({} if kind == "grid" else WIDE))
+    other.play(6)
+    knowledge = Knowledge(
+        trials=tuple(replace(trial, number=trial.number - 6) for trial in other.trials)
+    )
+    fields = {} if kind == "grid" else WIDE
+    warm, cold = Played({"kind": kind}, knowledge, **fields), Played({"kind": kind}, **fields)
+    assert [one.drawn for one in warm.play(5)] == [one.drawn for one in cold.play(5)]
+
+
+def test_known_cost_suggests_the_best_of_the_others_for_its_own_front() -> None:
+    """It is on no front of this study yet, so that training it here adds the most."""
+    knowledge = known()
+    played = Played(sampler("known_cost"), knowledge, **WIDE)
+    drawn = first(played, 1)[0]
+    assert rate_of(drawn) < 1e-3
+
+
+def test_a_trial_without_an_objective_of_this_study_is_left_out() -> None:
+    knowledge = known()
+    bare = Knowledge(trials=tuple(replace(one, throughput=None) for one in knowledge.trials))
+    fields = {**WIDE, "objectives": ("quality", "parameters", "throughput")}
+    for kind in ("tpe", "nsga2"):
+        warm = Played(sampler(kind), bare, **fields)
+        assert len(warm.play(3)) == 3
+
+
+def test_a_space_finds_the_draw_of_a_configuration_of_another_space() -> None:
+    narrow = SearchSpace(StudySpec.model_validate({**SPEC, "parametrizations": ["low_rank"]}))
+    wide = SearchSpace(StudySpec.model_validate({**SPEC, **WIDE}))
+    played = Played({"kind": "random"}, parametrizations=["low_rank"])
+    for drawn in played.play(6):
+        place = wide.place(drawn.spec)
+        assert place is not None
+        assert (place.spec.model, place.spec.training) == (drawn.spec.model, drawn.spec.training)
+        assert place.drawn["parametrization"] == "low_rank"
+    dense = next(
+        one
+        for one in Played({"kind": "random"}, **WIDE).play(20)
+        if one.candidate.parametrization == "dense"
+    )
+    assert narrow.place(dense.spec) is None
+
+
+def test_every_sampler_is_asked_about() -> None:
+    kinds = {kind.model_fields["kind"].default for kind in Sampler.__subclasses__()}
+    assert kinds == {*LEARNING, "random", "grid"}

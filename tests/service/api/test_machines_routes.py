@@ -1,0 +1,479 @@
+"""The exchange with worker machines: lost answers, late requests, strangers, hostile bodies."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+
+from search.agents.executors import AttemptTicket, Slot
+from search.agents.executors.remote import RemoteExecutor
+from service.app import create_app
+from service.auth.api_keys import create_key
+from storage.fleet.bookings import Bookings
+from storage.fleet.machines import Machines
+from storage.records import LOCAL, AttemptState, BookingState, TrialState
+from storage.repositories.attempts import Attempts
+from tests.service.site import Lease, Site, now
+
+MACHINE, SESSION = "a" * 16, "b" * 16
+SLOTS = [
+    {"name": f"cpu-{index}", "device": "cpu", "model": "a CPU", "share": 1.0} for index in range(2)
+]
+NO_ORDERS = {"start": [], "end": []}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(site: Site) -> Iterator[TestClient]:
+    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """For what leaves nothing behind."""
+    site = Site(tmp_path_factory.mktemp("shared"))
+    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+        yield client
+    site.close()
+
+
+class Machine:
+    """A machine as far as HTTP shows it; it runs nothing."""
+
+    def __init__(self, client: TestClient, **given: Any) -> None:
+        self.client = client
+        self.id = given.pop("machine", MACHINE)
+        self.session = given.pop("session", SESSION)
+        self.number = 0
+        body = {"name": "ada", "version": version("reflectory"), "slots": SLOTS, **given}
+        self.joined = client.post(
+            "/v1/workers", json={"machine": self.id, "session": self.session, **body}
+        )
+
+    def ask(self, what: str, **body: Any) -> httpx2.Response:
+        return self.client.post(
+            f"/v1/workers/{self.id}/{what}", json={"session": self.session, **body}
+        )
+
+    def poll(self, *running: str, **given: Any) -> dict[str, Any]:
+        self.number += 1
+        body = {"number": self.number, "wait_seconds": 0, "running": running, **given}
+        answer = self.ask("poll", **body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def exit(self, attempt: str, **given: Any) -> httpx2.Response:
+        detail = {"attempt": attempt, "returncode": 0, "detail": "exited with code 0", **given}
+        return self.ask("exits", exits=[detail])
+
+
+class Floor:
+    """A coordinator's executor over the site, with attempts that have rows."""
+
+    def __init__(self, site: Site, owner: str = "one") -> None:
+        self.site = site
+        self.executor = RemoteExecutor(
+            site.database, owner=owner, lease_seconds=30.0, logs=site.settings.logs_dir
+        )
+
+    def slot(self, name: str = "ada/cpu-0") -> Slot:
+        return next(slot for slot in self.executor.capacity() if slot.name == name)
+
+    def start(self, name: str = "ada/cpu-0") -> Lease:
+        slot = self.slot(name)
+        study = self.site.study()
+        self.site.run(study)
+        self.site.trial(study, 0, state=TrialState.RUNNING)
+        lease = self.site.lease(study, 0)
+        assert self.executor.reserve(lease.attempt, slot)
+        self.executor.start(ticket(lease), slot)
+        return lease
+
+
+def ticket(lease: Lease) -> AttemptTicket:
+    nowhere = Path("/nonexistent")
+    return AttemptTicket(
+        url="http://127.0.0.1:9",
+        attempt_id=lease.attempt,
+        token=lease.token,
+        lease_seconds=30.0,
+        device="cpu",
+        data=None,
+        cache=nowhere,
+        lane=nowhere,
+        threads=1,
+        log_fields={"trial": 0},
+    )
+
+
+def job(client: TestClient, attempt: str, token: str) -> int:
+    """What a worker hears who asks for its job with this token."""
+    path = f"/v1/attempts/{attempt}/job"
+    return client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code
+
+
+def booking_state(site: Site, attempt: str) -> BookingState | None:
+    with site.database.read() as session:
+        found = [one.state for one in Bookings(session).all() if one.attempt_id == attempt]
+    return found[0] if found else None
+
+
+def test_an_attempt_is_handed_out_with_a_token_that_nobody_else_has(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    [offer] = machine.poll()["start"]
+    assert offer["attempt"] == lease.attempt
+    assert (offer["device"], offer["threads"], offer["log_fields"]) == ("cpu", 1, {"trial": 0})
+    assert job(client, lease.attempt, offer["token"]) == 200
+    assert job(client, lease.attempt, lease.token) == 409
+    assert (
+        offer["token"].encode()
+        not in Path(site.settings.database_url.removeprefix("sqlite:///")).read_bytes()
+    )
+    assert machine.poll(lease.attempt) == NO_ORDERS
+    assert booking_state(site, lease.attempt) is BookingState.RUNNING
+
+
+def test_an_offer_whose_answer_was_lost_is_made_again_and_voids_the_first(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    lost, heard = (machine.poll()["start"][0]["token"] for _ in range(2))
+    assert lost != heard
+    assert job(client, lease.attempt, lost) == 409
+    assert job(client, lease.attempt, heard) == 200
+
+
+def test_a_poll_that_arrives_late_or_twice_voids_nothing(client: TestClient, site: Site) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    [offer] = machine.poll(number=5)["start"]
+    for number in (5, 4):
+        late = machine.ask("poll", number=number, wait_seconds=0)
+        assert late.status_code == 409
+    assert job(client, lease.attempt, offer["token"]) == 200
+
+
+def test_an_end_is_told_once_however_often_the_machine_tells_it(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    machine.poll()
+    machine.poll(lease.attempt)
+    for code in (0, 7):
+        assert machine.exit(lease.attempt, returncode=code).status_code == 204
+    [ended] = floor.executor.poll(5.0)
+    assert (ended.attempt_id, ended.returncode, ended.detail) == (
+        lease.attempt,
+        0,
+        "exited with code 0",
+    )
+    assert machine.exit(lease.attempt).status_code == 204
+    assert floor.executor.poll(0.5) == []
+
+
+def test_two_coordinators_never_have_the_same_place(client: TestClient, site: Site) -> None:
+    machine, one, two = Machine(client), Floor(site, "one"), Floor(site, "two")
+    seen = two.slot()
+    lease = one.start()
+    assert not two.executor.reserve("other", seen)
+    assert [slot.name for slot in two.executor.capacity()] == ["ada/cpu-1"]
+    assert [slot.name for slot in one.executor.capacity()] == ["ada/cpu-0", "ada/cpu-1"]
+    machine.poll()
+    machine.exit(lease.attempt)
+    assert two.executor.poll(0.3) == []
+    assert [slot.name for slot in two.executor.capacity()] == ["ada/cpu-0", "ada/cpu-1"]
+    two.start()
+    assert [ended.attempt_id for ended in one.executor.poll(5.0)] == [lease.attempt]
+
+
+def test_a_place_that_was_kept_and_never_used_comes_free(client: TestClient, site: Site) -> None:
+    Machine(client)
+    clock = [0.0]
+    dying, other = (
+        RemoteExecutor(
+            site.database,
+            owner=owner,
+            lease_seconds=30.0,
+            logs=site.settings.logs_dir,
+            clock=lambda: clock[0],
+        )
+        for owner in ("dying", "other")
+    )
+    assert dying.reserve("never started", dying.capacity()[0])
+    assert len(other.capacity()) == 1
+    clock[0] += 15
+    Machine(client)
+    assert len(other.capacity()) == 1
+    clock[0] += 16
+    other.capacity()
+    assert len(other.capacity()) == 2
+
+
+def test_a_machine_that_is_silent_for_a_lease_is_not_counted_until_it_asks(
+    client: TestClient, site: Site
+) -> None:
+    machine = Machine(client)
+    clock = [0.0]
+    executor = RemoteExecutor(
+        site.database,
+        owner="one",
+        lease_seconds=30.0,
+        logs=site.settings.logs_dir,
+        clock=lambda: clock[0],
+    )
+    assert len(executor.capacity()) == 2
+    clock[0] += 31
+    assert executor.capacity() == ()
+    machine.poll()
+    assert len(executor.capacity()) == 2
+
+
+def test_a_coordinator_that_starts_doubts_a_machine_that_was_silent_long(
+    client: TestClient, site: Site
+) -> None:
+    machine = Machine(client)
+    with site.database.write() as session:
+        Machines(session).join(
+            MACHINE,
+            name="ada",
+            version=version("reflectory"),
+            session=SESSION,
+            slots=[],
+            at=now() - timedelta(hours=1),
+        )
+    machine = Machine(client)
+    with site.database.write() as session:
+        Machines(session).poll(MACHINE, session=SESSION, number=1, at=now() - timedelta(hours=1))
+    floor = Floor(site)
+    assert floor.executor.capacity() == ()
+    machine.number = 1
+    machine.poll()
+    assert len(floor.executor.capacity()) == 2
+
+
+def test_a_machine_hears_what_to_end_until_it_says_that_it_heard(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    machine.poll()
+    floor.executor.cancel(lease.attempt, 9.0)
+    order = {"attempt": lease.attempt, "grace_seconds": 9.0}
+    for _ in range(2):
+        assert machine.poll(lease.attempt)["end"] == [order]
+    assert machine.poll(lease.attempt, ending={lease.attempt: 9.0}) == NO_ORDERS
+    floor.executor.cancel(lease.attempt, 0.0)
+    floor.executor.cancel(lease.attempt, 5.0)
+    assert machine.poll(lease.attempt, ending={lease.attempt: 9.0})["end"] == [
+        {"attempt": lease.attempt, "grace_seconds": 0.0}
+    ]
+
+
+def test_what_was_called_back_before_it_began_never_begins(client: TestClient, site: Site) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    floor.executor.cancel(lease.attempt, 0.0)
+    assert machine.poll() == NO_ORDERS
+    [ended] = floor.executor.poll(5.0)
+    assert "called back" in ended.detail
+
+
+def test_a_machine_is_told_to_end_what_is_over_and_what_nobody_knows(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    lease = floor.start()
+    machine.poll()
+    with site.database.write() as session:
+        Attempts(session).end(lease.attempt, state=AttemptState.LOST, at=now())
+    ended = {end["attempt"] for end in machine.poll(lease.attempt, "unheard-of")["end"]}
+    assert ended == {lease.attempt, "unheard-of"}
+
+
+def test_what_a_process_ran_is_lost_with_it_and_another_may_go_on(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    running, offered = floor.start(), floor.start("ada/cpu-1")
+    machine.poll()
+    machine.poll(running.attempt)
+    again = Machine(client, session="c" * 16)
+    assert machine.ask("poll", number=99, wait_seconds=0).status_code == 409
+    assert machine.exit(running.attempt).status_code == 409
+    assert [offer["attempt"] for offer in again.poll()["start"]] == [offered.attempt]
+    [ended] = floor.executor.poll(5.0)
+    assert ended.attempt_id == running.attempt
+    assert "does not have it" in ended.detail
+
+
+def test_what_was_at_work_when_a_machines_process_was_killed_may_have_killed_it(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    running, offered = floor.start(), floor.start("ada/cpu-1")
+    machine.poll()
+    machine.poll(running.attempt)
+    again = Machine(client, session="c" * 16, was_killed=True)
+    assert [offer["attempt"] for offer in again.poll()["start"]] == [offered.attempt]
+    [ended] = floor.executor.poll(5.0)
+    assert ended.attempt_id == running.attempt
+    assert ended.detail == "died with its machine's worker"
+    # A process that joins once more, after its line was cut, goes on with what it runs.
+    again.poll(offered.attempt)
+    Machine(client, session="c" * 16, was_killed=True)
+    again.number = 0
+    assert floor.executor.poll(0.5) == []
+
+
+def test_a_machine_that_leaves_takes_no_more_and_goes_with_its_last_attempt(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    running = floor.start()
+    machine.poll()
+    machine.poll(running.attempt)
+    waiting = floor.start("ada/cpu-1")
+    path = f"/v1/workers/{MACHINE}"
+    assert client.delete(path, params={"session": SESSION}).status_code == 204
+    assert [ended.attempt_id for ended in floor.executor.poll(5.0)] == [waiting.attempt]
+    assert floor.executor.capacity() == ()
+    assert machine.poll(running.attempt) == NO_ORDERS
+    assert machine.exit(running.attempt).status_code == 204
+    assert client.get("/v1/workers").json() == {"items": []}
+    assert client.delete(path, params={"session": SESSION}).status_code == 409
+
+
+def test_a_machine_of_another_version_is_refused_with_both(client: TestClient) -> None:
+    answer = Machine(client, version="0.0.9").joined
+    assert answer.status_code == 409
+    assert "0.0.9" in answer.json()["detail"]
+    assert version("reflectory") in answer.json()["detail"]
+
+
+def test_two_machines_of_one_name_are_told_apart_and_one_joins_once(client: TestClient) -> None:
+    names = [
+        Machine(client, machine=machine).joined.json()["name"]
+        for machine in (MACHINE, "d" * 16, MACHINE)
+    ]
+    assert names == ["ada", "ada-dddddd", "ada"]
+    assert len(client.get("/v1/workers").json()["items"]) == 2
+
+
+def test_a_key_for_machines_opens_their_doors_alone_and_no_other_key_does(site: Site) -> None:
+    keys = {
+        scope: create_key(site.database.of(LOCAL), name=scope, scopes=(scope,)).text
+        for scope in ("work", "read", "write", "admin")
+    }
+    with TestClient(create_app(site.settings), base_url="http://localhost:8080") as client:
+        for scope, key in keys.items():
+            client.headers["Authorization"] = f"Bearer {key}"
+            machine = Machine(client)
+            expected = 200 if scope == "work" else 403
+            assert machine.joined.status_code == expected, scope
+            assert machine.ask("poll", number=1, wait_seconds=0).status_code == expected
+            assert machine.exit("a").status_code == (204 if scope == "work" else 403)
+            listed = client.get("/v1/workers").status_code
+            assert listed == (200 if scope == "admin" else 403), scope
+        client.headers["Authorization"] = f"Bearer {keys['work']}"
+        for path in ("/v1/studies", "/v1/devices", "/v1/keys", "/", "/metrics"):
+            assert client.get(path).status_code == 403, path
+        client.headers["Authorization"] = f"Bearer {keys['admin']}"
+        made = client.post("/v1/keys", json={"name": "a", "scopes": ["work"]})
+        assert made.status_code == 422
+        del client.headers["Authorization"]
+        assert Machine(client).joined.status_code == 401
+
+
+HOSTILE: list[dict[str, Any]] = [
+    {"session": "x"},
+    {"session": SESSION, "number": 0},
+    {"session": SESSION, "number": 2**63},
+    {"session": SESSION, "number": 1, "running": ["../../etc/passwd"]},
+    {"session": SESSION, "number": 1, "running": ["a"] * 9000},
+    {"session": SESSION, "number": 1, "ending": {"a": "NaN"}},
+    {"session": SESSION, "number": 1, "wait_seconds": 1e9},
+    {"session": SESSION, "number": 1, "more": 1},
+]
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=str)
+def test_a_hostile_poll_is_refused(shared: TestClient, body: dict[str, Any]) -> None:
+    assert shared.post(f"/v1/workers/{MACHINE}/poll", json=body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"machine": "../x"},
+        {"name": "a/b"},
+        {"name": ""},
+        {"slots": []},
+        {"slots": [*SLOTS, {**SLOTS[0], "share": 2.0}]},
+        {"slots": [{**SLOTS[0], "device": "cuda:GPU-1/../.."}]},
+        {"slots": [{**SLOTS[0], "name": "a b"}]},
+        {"slots": [SLOTS[0], SLOTS[0]]},
+        {"slots": [SLOTS[0]] * 5000},
+    ],
+    ids=str,
+)
+def test_a_hostile_join_is_refused(shared: TestClient, given: dict[str, Any]) -> None:
+    assert Machine(shared, **given).joined.status_code == 422
+    assert shared.get("/v1/workers").json() == {"items": []}
+
+
+def test_a_log_is_taken_with_the_last_token_for_a_while_and_shown(
+    client: TestClient, site: Site
+) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+
+    def send(content: bytes, **headers: str) -> int:
+        given = {**lease.headers, **headers}
+        return client.put(lease.path("log"), content=content, headers=given).status_code
+
+    shown = f"/v1/studies/{study.id}/trials/0/log"
+    assert client.get(shown).status_code == 404
+    assert send(b"one\n") == 204
+    with site.database.write() as session:
+        Attempts(session).end(lease.attempt, state=AttemptState.LOST, at=now())
+    assert send(b"one\ntwo\n") == 204
+    assert client.get(shown).text == "one\ntwo\n"
+    part = client.get(shown, headers={"Range": "bytes=4-"})
+    assert (part.status_code, part.text) == (206, "two\n")
+    assert send(b"three\n", **{"Log-Cut": "8"}) == 204
+    assert client.get(shown).text == "[8 bytes before this were not kept here]\nthree\n"
+    assert len(list(site.settings.artifacts_dir.rglob("*"))) < 8
+    assert send(b"x" * (2**20 + 1)) == 413
+    assert send(b"x", Authorization="Bearer another") == 409
+    assert send(b"x", **{"Log-Cut": "-1"}) == 422
+
+
+def test_a_log_is_refused_long_after_its_attempt_ended(client: TestClient, site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    with site.database.write() as session:
+        long_ago = now() - timedelta(hours=1)
+        Attempts(session).end(lease.attempt, state=AttemptState.LOST, at=long_ago)
+    answer = client.put(lease.path("log"), content=b"late", headers=lease.headers)
+    assert answer.status_code == 409

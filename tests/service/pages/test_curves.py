@@ -1,0 +1,81 @@
+"""A learning curve on its whole way, from a worker's words to the document that tells it."""
+
+import json
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from service.rendering.plots.curves import panels
+from storage.records import MetricRecord, TrialState
+from tests.service.site import Site
+
+SOUND = {
+    "epoch": 1,
+    "train_loss": 0.5,
+    "validation": 0.25,
+    "spectral_margin": 1e-9,
+    "gradient_first": 1e-300,
+    "gradient_last": 2.5,
+    "recovered_batches": 3,
+    "seconds": 0.1,
+}
+BARE = {"epoch": 2, "train_loss": 0.5, "validation": 0.25, "seconds": 0.1}
+
+
+def test_every_number_of_a_report_comes_back(client: TestClient, site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    for report in (SOUND, BARE):
+        answer = client.post(lease.path("metrics"), headers=lease.headers, json=report)
+        assert answer.status_code == 200
+    unknown = {"spectral_margin": None, "gradient_first": None, "gradient_last": None}
+    curve = client.get(f"/v1/studies/{study.id}/trials/0/metrics").json()
+    assert curve == [SOUND, {**BARE, **unknown, "recovered_batches": 0}]
+
+
+@pytest.mark.parametrize("epochs", [(0,), (0, 1), (1,), (1, 2, 3)])
+def test_every_epoch_is_drawn_within_its_plot(epochs: tuple[int, ...]) -> None:
+    """Epoch 0 too, which there is where a trial starts from a trained network."""
+    rows = [
+        MetricRecord(
+            epoch=epoch,
+            train_loss=0.5 if epoch else None,
+            validation=0.25,
+            spectral_margin=None,
+            gradient_first=None,
+            gradient_last=None,
+            recovered_batches=0,
+            seconds=0.1,
+            attempt=1,
+        )
+        for epoch in epochs
+    ]
+    found = panels({3: rows}, metric="accuracy")
+    assert [panel.title for panel in found] == ["accuracy", "training loss"][: 1 + (epochs != (0,))]
+    for panel in found:
+        (curve,) = panel.curves
+        assert all(panel.left <= dot.x <= panel.right for dot in curve.dots)
+    assert len(found[0].curves[0].dots) == len(epochs)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("gradient_first", float("nan")), ("gradient_last", float("inf")), ("recovered_batches", -1)],
+)
+def test_a_diagnostic_that_cannot_be_is_refused(
+    client: TestClient, site: Site, field: str, value: Any
+) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    # As Python writes it: NaN and Infinity, which httpx itself would refuse.
+    body = json.dumps({**SOUND, field: value})
+    headers = {**lease.headers, "Content-Type": "application/json"}
+    answer = client.post(lease.path("metrics"), headers=headers, content=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["path"] == field
+    assert client.get(f"/v1/studies/{study.id}/trials/0/metrics").json() == []

@@ -1,0 +1,112 @@
+"""Heartbeats: what most workers say most of the time, in one statement that waits for nobody."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from storage.endings import StudyCause
+from storage.engine import Database
+from storage.errors import LeaseLost
+from storage.locking import lock_study
+from storage.records import AttemptKind, AttemptState, TrialState
+from storage.repositories.attempts import Attempts
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from tests.storage.records import add_study, add_trial, after, attempt
+
+
+@pytest.fixture
+def study(database: Database) -> str:
+    with database.write() as session:
+        study_id = add_study(session).id
+        add_trial(session, study_id, 0)
+    return study_id
+
+
+def beat(database: Database, attempt_id: str, *, seconds: float, digest: str = "t") -> str | None:
+    with database.write() as session:
+        kept = Attempts(session).keep_alive(
+            attempt_id, digest, until=after(seconds), stood_still_seconds=1.0, held_seconds=seconds
+        )
+        return kept.ending
+
+
+def test_a_heartbeat_renews_the_lease_and_tells_how_its_own_study_stands(
+    database: Database, study: str
+) -> None:
+    record = attempt(study)
+    with database.write() as session:
+        Attempts(session).start(record, token_digest="t")
+        # Other studies, and how they end, are none of its business.
+        for _ in range(2):
+            Studies(session).set_ending(add_study(session).id, StudyCause.CANCELLED, "them")
+    assert beat(database, record.id, seconds=60) is None
+    with database.write() as session:
+        Studies(session).set_ending(study, StudyCause.BUDGET, "wall_seconds")
+    assert beat(database, record.id, seconds=70) == "budget: wall_seconds"
+    # One that was overtaken takes no time back.
+    beat(database, record.id, seconds=65)
+    with database.read() as session:
+        found = Attempts(session).get(record.id)
+        assert (found.lease_until, found.stood_still_seconds) == (after(65), 1.0)
+        assert Attempts(session).device_seconds(study, after(500)) == 69.0
+
+
+def test_only_the_token_of_a_running_attempt_keeps_it_alive(database: Database, study: str) -> None:
+    record = attempt(study)
+    with database.write() as session:
+        Attempts(session).start(record, token_digest="t")
+    for attempt_id, digest in ((record.id, "u"), (record.id, ""), ("none", "t")):
+        with pytest.raises(LeaseLost):
+            beat(database, attempt_id, seconds=60, digest=digest)
+    with database.write() as session:
+        Attempts(session).end(record.id, state=AttemptState.LOST, at=after(1))
+    with pytest.raises(LeaseLost, match=record.id):
+        beat(database, record.id, seconds=60)
+    with database.read() as session:
+        assert Attempts(session).get(record.id).lease_until == record.lease_until
+
+
+def test_what_waits_and_what_is_leased_is_known_by_who_is_at_work(
+    database: Database, study: str
+) -> None:
+    with database.write() as session:
+        for number in (1, 2, 3):
+            add_trial(session, study, number)
+        first, lost = attempt(study, trial=0), attempt(study, trial=1)
+        measuring = attempt(study, trial=2, kind=AttemptKind.MEASURE)
+        for record in (first, lost, measuring):
+            Attempts(session).start(record, token_digest="t")
+        Attempts(session).end(lost.id, state=AttemptState.LOST, at=after(1))
+        Trials(session).end(study, 3, state=TrialState.CANCELLED, at=after(1))
+    with database.read() as session:
+        assert [trial.number for trial in Trials(session).unattended(study)] == [1, 2]
+        assert Attempts(session).leases() == {
+            first.id: first.lease_until,
+            measuring.id: measuring.lease_until,
+        }
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_heartbeat_waits_for_nobody_who_writes_to_its_study(
+    database: Database, study: str
+) -> None:
+    record = attempt(study)
+    with database.write() as session:
+        Attempts(session).start(record, token_digest="t")
+    with ThreadPoolExecutor(1) as beside, database.write() as session:
+        lock_study(session, study)
+        beside.submit(beat, database, record.id, seconds=60).result(timeout=200)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_an_attempt_that_is_being_ended_is_not_kept_alive(database: Database, study: str) -> None:
+    record = attempt(study)
+    with database.write() as session:
+        Attempts(session).start(record, token_digest="t")
+    with ThreadPoolExecutor(1) as beside:
+        with database.write() as session:
+            Attempts(session).end(record.id, state=AttemptState.LOST, at=after(1))
+            late = beside.submit(beat, database, record.id, seconds=60)
+        with pytest.raises(LeaseLost):
+            late.result(timeout=200)

@@ -1,0 +1,226 @@
+"""`reflectory serve` as an operating system sees it: processes, signals, locks, files."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx2
+import psutil
+import pytest
+
+from service.processes.children import Child, ChildGivenUp
+from service.processes.supervisor import environment_of
+from service.settings import Settings
+from tests.service.running import Server, wait_until
+
+COMMANDS = ("api", "coordinator", "dashboard")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests that leave it as it was."""
+    running = Server(tmp_path_factory.mktemp("supervised") / "data", workers=1)
+    yield running.start()
+    running.close()
+
+
+def child(server: Server, command: str) -> psutil.Process | None:
+    for process in psutil.Process(server.pid).children():
+        with suppress(psutil.NoSuchProcess):
+            if command in process.cmdline():
+                return process
+    return None
+
+
+def serve_again(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "service.cli", "serve", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=600)
+
+
+def test_a_second_server_is_refused_with_the_firsts_pid_and_url(server: Server) -> None:
+    run = serve_again("--port", "0", "--data-dir", str(server.data_dir))
+    assert run.returncode == 3
+    described = json.loads((server.data_dir / "server.json").read_text())
+    assert described["pid"] == server.pid
+    assert str(server.pid) in run.stderr
+    assert described["url"] in run.stderr
+    assert server.get("/healthz") == {"status": "alive"}
+
+
+def test_the_server_file_is_its_owners_alone(server: Server) -> None:
+    assert (server.data_dir / "server.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_address_that_others_can_reach_is_refused(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1"):
+        command = [sys.executable, "-m", "service.cli", "serve", "--host", host, "--port", "0"]
+        run = subprocess.run(
+            [*command, "--data-dir", str(tmp_path / "data")],
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        assert run.returncode == 3, host
+        assert "loopback" in run.stderr
+        assert not (tmp_path / "data" / "server.json").exists()
+
+
+def test_a_port_that_is_taken_is_refused_with_its_number(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", port]
+        run = subprocess.run(
+            [*command, "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=600
+        )
+    assert run.returncode == 3
+    assert port in run.stderr
+    assert "--port 0" in run.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_killed_child_is_started_again(server: Server, command: str) -> None:
+    before = wait_until(lambda: child(server, command), what=f"a process for {command}")
+    others = {name: child(server, name) for name in COMMANDS if name != command}
+    before.kill()
+
+    def another() -> psutil.Process | None:
+        process = child(server, command)
+        return process if process is not None and process.pid != before.pid else None
+
+    wait_until(another, what=f"another process for {command}")
+    wait_until(lambda: _is_well(server), what="a server that is ready again")
+    assert {name: child(server, name) for name in others} == others
+
+
+def _is_well(server: Server) -> bool:
+    with suppress(httpx2.TransportError):
+        ready = server.http.get("/readyz").status_code == 200
+        return ready and server.http.get("/dashboard/").status_code == 200
+    return False
+
+
+def test_requests_wait_while_the_api_starts_again(server: Server) -> None:
+    process = wait_until(lambda: child(server, "api"), what="the API's process")
+    process.kill()
+    process.wait(100)
+    # A new connection: the supervisor's socket takes it before there is anyone to answer.
+    url = json.loads((server.data_dir / "server.json").read_text())["url"]
+    assert httpx2.get(f"{url}/healthz", timeout=600, trust_env=False).status_code == 200
+
+
+@pytest.mark.cold
+def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    server = Server(tmp_path / "data", workers=1).start()
+    try:
+        spec = {"task": {"kind": "digits"}, "budget": {"trials": 50, "epochs": 50}}
+        server.submit(spec)
+        wait_until(server.workers_at_work, what="an attempt at work")
+        processes = server.processes()
+        assert len(processes) >= 1 + len(COMMANDS) + 2, "supervisor, children, fork server, attempt"
+        os.kill(server.pid, signal.SIGKILL)
+        assert server.stop() == -signal.SIGKILL
+        _, alive = psutil.wait_procs(processes, timeout=300)
+        assert alive == []
+        assert _mentioning(server.data_dir) == []
+        server.start()
+        assert server.stop() == 0
+    finally:
+        server.close()
+
+
+def test_sigterm_with_an_open_event_stream_ends_all_in_order(tmp_path: Path) -> None:
+    grace = 8
+    server = Server(
+        tmp_path / "data",
+        workers=1,
+        environment={"REFLECTORY_SHUTDOWN_GRACE_SECONDS": str(grace), "TMPDIR": str(tmp_path)},
+    ).start()
+    try:
+        study = server.submit({"task": {"kind": "digits"}, "budget": {"trials": 500}})
+        processes = server.processes()
+        listening = threading.Event()
+
+        def listen() -> None:
+            with (
+                suppress(httpx2.TransportError),
+                server.http.stream("GET", f"/v1/studies/{study}/events") as response,
+            ):
+                for _ in response.iter_raw():
+                    listening.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert listening.wait(300)
+        assert server.stop() == 0
+        listener.join(50)
+        assert not listener.is_alive()
+        _, alive = psutil.wait_procs(processes, timeout=grace)
+        assert alive == []
+        assert not (server.data_dir / "server.json").exists()
+        assert list(tmp_path.glob("reflectory-*")) == [], "the sockets' folder is gone"
+    finally:
+        server.close()
+
+
+def _mentioning(folder: Path) -> list[psutil.Process]:
+    """Processes whose arguments or environment name the folder."""
+    found: list[psutil.Process] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError, psutil.NoSuchProcess):
+            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            if str(folder).encode() in told:
+                found.append(psutil.Process(int(entry.name)))
+    return found
+
+
+def test_a_child_that_cannot_live_is_given_up_loudly(tmp_path: Path) -> None:
+    hopeless = Child(
+        "no-such-command", [], environment={**os.environ, "HOME": str(tmp_path)}, descriptors=[]
+    )
+    with pytest.raises(ChildGivenUp, match=r"no-such-command.* 6 times .* status 2"):
+        wait_until(hopeless.tend, what="the end of patience", seconds=120)
+
+
+def test_settings_survive_the_way_through_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(
+        data_dir=tmp_path,
+        data_sets=tmp_path / "sets",
+        port=0,
+        workers=3,
+        dashboard_socket=tmp_path / "d.sock",
+        log_level="WARNING",
+    )
+    for name, value in environment_of(settings).items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+
+
+@pytest.mark.cold
+def test_a_server_that_says_it_is_ready_has_its_dashboard(tmp_path: Path) -> None:
+    """What the announcement names can be opened at once."""
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--json"]
+    command += ["--data-dir", str(tmp_path / "data")]
+    with (
+        (tmp_path / "serve.log").open("w") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True) as server,
+    ):
+        try:
+            assert server.stdout is not None
+            url = json.loads(server.stdout.readline())["url"]
+            for page in ("/readyz", "/", "/dashboard"):
+                assert httpx2.get(f"{url}{page}").status_code == 200, page
+        finally:
+            server.terminate()
+            assert server.wait(timeout=600) == 0
+    assert "the dashboard is away" not in (tmp_path / "serve.log").read_text()
