@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from service.cli import application
 from service.client import Client
+from tests.patience import LONG_SECONDS, wait_while_it_moves
 from tests.service.listening import listening
 from tests.service.site import Site
 
@@ -71,23 +72,32 @@ def server(site: Site) -> Iterator[str]:
         yield f"http://{host}:{port}"
 
 
-def completed(server: str, *words: str) -> list[str]:
-    """What bash would offer after these words."""
-    environment = {
-        "_REFLECTORY_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(("reflectory", *words)),
-        "COMP_CWORD": str(len(words)),
-        "REFLECTORY_SERVER": server,
-    }
+def completion(server: str, **environment: str) -> str:
+    """What the program prints for a shell that asks to complete a line."""
     run = subprocess.run(
         [sys.executable, "-c", _PROGRAM],
         capture_output=True,
         text=True,
-        timeout=600,
-        env={**os.environ, **environment},
+        timeout=LONG_SECONDS,
+        env={**os.environ, "REFLECTORY_SERVER": server, **environment},
     )
     assert run.stderr == ""
-    return run.stdout.split()
+    return run.stdout
+
+
+def completed(server: str, *words: str) -> list[str]:
+    """What bash would offer after these words."""
+    return completion(
+        server,
+        _REFLECTORY_COMPLETE="complete_bash",
+        COMP_WORDS=" ".join(("reflectory", *words)),
+        COMP_CWORD=str(len(words)),
+    ).split()
+
+
+def offered(server: str, *words: str) -> list[str]:
+    """The first answer that is one: a person waits no second for a server that is busy."""
+    return wait_while_it_moves(lambda: completed(server, *words), what=f"words after {words}")
 
 
 def test_ids_and_states_are_completed(site: Site, server: str, tmp_path: Path) -> None:
@@ -95,16 +105,16 @@ def test_ids_and_states_are_completed(site: Site, server: str, tmp_path: Path) -
     other = site.study(name='a name "of $(anybody)`s"')
     site.trial(study, 0)
     site.trial(study, 1)
-    assert set(completed(server, "front", "")) == {study.id, other.id}
-    assert completed(server, "front", study.id[:5]) == [study.id]
-    assert completed(server, "download", study.id, "") == ["0", "1"]
-    assert completed(server, "list", "--state", "pa") == ["paused"]
-    assert "importance" in completed(server, "im")
+    assert set(offered(server, "front", "")) == {study.id, other.id}
+    assert offered(server, "front", study.id[:5]) == [study.id]
+    assert offered(server, "download", study.id, "") == ["0", "1"]
+    assert offered(server, "list", "--state", "pa") == ["paused"]
+    assert "importance" in offered(server, "im")
     file = tmp_path / "pets.csv"
     file.write_text("species,weight\n" + "cat,4\ndog,20\n" * 20)
     with Client(server) as client:
         dataset = client.upload_dataset(file)
-    assert completed(server, "datasets", "show", "") == [dataset.id]
+    assert offered(server, "datasets", "show", "") == [dataset.id]
 
 
 def test_without_a_server_nothing_is_completed_and_nothing_is_said() -> None:
@@ -114,17 +124,7 @@ def test_without_a_server_nothing_is_completed_and_nothing_is_said() -> None:
 
 def test_a_name_cannot_speak_to_the_shell(site: Site, server: str) -> None:
     site.study(name="x$(touch here)`id`\"';y")
-    environment = {
-        "_REFLECTORY_COMPLETE": "complete_zsh",
-        "_TYPER_COMPLETE_ARGS": "reflectory front ",
-        "REFLECTORY_SERVER": server,
-    }
-    run = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, **environment},
-    )
-    assert "touch here" in run.stdout
-    assert not set(run.stdout) & set("$`;")
+    zsh = {"_REFLECTORY_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "reflectory front "}
+    printed = wait_while_it_moves(lambda: completion(server, **zsh), what="a study's name")
+    assert "touch here" in printed
+    assert not set(printed) & set("$`;")

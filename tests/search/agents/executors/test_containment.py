@@ -33,9 +33,17 @@ def server_of(executor: LocalExecutor, attempt_id: str) -> int:
     (server,) = (
         server
         for server in children(os.getpid())
-        if any(log.samefile(f"/proc/{attempt}/fd/1") for attempt in children(server))
+        if any(writes_to(log, attempt) for attempt in children(server))
     )
     return server
+
+
+def writes_to(log: Path, pid: int) -> bool:
+    """Whether this process is there and its standard output is this file."""
+    try:
+        return log.samefile(Path(f"/proc/{pid}/fd/1"))
+    except FileNotFoundError:
+        return False
 
 
 @pytest.fixture
