@@ -11,6 +11,7 @@ import pytest
 
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
+from tests.patience import LONG_SECONDS
 from tests.service.running import Server
 
 ROOT = Path(__file__).parents[3]
@@ -38,7 +39,7 @@ def ran(text: str, here: Path, server: Server) -> str:
         env={**os.environ, "PATH": path, "REFLECTORY_DATA_DIR": str(server.data_dir)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=LONG_SECONDS,
         check=False,
     )
     assert run.returncode == 0, f"{run.stdout[-3000:]}\n{run.stderr[-3000:]}"

@@ -149,11 +149,11 @@ def test_cancel_kills_what_does_not_end_within_the_grace_time(executor: LocalExe
     executor.start(ticket("turn_deaf"), SLOT)
     wait_until(lambda: said(executor, "a1") == ["ready"])
     begun = time.monotonic()
-    executor.cancel("a1", 1.0)
-    assert time.monotonic() - begun < 1.0
+    executor.cancel("a1", 3.0)
+    assert time.monotonic() - begun < 3.0
     (ended,) = exits(executor, 1)
     assert ended.signal == signal.SIGKILL
-    assert time.monotonic() - begun >= 1.0
+    assert time.monotonic() - begun >= 3.0
 
 
 def test_a_second_cancel_may_only_shorten_the_grace_time(executor: LocalExecutor) -> None:
