@@ -132,7 +132,8 @@ def _build(compiler: str, path: Path) -> None:
         draft.replace(path)
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str]) -> str:
+    """What the command prints."""
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=_LONGEST_BUILD_SECONDS, check=False
@@ -142,14 +143,13 @@ def _run(command: list[str]) -> None:
     if result.returncode:
         last = result.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise BuildError(f"{command[0]} failed with {result.returncode}: {last[0]}")
+    return result.stdout
 
 
 def _digest(compiler: str) -> str:
     """Names what a library follows from."""
     digest = hashlib.sha256(_SOURCES_AT_START)
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, timeout=30, check=False
-    ).stdout
+    version = _run([compiler, "--version"])
     parts = (*_FLAGS, *_wide_vectors(), compiler, version, platform.machine(), _cpu())
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
