@@ -11,7 +11,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from models.spec import Spec
-from search.samplers.distributions import distribution_of
+from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import Dimension, Scalar, Source
 from search.tasks import Metric
