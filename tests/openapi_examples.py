@@ -1,7 +1,7 @@
 """`python -m tests.openapi_examples`: asks a real server everything, and keeps what it answers.
 
-`service/openapi_examples.json` holds the example of each operation's JSON answer, by operation and
-status, which the OpenAPI document shows; a test holds them to the schemas. Long lists are cut.
+`service/api/openapi_examples.json` holds the example of each operation's JSON answer, by operation
+and status, which the OpenAPI document shows; a test holds them to the schemas. Long lists are cut.
 """
 
 import json

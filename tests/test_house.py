@@ -83,6 +83,14 @@ def test_a_map_names_files_that_exist(package: str) -> None:
     assert not missing, f"{package}/README.md names {missing}, which are not there"
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_map_names_what_its_files_define(package: str) -> None:
+    text = (ROOT / package / "README.md").read_text()
+    for name, file in re.findall(r"`([\w.]+)`\s+in\s+`([\w/]+\.py)`", text):
+        defined = set(re.findall(r"(?:def|class) (\w+)", (ROOT / file).read_text()))
+        assert {*name.split(".")} <= defined, f"{file} has no {name}"
+
+
 def test_notes_that_the_code_refers_to_are_in_a_readme_and_no_others() -> None:
     texts = [(ROOT / package / "README.md").read_text() for package in PACKAGES]
     written = {title for text in texts for title in re.findall(r"\*\*Note \[([^]]+)\]", text)}

@@ -229,7 +229,7 @@ class Coordinator:
         return self._seclusion.choose(study_id, [lane], self._used()) is not None
 
     def lane(self, device: str, model: str | None) -> Slot | None:
-        """A measurement lock of a device model, or of the first one's that serves the wish.
+        """The lane (measurement lock) of a device model, or of the first that serves the wish.
 
         Where several machines have such a device, it is one that is free, if any is.
         """
@@ -556,7 +556,7 @@ class Coordinator:
             return study_id not in Studies(session).claims(other_than=self._owner)
 
     def _end(self, study_id: str) -> None:
-        """Give up a study that has ended."""
+        """Release a study that has ended."""
         del self._runs[study_id]
         self._in_background.pop(study_id, None)
         with self.database.write() as session:
@@ -572,6 +572,7 @@ class Coordinator:
             _log.warning("the end is not told", extra={"reason": _first_line(error)})
 
     def _give_up(self) -> None:
+        """Lose what runs and release every study: this coordinator stops."""
         for study_id, run in list(self._runs.items()):
             with self._while_ours(study_id):
                 run.abandon()

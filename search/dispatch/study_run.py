@@ -262,7 +262,7 @@ class StudyRun:
             )
 
     def _dispatch(self) -> None:
-        """Start attempts on free slots, see `precedence`."""
+        """Give free slots to the trials that wait, in the order of `precedence`."""
         self._dispatch_a_suspect()
         # Most of the time nothing is free, and what waits need not be read then.
         if self._study.free_slot() is None:
@@ -289,7 +289,7 @@ class StudyRun:
                 self._dispatch_a_suspect()
 
     def _dispatch_a_suspect(self) -> None:
-        """Start one of those that are to run alone, once a machine is free of all else."""
+        """Start a trial that is to run alone once a machine is free: Note [Sudden deaths]."""
         if not self._suspects:
             return
         with self._study.database.read() as session:
@@ -412,7 +412,7 @@ class StudyRun:
         return self._end(StudyState.FINISHED, cause, detail)
 
     def _wind_down(self, study: StudyRecord) -> bool:
-        """Bring a study to the end that was decided; returns whether it goes on until then."""
+        """End what is open of a study whose ending is stored; returns whether anything still is."""
         on_budget = study.ending_cause is StudyCause.BUDGET
         if self._end_open_trials(study, on_budget=on_budget):
             return True

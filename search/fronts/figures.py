@@ -1,4 +1,4 @@
-"""What follows from a study's trials, computed once for every version of them."""
+"""A cache of what follows from a study's trials, computed once for every version of them."""
 
 import threading
 from collections import OrderedDict

@@ -142,7 +142,7 @@ class AttemptHandler:
         return self._renewing(attempt_id, token, tell)
 
     def epoch(self, attempt_id: str, token: str, body: EpochReport) -> Verdict:
-        """Store one epoch of the trial's curve; the last epoch of a budget ends the asking.
+        """Store one epoch of the trial's curve; one that uses up `total_epochs` ends the study.
 
         An epoch that is stored for the first time may be the trial's last by the study's rule.
         """

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from pydantic import Field
 
+from search.samplers.adapters.distributions import distribution_of
+from search.samplers.adapters.frozen import CONSTRAINTS, STATES
 from search.samplers.branches import Branches
-from search.samplers.distributions import distribution_of
-from search.samplers.frozen import CONSTRAINTS, STATES
 from search.samplers.gp import Gp
 from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost

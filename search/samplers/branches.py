@@ -15,10 +15,10 @@ from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from pydantic import Field
 
-from search.samplers.axes import costs_of, natural_log_error
-from search.samplers.frozen import frozen, values_of
+from search.samplers.adapters.frozen import frozen, values_of
+from search.samplers.adapters.in_memory import has_ended, suggested
 from search.samplers.gp import Gp
-from search.samplers.in_memory import has_ended, suggested
+from search.samplers.modelling.axes import costs_of, natural_log_error
 from search.samplers.modelling.branching import Branch, branches_of, narrowed
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.nsga2 import Nsga2

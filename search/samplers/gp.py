@@ -12,10 +12,10 @@ from optuna.trial import TrialState as OptunaState
 from pydantic import Field
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
-from search.samplers.axes import cost_of
-from search.samplers.distributions import distribution_of
-from search.samplers.frozen import CONSTRAINTS
-from search.samplers.in_memory import has_ended, suggested
+from search.samplers.adapters.distributions import distribution_of
+from search.samplers.adapters.frozen import CONSTRAINTS
+from search.samplers.adapters.in_memory import has_ended, suggested
+from search.samplers.modelling.axes import cost_of
 from search.samplers.modelling.branching import branches_of
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.sampler import Sampler, SamplerContext, Space, WholeSampler

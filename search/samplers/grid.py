@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from optuna.samplers import BaseSampler
 
-from search.samplers.paths import ways
+from search.samplers.modelling.paths import ways
 from search.samplers.sampler import Sampler, SamplerContext, Space, WholeSampler
 from search.spaces import ChoiceDimension, Dimension, IntegerDimension, RealDimension, Scalar
 from storage.records import TrialOrigin

@@ -7,8 +7,8 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 from pydantic import Field
 
-from search.samplers.generations import Generations
-from search.samplers.informed import informed
+from search.samplers.adapters.generations import Generations
+from search.samplers.adapters.informed import informed
 from search.samplers.sampler import Sampler, SamplerContext
 
 

@@ -13,9 +13,9 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, create_trial
 from pydantic import Field
 
-from search.samplers.axes import costs_of
-from search.samplers.generations import Generations
-from search.samplers.informed import informed
+from search.samplers.adapters.generations import Generations
+from search.samplers.adapters.informed import informed
+from search.samplers.modelling.axes import costs_of
 from search.samplers.sampler import Sampler, SamplerContext, Space
 
 _MOST_DIVISIONS = 100

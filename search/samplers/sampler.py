@@ -11,7 +11,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from models.spec import Spec
-from search.samplers.distributions import distribution_of
+from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import Dimension, Scalar, Source
 from search.tasks import Metric
@@ -151,9 +151,11 @@ class Sampler(Spec):
 
     @abstractmethod
     def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
-        """A sampler for one suggestion of a study.
+        """A sampler for one suggestion of a study; the next suggestion gets another.
 
-        The suggestion follows from `seed`, the trials told so far and the study's past.
+        The suggestion follows from `seed`, which each has of its own (`study.seed` is the study's),
+        the trial's number, the trials told so far and the study's past: nothing else is there after
+        a restart, what a sampler of Optuna's noted in Optuna's tables neither.
         """
 
     def fault(self, _space: Space, _objectives: Sequence[str], /) -> str | None:

@@ -7,7 +7,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 from pydantic import Field
 
-from search.samplers.informed import informed
+from search.samplers.adapters.informed import informed
 from search.samplers.sampler import Sampler, SamplerContext
 
 

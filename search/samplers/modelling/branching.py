@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from search.samplers.paths import Way, ways
+from search.samplers.modelling.paths import Way, ways
 from search.samplers.sampler import Drawn, Knowledge, Past, SamplerContext, Space
 from search.spaces import Dimension, Scalar, Source
 from storage.records import TrialRecord

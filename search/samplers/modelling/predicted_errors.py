@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from search.samplers.axes import natural_log_error
 from search.samplers.modelling.acquisition import expected_final
+from search.samplers.modelling.axes import natural_log_error
 from search.samplers.sampler import Past, SamplerContext
 from search.stopping import best_so_far
 from storage.records import TrialRecord, TrialState

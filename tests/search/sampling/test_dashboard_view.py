@@ -16,7 +16,7 @@ from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
 from search.fronts.pareto import front_of, objective_infos
 from search.optuna_tables import study_name
-from search.samplers.distributions import distribution_of
+from search.samplers.adapters.distributions import distribution_of
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
 from search.sampling.optuna_dashboard import note_of
 from search.sampling.optuna_study import OptunaStudy

@@ -88,7 +88,9 @@ def _changed(value: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> 
 
 
 def _dumped(kind: Any, document: Any) -> Any:
-    return TypeAdapter(kind).dump_python(document, mode="json", by_alias=True)
+    """As JSON, without what was not sent and stands at its default."""
+    adapter = TypeAdapter(kind)
+    return adapter.dump_python(document, mode="json", by_alias=True, exclude_unset=True)
 
 
 @_EVERY

@@ -8,7 +8,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from search.samplers.frozen import frozen
+from search.samplers.adapters.frozen import frozen
 from search.samplers.sampler import SamplerContext
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import optuna
 from optuna.trial import FrozenTrial, create_trial
 
-from search.samplers.distributions import distribution_of
+from search.samplers.adapters.distributions import distribution_of
 from search.samplers.sampler import SamplerContext
 from storage.records import TrialRecord, TrialState
 

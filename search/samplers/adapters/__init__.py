@@ -1,0 +1,1 @@
+"""What stands between our rows and Optuna's samplers; one file for each thing they need."""
