@@ -19,7 +19,7 @@ from search.errors import OptunaStudyDiverged
 from search.fronts import objective_infos, value_of
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
-from search.spaces import Dimension, Scalar
+from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
 from search.studies import StudySpec
 from storage.records import StudyRecord, TrialRecord, TrialState
 
@@ -82,6 +82,11 @@ class OptunaStudy:
         self._study.sampler = self._sampler(number)
         frozen = self.trials[number]
         return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
+
+    def source(self, asked: optuna.Trial) -> Source:
+        """The sampler's answers for an asked trial; half drawn by then, it ends up the same."""
+        half_drawn = self.trials[asked.number].params
+        return self.rehearse(asked, 0) if half_drawn else TrialSource(asked)
 
     def rehearse(self, asked: optuna.Trial, again: int) -> "Rehearsal":
         """What the sampler would answer for an asked trial, without the trial being given it.
@@ -234,10 +239,16 @@ class Rehearsal:
 
     def answer(self, dimension: Dimension) -> Scalar:
         """The sampler's value of one dimension."""
-        name = dimension.name
-        for known in (self._trial.params, self._relative):
-            if name in known:
-                return known[name]
+        # The sampler answers what is known, too: each answer moves its random numbers on.
+        sampled = self._sampled(dimension)
+        return self._trial.params.get(dimension.name, sampled)
+
+    def _sampled(self, dimension: Dimension) -> Scalar:
+        distribution = distribution_of(dimension)
+        if distribution.single():
+            return CornerSource(highest=False).answer(dimension)
+        if dimension.name in self._relative:
+            return self._relative[dimension.name]
         return self._sampler.sample_independent(
-            self._study, self._trial, name, distribution_of(dimension)
+            self._study, self._trial, dimension.name, distribution
         )

@@ -11,7 +11,7 @@ from models.errors import SpecError
 from search.running import StudyContext, announce_trial, end_trial
 from search.sampling.duplicates import Duplicates
 from search.sampling.optuna_study import OptunaStudy
-from search.spaces import DrawnTrial, Source, TrialSource, excesses
+from search.spaces import DrawnTrial, Source, excesses
 from search.studies import need_of, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
 from storage.accounts.quotas import Quotas
@@ -113,7 +113,7 @@ class Suggestions:
             return self._study.space.draw(source if wrapped is None else wrapped(source))
 
         if self._study.spec.duplicates != "resample":
-            return drawn_from(TrialSource(asked))
+            return drawn_from(self._optuna_study.source(asked))
         # The first of a few draws that no earlier trial has, or else the last of them.
         drawn = drawn_from(self._optuna_study.rehearse(asked, 0))
         for again in range(1, REDRAWS + 1):

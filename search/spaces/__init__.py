@@ -9,7 +9,7 @@ from search.spaces.dimension import (
     RealDimension,
     Scalar,
 )
-from search.spaces.draws import NamedSource, Source, TrialSource, names_of
+from search.spaces.draws import CornerSource, NamedSource, Source, TrialSource, names_of
 from search.spaces.limits import Limits, excesses
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
@@ -28,6 +28,7 @@ __all__ = [
     "PRESETS",
     "Candidate",
     "ChoiceDimension",
+    "CornerSource",
     "Dimension",
     "DrawnTrial",
     "GivenScalar",

@@ -1,6 +1,7 @@
 """Configurations that are drawn again: reused, replicated or drawn anew."""
 
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any
 
 import optuna
@@ -9,6 +10,7 @@ import pytest
 from search.samplers import Past
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import sampler_context_of
+from search.spaces import Dimension, DrawnTrial, Scalar, Source
 from search.spaces.draws import TrialSource
 from search.spaces.space import SearchSpace
 from search.studies.configurations import configuration_of
@@ -144,20 +146,33 @@ def test_drawing_again_finds_more_configurations_and_gives_up_in_a_used_up_space
     assert set(again) == {4, 6, 8, 10}
 
 
-@pytest.mark.parametrize("sampler", [{"kind": "random"}, {"kind": "tpe", "startup_trials": 3}])
-def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]) -> None:
+SAMPLERS = pytest.mark.parametrize(
+    "sampler", [{"kind": "random"}, {"kind": "tpe", "startup_trials": 3}]
+)
+
+
+def of_optuna_alone(sampler: dict[str, Any]) -> tuple[SearchSpace, OptunaStudy]:
+    """A study of many dimensions, as Optuna keeps it."""
     wide = {**SPEC, "space": {}, "parametrizations": ["dense", "low_rank"], "sampler": sampler}
     spec = StudySpec.model_validate(wide)
     space = SearchSpace(spec)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    optuna_study = OptunaStudy(
-        optuna.storages.InMemoryStorage(),
-        study_record(),
-        spec,
-        sampler_context_of(
-            spec, space, lambda: Past(trials=(), validations={}, validation_samples=None)
-        ),
+    nothing = Past(trials=(), validations={}, validation_samples=None)
+    context = sampler_context_of(spec, space, lambda: nothing)
+    return space, OptunaStudy(optuna.storages.InMemoryStorage(), study_record(), spec, context)
+
+
+def tell(optuna_study: OptunaStudy, number: int, drawn: DrawnTrial) -> None:
+    """The trial is complete, with a quality of its own."""
+    count = drawn.spec.model.parameter_count()
+    optuna_study.tell(
+        trial_record("s", number, state=TrialState.COMPLETE, quality=number / 8, parameters=count)
     )
+
+
+@SAMPLERS
+def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]) -> None:
+    space, optuna_study = of_optuna_alone(sampler)
     for number in range(8):
         asked = optuna_study.ask(number)
         rehearsed = [space.draw(optuna_study.rehearse(asked, again)) for again in (0, 0, 1)]
@@ -165,11 +180,44 @@ def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]
         drawn = space.draw(TrialSource(asked))
         assert rehearsed[0] == rehearsed[1] == drawn
         assert rehearsed[2] != drawn
-        count = drawn.spec.model.parameter_count()
-        ended = trial_record(
-            "s", number, state=TrialState.COMPLETE, quality=number / 8, parameters=count
-        )
-        optuna_study.tell(ended)
+        tell(optuna_study, number, drawn)
+
+
+class Death(Exception):
+    """Stands for what ends a coordinator."""
+
+
+class DyingSource:
+    """Answers so often."""
+
+    def __init__(self, source: Source, answers: int) -> None:
+        self._source, self._left = source, answers
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        if not self._left:
+            raise Death
+        self._left -= 1
+        return self._source.answer(dimension)
+
+
+@SAMPLERS
+def test_a_trial_that_was_half_drawn_becomes_what_it_would_have_been(
+    sampler: dict[str, Any],
+) -> None:
+    space, unbroken = of_optuna_alone(sampler)
+    _, broken = of_optuna_alone(sampler)
+    for number in range(8):
+        drawn = space.draw(unbroken.source(unbroken.ask(number)))
+        asked = broken.ask(number)
+        with suppress(Death):
+            space.draw(DyingSource(broken.source(asked), number))
+        assert len(broken.trials[number].params) == min(number, len(drawn.drawn))
+        asked = broken.reopen(number)
+        assert space.draw(broken.source(asked)) == drawn
+        broken.give(asked, drawn.drawn, space.dimensions)
+        assert broken.trials[number].params == drawn.drawn
+        tell(unbroken, number, drawn)
+        tell(broken, number, drawn)
 
 
 @pytest.mark.parametrize(
