@@ -328,7 +328,7 @@ class MeasurementRecord:
     """Median of the per-round ratios to the dense baseline."""
     record: dict[str, Json]
     seconds: float
-    """Lane time it took."""
+    """How long the measurement lock was held for it."""
     created_at: datetime
 
 

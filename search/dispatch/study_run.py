@@ -197,7 +197,7 @@ class StudyRun:
             study = enter(session, self._study.id, StudyState.RUNNING, at=now)
             if not self._study.slots:
                 self._fail(session, _unserved(self._study))
-            elif self._study.lane() is None:
+            elif self._study.measuring_slot() is None:
                 wish = self._study.spec.throughput.device
                 models = sorted({slot.model for slot in self._study.slots})
                 sentence = f"throughput.device {wish!r} is not here; there is {', '.join(models)}"

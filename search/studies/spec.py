@@ -84,7 +84,7 @@ class Throughput(Spec):
     device: str | None = Field(
         default=None,
         max_length=200,
-        description="the model of the measuring device; null: the first lane's",
+        description="the model of the measuring device; null: the first one's",
     )
 
 

@@ -132,8 +132,8 @@ def _of_ours(
     network = cast(Network, loaded.module).float()
     if not folds:
         return network, spec, []
-    dense, twin = fold(network, spec)
-    return dense, twin, [f"matrices stored as {spec.parametrization.family} became plain ones"]
+    became = f"matrices stored as {spec.parametrization.family} became plain ones"
+    return *fold(network, spec), [became]
 
 
 def _of_torch(file: TensorFile, options: ModelOptions) -> tuple[Network, ModelSpec, list[str]]:

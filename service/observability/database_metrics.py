@@ -175,16 +175,16 @@ def _work(look: _Look) -> Iterator[Metric]:
 
 
 def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[Metric]:
-    """Slots and lanes of the coordinators that live, and of machines that joined."""
+    """Slots and measurement locks of the coordinators that live, and of machines that joined."""
     total, busy = Counter[str](), Counter[str]()
-    lanes = Counter[tuple[str, str]]()
+    locks = Counter[tuple[str, str]]()
     for view in device_views(living):
         for slot in view.slots.values():
             total[slot.model] += 1
             busy[slot.model] += view.is_taken(slot.name, taken)
         here = next((state for state in ("measuring", "waiting") if state in view.told), "free")
         for state in ("free", "waiting", "measuring"):
-            lanes[view.model, state] += state == here
+            locks[view.model, state] += state == here
     slots = GaugeMetricFamily(
         "reflectory_slots", "Places where attempts can run, by device model", labels=("model",)
     )
@@ -200,7 +200,7 @@ def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[
         "Measurement locks, one per device: free, waiting for batches under way, or measuring",
         labels=("model", "state"),
     )
-    for place, count in lanes.items():
+    for place, count in locks.items():
         measuring.add_metric(place, count)
     yield measuring
 

@@ -21,8 +21,8 @@ class Costs:
 
     A shape that was measured has that throughput. For others log10 throughput is predicted by
     ridge regression on the logarithms of the parameter counts, the model's own and its dense
-    twin's, with an offset per candidate: both are closed formulas, and follow the multiply-adds of
-    a parametrization, which would need the model to be laid out.
+    baseline's, with an offset per candidate: both are closed formulas, and follow the multiply-adds
+    of a parametrization, which would need the model to be laid out.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = CoordinatorRecord(
     owner="ada:/var/lib/reflectory",
     slots=(SlotRecord("gpu-0-0", "cuda:GPU-1", "a GPU", 0.5), SlotRecord("cpu-0", "cpu", "x", 1.0)),
-    lanes=(SlotRecord("lane cpu", "cpu", "x", 0.0),),
+    measuring_slots=(SlotRecord("lane cpu", "cpu", "x", 0.0),),
     figures={"asks": {"tpe": {"counts": [1, 2], "seconds": 0.5}}},
     started_at=NOW - timedelta(hours=1),
     seen_at=NOW,

@@ -228,7 +228,7 @@ def optuna_names(server: Server) -> set[str]:
     return set(optuna.get_all_study_names(f"sqlite:///{server.data_dir / 'optuna.db'}"))
 
 
-def test_a_deleted_study_is_gone_and_its_twin_keeps_every_file(server: Server) -> None:
+def test_a_deleted_study_is_gone_and_its_copy_keeps_every_file(server: Server) -> None:
     """Two equal studies share every file; the second's are gone when it is deleted too."""
     spec = {**SMALL, "seed": 77, "budget": {"trials": 2, "epochs": 1}}
     one, two = (server.wait(server.submit(spec))["id"] for _ in range(2))
