@@ -229,7 +229,7 @@ class TrialRecord(TrialOutcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignTrialRecord:
+class WarmStartTrialRecord:
     """A trial of another study as it stood when a study was submitted, in the new one's words."""
 
     source_study: str
