@@ -1,6 +1,6 @@
 """How much memory a trial will take, in closed form: nothing is built and nothing is allocated.
 
-A training step holds, of P trainable numbers in single precision: the weights, their gradients, the
+A training step holds, of P parameters in single precision: the weights, their gradients, the
 best epoch's copy and what the optimizer keeps; beside them what a batch leaves for its gradient and
 what is made of the parameters before they are applied. A file to resume from is made in memory, of
 all but the gradients. The peak is the larger of the two. Constants were measured on a CPU with our

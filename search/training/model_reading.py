@@ -118,7 +118,7 @@ def _of_ours(
     # Before anything is laid out by a spec that anybody may have written.
     if spec.parameter_count() > file.numbers:
         raise CheckpointError(
-            f"the spec of the file has {spec.parameter_count()} trainable numbers, and its tensors "
+            f"the spec of the file has {spec.parameter_count()} parameters, and its tensors "
             f"have {file.numbers}; allowed is a file whose tensors are those of its spec"
         )
     folds = not isinstance(spec.parametrization, Dense)

@@ -73,7 +73,7 @@ class DatabaseMetrics(Collector):
         look = self._look()
         yield GaugeMetricFamily(
             "reflectory_database_up",
-            "Whether the database answers; without it only this process is told of",
+            "Whether the database answers; without it only this process is reported",
             value=look is not None,
         )
         if look is not None:
@@ -212,7 +212,7 @@ def _coordinators(look: _Look, living: Sequence[CoordinatorRecord]) -> Iterator[
     )
     seen = GaugeMetricFamily(
         "reflectory_coordinator_last_seen_seconds",
-        "How long ago a coordinator told of itself; one that stopped in order is gone",
+        "How long ago a coordinator reported; one that stopped in order is gone",
         labels=("coordinator",),
     )
     asks = HistogramMetricFamily(
