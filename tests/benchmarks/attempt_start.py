@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.attempt_start`: what one attempt's process costs before it works.
 
 Times attempts on a warm executor of each kind, with the real worker and a local HTTP server: in the
-coordinator's own process, forked on this machine, and forked by a keeper on a Ray cluster of this
-machine. The local ones are timed in turn with a cold `python -c "import torch"`.
+coordinator's own process, forked on this machine, and forked by a node agent on a Ray cluster
+of this machine. The local ones are timed in turn with a cold `python -c "import torch"`.
 """
 
 import os

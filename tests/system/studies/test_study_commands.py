@@ -1,4 +1,4 @@
-"""Steering studies over HTTP: hold them, let them go on."""
+"""Commands to studies over HTTP: pause them, resume them."""
 
 import signal
 import time
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests; studies do not see each other."""
-    running = Server(tmp_path_factory.mktemp("steering") / "data")
+    running = Server(tmp_path_factory.mktemp("commands") / "data")
     yield running.start()
     running.close()
 
