@@ -270,7 +270,7 @@ class Settings(BaseSettings):
         default=1.0,
         ge=0,
         description="how long a request waits for an ONNX or dense file that is being made, before "
-        "it is told to come again",
+        "it is answered 202 with `Retry-After`",
     )
     login_seconds: int = Field(
         default=7 * 24 * 3600,
@@ -290,7 +290,7 @@ class Settings(BaseSettings):
     refusals_per_minute: int = Field(
         default=30,
         gt=0,
-        description="wrong keys that an address is told of in a minute, before it is told to wait",
+        description="wrong keys that an address may send in a minute, before it has to wait",
     )
     address_requests_per_minute: int = Field(
         default=30_000,

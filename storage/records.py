@@ -229,7 +229,7 @@ class TrialRecord(TrialOutcome):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignTrialRecord:
+class WarmStartTrialRecord:
     """A trial of another study as it stood when a study was submitted, in the new one's words."""
 
     source_study: str
@@ -328,7 +328,7 @@ class MeasurementRecord:
     """Median of the per-round ratios to the dense baseline."""
     record: dict[str, Json]
     seconds: float
-    """Lane time it took."""
+    """How long the measurement lock was held for it."""
     created_at: datetime
 
 

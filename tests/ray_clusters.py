@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-LANE = '{"reflectory_lane": 1}'
+LOCK = '{"reflectory_lane": 1}'
 _PATIENCE_SECONDS = 1200.0
 _SMALL_STORE = 100 << 20
 
@@ -51,7 +51,7 @@ class RayNode:
 class RayCluster:
     """A head with two CPUs, and further nodes; ends with `close`, or with this process."""
 
-    def __init__(self, *, cpus: int = 2, resources: str = LANE, token: bool = True) -> None:
+    def __init__(self, *, cpus: int = 2, resources: str = LOCK, token: bool = True) -> None:
         # Ray's sockets stand below it, and the names of sockets have to be short.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self.token_file = self.folder / "token"

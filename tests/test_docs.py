@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import typer.main
-from typer.testing import CliRunner
 
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
@@ -15,6 +14,7 @@ from service.app import create_app
 from service.cli import application
 from service.settings import Settings
 from tests import spec_reference
+from tests.command_help import all_help
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "deploy/README.md", "deploy/GUIDE.md")
@@ -63,16 +63,7 @@ def test_every_command_that_users_have_is_in_the_readme() -> None:
 
 
 def test_every_option_that_is_named_exists() -> None:
-    runner = CliRunner()
-    group = typer.main.get_command(application)
-    ways = [
-        [name, *below]
-        for name, command in group.commands.items()  # pyright: ignore
-        for below in ([], *([inner] for inner in getattr(command, "commands", ())))
-    ]
-    helps = "".join(
-        runner.invoke(application, [*way, "--help"], env={"COLUMNS": "200"}).output for way in ways
-    )
+    helps = all_help()
     ours = (line for block in blocks("sh") for line in block.splitlines() if "reflectory" in line)
     table = (line for line in README.splitlines() if line.startswith("| `reflectory"))
     for line in (*ours, *table):

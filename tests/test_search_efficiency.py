@@ -160,7 +160,7 @@ def test_training_adds_the_seeds_that_a_table_lacks(tmp_path: Path) -> None:
     assert (both.accuracy[:, :, 1] != both.accuracy[:, :, 0]).any()
 
 
-def test_a_measured_throughput_follows_the_twins_own() -> None:
+def test_a_measured_throughput_follows_the_baselines_own() -> None:
     structures = [
         Structure("rnn", 64, kind, level)
         for kind, level in (("dense", 0), ("householder_svd", 3), ("dense", 0))

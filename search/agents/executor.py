@@ -73,7 +73,7 @@ class AttemptTicket:
     """Folder with the user's data files, where there is one."""
     cache: Path
     """Folder for downloaded and decoded data."""
-    lane: Path
+    lock_folder: Path
     """Folder with the lock files of the device's measurement lock."""
     threads: int
     """How many threads torch may use."""

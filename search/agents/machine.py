@@ -52,7 +52,7 @@ class MachineFolders:
     """The user's own data files."""
     cache: Path
     """Downloaded and decoded data."""
-    lanes: Path
+    locks: Path
     """Lock files of the measurement locks."""
 
 
@@ -192,7 +192,7 @@ class WorkerMachine:
             device=offer.device,
             data=self._folders.data,
             cache=self._folders.cache,
-            lane=lock_folder(self._folders.lanes, offer.device),
+            lock_folder=lock_folder(self._folders.locks, offer.device),
             threads=offer.threads,
             memory=offer.memory,
             log_format=offer.log_format,

@@ -71,7 +71,7 @@ class Join(Spec):
     version: _Word = Field(description="of the program; that of the service is needed")
     was_killed: bool = Field(
         default=False,
-        description="whether the process before it ended without being told to, on a machine that "
+        description="whether the process before it ended without an order to, on a machine that "
         "went on: what it ran may have killed it",
     )
     slots: Annotated[tuple[MachineSlot, ...], Field(min_length=1, max_length=MOST_SLOTS)]
@@ -95,7 +95,7 @@ class Joined(Spec):
 
 
 class Poll(Spec):
-    """What runs on a machine, so that it is told what should."""
+    """What runs on a machine, and it is answered with what should."""
 
     model_config = _example(
         session="0a1b2c3d4e5f6071",

@@ -65,7 +65,7 @@ class _Attempt:
 
     link: WorkerLink
     lease_keeper: LeaseKeeper
-    lane: MeasurementLock
+    lock: MeasurementLock
     sources: DataSources
     device: str
 
@@ -110,9 +110,9 @@ def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
 
 def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> Completion:
     with (
-        MeasurementLock(ticket.lane) as lane,
+        MeasurementLock(ticket.lock_folder) as lock,
         LeaseKeeper(
-            link, stood_still_seconds=lambda: lane.stood_still_seconds, end=end
+            link, stood_still_seconds=lambda: lock.stood_still_seconds, end=end
         ) as lease_keeper,
     ):
         sources = DataSources(
@@ -120,10 +120,10 @@ def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> C
         )
         # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
         device = ticket.device.partition(":")[0]
-        attempt = _Attempt(link, lease_keeper, lane, sources, device)
+        attempt = _Attempt(link, lease_keeper, lock, sources, device)
         completion = _outcome(attempt)
         times = {
-            "stood_still_seconds": lane.stood_still_seconds,
+            "stood_still_seconds": lock.stood_still_seconds,
             "held_seconds": lease_keeper.held_seconds,
         }
         return completion.model_copy(update=times)
@@ -158,8 +158,8 @@ def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
 
 
 def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
-    # The lane is held for one shape at a time: a service that answers slowly keeps nobody waiting.
-    for report in measure(job, device=attempt.device, alone=attempt.lane.exclusive):
+    # The lock is held for one shape at a time: a service that answers slowly keeps nobody waiting.
+    for report in measure(job, device=attempt.device, alone=attempt.lock.exclusive):
         attempt.link.measurement(report)
         attempt.lease_keeper.check()
     return Completion(outcome="complete")
@@ -291,12 +291,12 @@ class _Hooks:
 
     @property
     def stood_still_seconds(self) -> float:
-        return self._attempt.lane.stood_still_seconds
+        return self._attempt.lock.stood_still_seconds
 
     @contextmanager
     def batch(self) -> Generator[None]:
         self._attempt.lease_keeper.check()
-        with self._attempt.lane.shared():
+        with self._attempt.lock.shared():
             yield
 
     def epoch_done(self, report: EpochReport) -> Verdict:

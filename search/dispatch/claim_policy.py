@@ -23,7 +23,7 @@ from storage.repositories.studies import Studies
 
 
 class Place(Protocol):
-    """A slot or a lane, one's own or another coordinator's."""
+    """A slot, one's own or another coordinator's."""
 
     @property
     def device(self) -> str:
@@ -37,16 +37,16 @@ class Place(Protocol):
 
     @property
     def share(self) -> float:
-        """How much of the device it stands for; 0 for a lane."""
+        """How much of the device it stands for; 0 for a measuring slot."""
         ...
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The slots and lanes that a coordinator has."""
+    """The slots and measuring slots that a coordinator has."""
 
     slots: Sequence[Place]
-    lanes: Sequence[Place]
+    measuring_slots: Sequence[Place]
 
 
 def serves(place: Place, device: str) -> bool:
@@ -55,13 +55,13 @@ def serves(place: Place, device: str) -> bool:
 
 
 def can_run(study: StudyRecord, space: Capacity) -> bool:
-    """Whether there is a slot for the study's trials, and a lane of the model that it names."""
+    """Whether a slot serves the study's trials, and a measuring slot has the model it names."""
     wish = Resources.model_validate(study.spec["resources"])
     model = Throughput.model_validate(study.spec["throughput"]).device
     slots = (slot for slot in space.slots if serves(slot, wish.device))
-    lanes = (lane for lane in space.lanes if serves(lane, wish.device))
+    measuring = (slot for slot in space.measuring_slots if serves(slot, wish.device))
     return any(slot.share >= (wish.fraction or 0.0) for slot in slots) and any(
-        model is None or lane.model == model for lane in lanes
+        model is None or slot.model == model for slot in measuring
     )
 
 
@@ -69,7 +69,7 @@ def others(session: Session, *, owner: str, lease_seconds: float) -> list[Capaci
     """What the other coordinators have that were seen lately."""
     within = CLAIM_LEASES * lease_seconds
     living = Coordinators(session).alive(datetime.now(UTC), within_seconds=within)
-    return [Capacity(one.slots, one.lanes) for one in living if one.owner != owner]
+    return [Capacity(one.slots, one.measuring_slots) for one in living if one.owner != owner]
 
 
 def places_for(session: Session, wish: Resources, *, lease_seconds: float) -> list[SlotRecord]:

@@ -81,7 +81,7 @@ class Folders:
     """The user's own data files."""
     cache: Path
     """Downloaded and decoded data."""
-    lanes: Path
+    locks: Path
     """Lock files of the measurement locks, one folder per device."""
     alive: Path
     """A file that the coordinator touches every round, for `/readyz`."""
@@ -127,9 +127,9 @@ class Coordinator:
         self._seclusion = Seclusion()
         self._former_was_killed: bool | None = None
         self._slots: tuple[Slot, ...] = ()
-        self._lanes: tuple[Slot, ...] = ()
+        self._measuring_slots: tuple[Slot, ...] = ()
         self._look_for_slots()
-        self._report = CoordinatorReport(owner=owner, lock_files=folders.lanes)
+        self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
         self._attempts_watch = RenewalWatch(lease_seconds)
         self._lingering_watch = RenewalWatch(lease_seconds)
         self._lingering: Set[str] = frozenset()
@@ -147,7 +147,7 @@ class Coordinator:
         What runs then is ended with the executor and goes on at the next start. While the database
         does not answer nothing is begun, and what runs goes on for as long as its leases hold.
         """
-        for folder in (self._folders.cache, self._folders.lanes):
+        for folder in (self._folders.cache, self._folders.locks):
             folder.mkdir(parents=True, exist_ok=True)
         try:
             while not stop.is_set():
@@ -224,28 +224,28 @@ class Coordinator:
         ]
         return self._seclusion.choose(study_id, slots, self._used())
 
-    def is_clear(self, study_id: str, lane: Slot) -> bool:
-        """Whether nothing runs on a lane's machine, which is kept free until that is so."""
-        return self._seclusion.choose(study_id, [lane], self._used()) is not None
+    def is_clear(self, study_id: str, slot: Slot) -> bool:
+        """Whether nothing runs on a slot's machine, which is kept free until that is so."""
+        return self._seclusion.choose(study_id, [slot], self._used()) is not None
 
-    def lane(self, device: str, model: str | None) -> Slot | None:
-        """The lane (measurement lock) of a device model, or of the first that serves the wish.
+    def measuring_slot(self, device: str, model: str | None) -> Slot | None:
+        """A measuring slot of a device model, or of the first one's that serves the wish.
 
         Where several machines have such a device, it is one that is free, if any is.
         """
-        lanes = [lane for lane in self._lanes if serves(lane, device)]
-        fitting = [lane for lane in lanes if lane.model == (model or lanes[0].model)]
-        free = (lane for lane in fitting if self._is_idle(lane))
+        slots = [slot for slot in self._measuring_slots if serves(slot, device)]
+        fitting = [slot for slot in slots if slot.model == (model or slots[0].model)]
+        free = (slot for slot in fitting if self._is_idle(slot))
         return next(free, fitting[0] if fitting else None)
 
-    def lane_is_free(self, study_id: str, lane: Slot) -> bool:
-        """Whether nobody measures on this lane, and it is the study's tenant's turn."""
-        is_its_turn = self._tenants.may_take_lane(self._runs[study_id].tenant, lane.name)
-        return is_its_turn and self._is_idle(lane)
+    def is_measuring_slot_free(self, study_id: str, slot: Slot) -> bool:
+        """Whether nobody measures on this slot, and it is the study's tenant's turn."""
+        is_its_turn = self._tenants.may_measure_on(self._runs[study_id].tenant, slot.name)
+        return is_its_turn and self._is_idle(slot)
 
-    def _is_idle(self, lane: Slot) -> bool:
+    def _is_idle(self, slot: Slot) -> bool:
         taken = self._on_slot.keys() | self._refused
-        return lane.name not in taken and lane.machine not in self._seclusion.closed()
+        return slot.name not in taken and slot.machine not in self._seclusion.closed()
 
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
@@ -296,7 +296,7 @@ class Coordinator:
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
         those.
         """
-        tenant, is_slot = self._runs[study_id].tenant, slot.share > 0
+        tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
         attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
         if not self._executor.reserve(attempt_id, slot):
             self._refused.add(slot.name)
@@ -304,7 +304,7 @@ class Coordinator:
         now = datetime.now(UTC)
         with self.claimed(study_id).write() as session:
             try:
-                if is_slot:
+                if not is_measuring:
                     Quotas(session).make_room("slots", tenant=tenant)
             except QuotaReached as reached:
                 self._tenants.note_elsewhere(tenant, slots=reached.used)
@@ -334,7 +334,7 @@ class Coordinator:
             device=slot.device,
             data=self._folders.data,
             cache=self._folders.cache,
-            lane=lock_folder(self._folders.lanes, slot.device),
+            lock_folder=lock_folder(self._folders.locks, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
             log_format=self._log_format,
@@ -345,11 +345,11 @@ class Coordinator:
             },
         )
         self._on_slot[slot.name] = attempt_id
-        self._tenants.take(tenant, slot.name, is_slot=is_slot)
+        self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
             self._seclusion.begin(slot.machine, attempt_id)
-        if is_slot:
+        if not is_measuring:
             self._served.add(study_id)
         try:
             self._executor.start(ticket, slot)
@@ -367,7 +367,7 @@ class Coordinator:
         """Machines come and go; what runs on one that went has its lease to end by."""
         self._refused.clear()
         self._slots = tuple(self._executor.capacity())
-        self._lanes = _lanes(self._slots)
+        self._measuring_slots = _measuring_slots(self._slots)
 
     def _visit(self, study_id: str) -> bool:
         """Let a study do what is due; whether it would take more slots than its turn gives it."""
@@ -397,7 +397,7 @@ class Coordinator:
 
     def _used(self) -> Counter[str]:
         """How many attempts of ours are on each machine."""
-        machines = {slot.name: slot.machine for slot in (*self._slots, *self._lanes)}
+        machines = {slot.name: slot.machine for slot in (*self._slots, *self._measuring_slots)}
         return Counter(machines[name] for name in self._on_slot if name in machines)
 
     def _notice(self, ended: Exit) -> None:
@@ -458,7 +458,7 @@ class Coordinator:
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})
         stale = self._claims_watch.stale(claims)
-        ours = Capacity(self._slots, self._lanes)
+        ours = Capacity(self._slots, self._measuring_slots)
         several, made = len({study.tenant for study in studies}) > 1, 0
         for study in interleaved(studies, tenant=lambda study: study.tenant):
             is_at_work = study.id in self._runs
@@ -487,7 +487,7 @@ class Coordinator:
             self.database,
             self.asks,
             slots=self._slots,
-            lanes=self._lanes,
+            measuring_slots=self._measuring_slots,
             exchanges_waiting=sum(not future.done() for future in queued),
             taken=self._on_slot.keys(),
         )
@@ -592,8 +592,8 @@ def _first_line(error: Exception) -> str:
     return str(said).strip().partition("\n")[0]
 
 
-def _lanes(slots: Sequence[Slot]) -> tuple[Slot, ...]:
-    """One measurement lock per device that has one; running attempts stand still for it."""
+def _measuring_slots(slots: Sequence[Slot]) -> tuple[Slot, ...]:
+    """One per device that is measured on; what runs there stands still for its attempts."""
     devices = {(slot.machine, slot.device): slot for slot in reversed(slots) if slot.measures}
     return tuple(
         Slot(

@@ -18,7 +18,7 @@ CLAIM_LEASES = 1.5
 """A claim outlasts a lease, so that a busy coordinator does not lose its studies to another. One
 that was not seen for as long counts as gone."""
 
-LaneState = Literal["waiting", "measuring"]
+LockState = Literal["waiting", "measuring"]
 
 
 class CoordinatorFigures(BaseModel):
@@ -31,8 +31,8 @@ class CoordinatorFigures(BaseModel):
     """Studies whose sampler waits until those of other studies have thought."""
     boot: str = ""
     """The start of its machine, by the kernel's id."""
-    lanes: dict[str, LaneState] = {}
-    """The lanes with a measuring job: whether it has the device alone, or waits for batches."""
+    lanes: dict[str, LockState] = {}
+    """The measuring slots with a job: whether it has the device alone, or waits for batches."""
 
 
 @final
@@ -40,7 +40,7 @@ class CoordinatorReport:
     """Writes one coordinator's row."""
 
     def __init__(self, *, owner: str, lock_files: Path) -> None:
-        """`lock_files` is the folder of the lock files of this machine's lanes."""
+        """`lock_files` is the folder of the measurement locks of this machine."""
         self._owner = owner
         self._lock_files = lock_files
         self.started_at = datetime.now(UTC)
@@ -51,29 +51,29 @@ class CoordinatorReport:
         asks: AskTimes,
         *,
         slots: Sequence[Slot],
-        lanes: Sequence[Slot],
+        measuring_slots: Sequence[Slot],
         exchanges_waiting: int,
         taken: Collection[str],
     ) -> None:
-        """Tell that the coordinator lives; `taken` names the slots and lanes with a job on them."""
+        """Tell that the coordinator lives; `taken` names the slots with a job on them."""
         figures = CoordinatorFigures(
             asks=asks.histograms(),
             asks_in_progress=asks.in_progress,
             exchanges_waiting=exchanges_waiting,
             boot=boot_id(),
             lanes={
-                lane.name: "measuring"
+                slot.name: "measuring"
                 # The locks of other machines are theirs: there, a job counts for the measuring.
-                if lane.machine or is_held_alone(lock_folder(self._lock_files, lane.device))
+                if slot.machine or is_held_alone(lock_folder(self._lock_files, slot.device))
                 else "waiting"
-                for lane in lanes
-                if lane.name in taken
+                for slot in measuring_slots
+                if slot.name in taken
             },
         )
         record = CoordinatorRecord(
             owner=self._owner,
             slots=tuple(_record(slot) for slot in slots),
-            lanes=tuple(_record(lane) for lane in lanes),
+            measuring_slots=tuple(_record(slot) for slot in measuring_slots),
             figures=figures.model_dump(mode="json"),
             started_at=self.started_at,
             seen_at=datetime.now(UTC),

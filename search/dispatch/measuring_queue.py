@@ -89,11 +89,11 @@ class Measuring:
             self._measure(unmeasured)
 
     def measure_front(self, front: Sequence[TrialRecord]) -> bool:
-        """Have the final front measured, as far as the lane's memory allows.
+        """Have the final front measured, as far as the measuring slot's memory allows.
 
         False when nothing is left to measure, or its first point was tried often enough.
         """
-        front = [trial for trial in front if self._fits_the_lane(trial)]
+        front = [trial for trial in front if self._fits_in_memory(trial)]
         if not front:
             return False
         with self._study.database.read() as session:
@@ -104,21 +104,21 @@ class Measuring:
         self._measure(front)
         return True
 
-    def _fits_the_lane(self, trial: TrialRecord) -> bool:
-        lane = self._study.lane()
+    def _fits_in_memory(self, trial: TrialRecord) -> bool:
+        slot = self._study.measuring_slot()
         model = TrialSpec.model_validate(trial.spec).model
-        return lane is None or measuring_need(model, self._study.spec.throughput).fits(lane)
+        return slot is None or measuring_need(model, self._study.spec.throughput).fits(slot)
 
     def _measure(self, trials: Sequence[TrialRecord]) -> None:
-        """Start a measuring job for these trials' shapes, if the lane is free."""
-        lane = self._study.lane()
-        if not trials or lane is None or not self._may_start_on(lane):
+        """Start a measuring job for these trials' shapes, if the measuring slot is free."""
+        slot = self._study.measuring_slot()
+        if not trials or slot is None or not self._may_start_on(slot):
             return
         first = trials[0]
         with self._study.database.read() as session:
             running = Attempts(session).running(self._study.id)
         if any(attempt.kind == AttemptKind.MEASURE for attempt in running):
-            # Another lane of the same model may be free, but each shape is measured once.
+            # Another measuring slot of the same model may be free, but each shape is measured once.
             return
         with self._study.database.write() as session:
             tried = _tried(session, first)
@@ -142,20 +142,20 @@ class Measuring:
         self._alone, was_alone = is_suspect(tried), self._alone
         if self._alone and not was_alone:
             return
-        job = measure_job(self._study.spec.throughput, trials, device=lane.model)
+        job = measure_job(self._study.spec.throughput, trials, device=slot.model)
         self._study.dispatcher.start(
             self._study.id,
             AttemptKind.MEASURE,
             job,
             trial=first.number,
-            slot=lane,
+            slot=slot,
             alone=self._alone,
         )
 
-    def _may_start_on(self, lane: Slot) -> bool:
+    def _may_start_on(self, slot: Slot) -> bool:
         if self._alone:
-            return self._study.dispatcher.is_clear(self._study.id, lane)
-        return self._study.dispatcher.lane_is_free(self._study.id, lane)
+            return self._study.dispatcher.is_clear(self._study.id, slot)
+        return self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
 
 
 def measure_job(wanted: Throughput, trials: Sequence[TrialRecord], *, device: str) -> MeasureJob:

@@ -90,7 +90,9 @@ def ended_studies_to_measure(session: Session, dispatcher: Dispatcher) -> list[S
     return [
         study
         for study in found
-        if dispatcher.lane(*_lane_wanted(session, study.id, StudySpec.model_validate(study.spec)))
+        if dispatcher.measuring_slot(
+            *_measured_on(session, study.id, StudySpec.model_validate(study.spec))
+        )
     ]
 
 
@@ -114,7 +116,7 @@ class Remeasuring:
             tried = _tried(session, command)
             made = _made(session, command, tried)
             at_work = Attempts(session).running(self._study.id)
-            wanted = _lane_wanted(session, self._study.id, self._study.spec)
+            wanted = _measured_on(session, self._study.id, self._study.spec)
         if any(attempt.state == AttemptState.RUNNING for attempt in tried):
             return True
         if made or gave_up(tried):
@@ -124,17 +126,17 @@ class Remeasuring:
                 else:
                     Commands(session).answer(command.id, number)
             return False
-        lane = self._study.dispatcher.lane(*wanted)
+        slot = self._study.dispatcher.measuring_slot(*wanted)
         # The search may be measuring the very trial.
         busy = any((one.kind, one.trial) == (AttemptKind.MEASURE, number) for one in at_work)
         if (
-            lane is not None
+            slot is not None
             and not busy
-            and self._study.dispatcher.lane_is_free(self._study.id, lane)
+            and self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
         ):
-            job = measure_job(self._study.spec.throughput, [trial], device=lane.model)
+            job = measure_job(self._study.spec.throughput, [trial], device=slot.model)
             self._study.dispatcher.start(
-                self._study.id, AttemptKind.MEASURE, job, trial=number, slot=lane
+                self._study.id, AttemptKind.MEASURE, job, trial=number, slot=slot
             )
         return True
 
@@ -178,7 +180,7 @@ def _made(session: Session, command: CommandRecord, tried: list[AttemptRecord]) 
     return any(Measurements(session).has(measurement_id(one.id, number)) for one in tried)
 
 
-def _lane_wanted(session: Session, study_id: str, spec: StudySpec) -> tuple[str, str | None]:
+def _measured_on(session: Session, study_id: str, spec: StudySpec) -> tuple[str, str | None]:
     """The device that a study is measured on, so that all its records compare."""
     model = spec.throughput.device or Measurements(session).first_device(study_id)
     return spec.resources.device, model

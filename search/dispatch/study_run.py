@@ -197,7 +197,7 @@ class StudyRun:
             study = enter(session, self._study.id, StudyState.RUNNING, at=now)
             if not self._study.slots:
                 self._fail(session, _unserved(self._study))
-            elif self._study.lane() is None:
+            elif self._study.measuring_slot() is None:
                 wish = self._study.spec.throughput.device
                 models = sorted({slot.model for slot in self._study.slots})
                 sentence = f"throughput.device {wish!r} is not here; there is {', '.join(models)}"
@@ -453,7 +453,7 @@ class StudyRun:
     def _end(self, state: StudyState, cause: StudyCause | None, detail: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
         # Before the end is told: nobody comes back to a study that has ended.
-        self._ask_tell.showing.show()
+        self._ask_tell.dashboard_sync.show()
         elapsed = self._since_tick()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)

@@ -1,4 +1,4 @@
-"""What each tenant has of a coordinator's slots and lanes, and what it may take now."""
+"""What each tenant has of a coordinator's slots, and what it may take now."""
 
 import time
 from collections import Counter, defaultdict
@@ -22,13 +22,13 @@ _LATEST = 0.1
 @dataclass(frozen=True)
 class _Held:
     tenant: str
-    is_slot: bool
+    is_measuring: bool
     since: float
 
 
 @final
 class TenantShares:
-    """Slots and lanes by tenant; all that is asked of it is asked in the coordinator's rounds."""
+    """Slots and measuring slots by tenant; called in the coordinator's rounds and nowhere else."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` gives seconds and never goes back."""
@@ -36,21 +36,21 @@ class TenantShares:
         self._quotas: Mapping[str, TenantQuota] = {}
         self._held: dict[str, _Held] = {}
         self._slots: Counter[str] = Counter()
-        self._lanes: Counter[str] = Counter()
+        self._measuring_slots: Counter[str] = Counter()
         self._elsewhere: dict[str, int] = {}
         self._slot_shares = Shares()
-        self._lane_shares = Shares()
+        self._measuring_shares = Shares()
         self._seconds: dict[Shares, dict[str, float]] = {
             self._slot_shares: defaultdict(float),
-            self._lane_shares: defaultdict(float),
+            self._measuring_shares: defaultdict(float),
         }
         self._turn_seconds: float | None = None
         self._counted_at = clock()
         self._several = False
         self._taken_in_turn = 0
         self._waited_for: set[str] = set()
-        self._lane_wanted: dict[str, set[str]] = {}
-        self._lane_wanted_before: dict[str, set[str]] = {}
+        self._measuring_wanted: dict[str, set[str]] = {}
+        self._measuring_wanted_before: dict[str, set[str]] = {}
         self.wants_more = False
         """Whether the study whose turn it is was refused a slot that is free."""
 
@@ -87,7 +87,7 @@ class TenantShares:
             shares.count(weights, seconds, turn=turn)
             seconds.clear()
         self._waited_for.clear()
-        self._lane_wanted_before, self._lane_wanted = self._lane_wanted, {}
+        self._measuring_wanted_before, self._measuring_wanted = self._measuring_wanted, {}
 
     def begin_turn(self) -> None:
         """The next study is served: beside other tenants it takes one slot at a time."""
@@ -109,13 +109,15 @@ class TenantShares:
             return False
         return True
 
-    def may_take_lane(self, tenant: str, lane: str) -> bool:
-        """Whether this tenant is next on a measurement lock, of those that wanted it lately."""
-        self._lane_wanted.setdefault(lane, set()).add(tenant)
-        own = self._lane_shares.rank(tenant, self._lanes[tenant])
+    def may_measure_on(self, tenant: str, slot: str) -> bool:
+        """Whether this tenant is next on a measuring slot, of those that wanted it lately."""
+        self._measuring_wanted.setdefault(slot, set()).add(tenant)
+        own = self._measuring_shares.rank(tenant, self._measuring_slots[tenant])
         # Who wanted it in the last round and wants it no more is forgotten with this one.
-        others = self._lane_wanted_before.get(lane, set[str]()) - {tenant}
-        return all(own <= self._lane_shares.rank(one, self._lanes[one]) for one in others)
+        others = self._measuring_wanted_before.get(slot, set[str]()) - {tenant}
+        return all(
+            own <= self._measuring_shares.rank(one, self._measuring_slots[one]) for one in others
+        )
 
     def has_a_moment(self, tenant: str) -> bool:
         """Whether a round may wait a moment for a study; beside others, for one of each tenant."""
@@ -124,11 +126,11 @@ class TenantShares:
         self._waited_for.add(tenant)
         return True
 
-    def take(self, tenant: str, name: str, *, is_slot: bool) -> None:
-        """A slot or a lane of that name is the tenant's now."""
-        self._held[name] = _Held(tenant, is_slot, self._clock())
-        (self._slots if is_slot else self._lanes)[tenant] += 1
-        self._taken_in_turn += is_slot
+    def take(self, tenant: str, name: str, *, is_measuring: bool) -> None:
+        """The slot of that name is the tenant's now."""
+        self._held[name] = _Held(tenant, is_measuring, self._clock())
+        (self._measuring_slots if is_measuring else self._slots)[tenant] += 1
+        self._taken_in_turn += not is_measuring
 
     def give_back(self, name: str) -> None:
         """It is free again."""
@@ -136,14 +138,14 @@ class TenantShares:
         if held is None:
             return
         self._count(held)
-        (self._slots if held.is_slot else self._lanes)[held.tenant] -= 1
-        if held.is_slot:
+        (self._measuring_slots if held.is_measuring else self._slots)[held.tenant] -= 1
+        if not held.is_measuring:
             seconds = max(self._clock() - held.since, 0.1)
             before = self._turn_seconds or seconds
             self._turn_seconds = max(seconds, before + _LATEST * (seconds - before))
 
     def _count(self, held: _Held) -> None:
         """Add what of its time was not counted yet."""
-        shares = self._slot_shares if held.is_slot else self._lane_shares
+        shares = self._measuring_shares if held.is_measuring else self._slot_shares
         since = max(held.since, self._counted_at)
         self._seconds[shares][held.tenant] += self._clock() - since

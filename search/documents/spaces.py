@@ -64,7 +64,7 @@ Dimension = Annotated[
 
 
 class ParameterRange(Spec):
-    """The fewest and the most trainable numbers that a trial of the study can have."""
+    """The fewest and the most parameters that a trial of the study can have."""
 
     low: int
     high: int

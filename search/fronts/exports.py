@@ -126,11 +126,11 @@ class FrontExports:
     somebody asks for it.
     """
 
-    def __init__(self, database: Database, store: ArtifactStore, *, lane: Path) -> None:
-        """`lane` is the folder of the CPU's lane: nothing is exported while somebody measures."""
+    def __init__(self, database: Database, store: ArtifactStore, *, lock: Path) -> None:
+        """`lock` is the folder of the CPU's measurement lock; no export runs while it is held."""
         self._database = database
         self._store = store
-        self._lane = lane
+        self._lock = lock
         self._closing = Event()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front-onnx")
 
@@ -155,7 +155,7 @@ class FrontExports:
     def _export(self, study_id: str, number: int, role: str) -> None:
         fields: dict[str, object] = {"study_id": study_id, "trial": number, "role": role}
         try:
-            with MeasurementLock(self._lane) as lane, lane.shared():
+            with MeasurementLock(self._lock) as lock, lock.shared():
                 export_trial(self._database, self._store, study_id, number, role)
         except ConversionError as error:
             # A property of the architecture, of which whoever asks for the file is told.

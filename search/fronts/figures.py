@@ -40,7 +40,7 @@ class Tally:
 
     counts: TrialCounts
     epochs_trained: int
-    lane_seconds: float
+    measuring_seconds: float
     """Of its own time: what is measured again afterwards takes none of it."""
     device_seconds: float
 
@@ -140,6 +140,8 @@ def _tally(session: Session, study: StudyRecord) -> Tally:
     return Tally(
         counts=Trials(session).counts(study.id),
         epochs_trained=Metrics(session).epochs_trained(study.id),
-        lane_seconds=Measurements(session).lane_seconds(study.id, until=study.finished_at),
+        measuring_seconds=Measurements(session).measuring_seconds(
+            study.id, until=study.finished_at
+        ),
         device_seconds=Attempts(session).device_seconds(study.id, datetime.now(UTC)),
     )

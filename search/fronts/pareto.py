@@ -123,7 +123,7 @@ class Valued(Protocol):
 
     @property
     def parameters(self) -> int:
-        """Its trainable numbers."""
+        """The number of its parameters."""
         ...
 
     @property

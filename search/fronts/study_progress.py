@@ -19,7 +19,7 @@ def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyPro
         wall_seconds=wall,
         device_hours=tally.device_seconds / 3600,
         hypervolume=figures.standing(session, study).hypervolume,
-        measuring_share=min(1.0, tally.lane_seconds / wall) if wall > 0 else 0.0,
+        measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
         eta_seconds=_eta(study, spec, tally.counts),
     )
 

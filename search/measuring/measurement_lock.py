@@ -12,9 +12,9 @@ from typing import Self
 # Two locks, see Note [Turnstile and room] in search/README.md.
 
 
-def lock_folder(lanes: Path, device: str) -> Path:
+def lock_folder(locks: Path, device: str) -> Path:
     """The folder of a device's lock files, below the folder of all."""
-    return lanes / re.sub(r"[^A-Za-z0-9_-]", "-", device)
+    return locks / re.sub(r"[^A-Za-z0-9_-]", "-", device)
 
 
 def is_held_alone(folder: Path) -> bool:

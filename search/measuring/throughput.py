@@ -129,9 +129,9 @@ def measure(
     timing lasts 0.5 ms at least (3 ms on a GPU and for several threads); a round times both models
     in random order. Rounds go on for 0.03 seconds or longer, and every tenth round it is looked
     whether the ratio's interval is narrower than 3% to either side; after 500 rounds or 1.5 seconds
-    it is what it is, of 10 rounds at least. The twin runs on the vendor's kernels or on ours,
-    whichever were faster in a few timings beforehand. A dense model is its own twin and is measured
-    by itself, on what it would run on anyway.
+    it is what it is, of 10 rounds at least. The baseline runs on the vendor's kernels or on ours,
+    whichever were faster in a few timings beforehand. A dense model is its own baseline and is
+    measured by itself, on what it would run on anyway.
 
     Raises:
         SlotError: A model cannot be built.
@@ -240,11 +240,11 @@ def _measure_shape(
     alone: Callable[[], AbstractContextManager[None]],
 ) -> tuple[ThroughputRecord, float]:
     """The record, and how many seconds the device was held for it."""
-    twin = shape.model.dense_twin()
+    baseline = shape.model.dense_twin()
     timer = _Timer.of(device, threads=job.threads)
     load_average = os.getloadavg()[0]
     subject = _subject(shape.model, job, device)
-    rivals = [] if twin == shape.model else _rivals(twin, job, device)
+    rivals = [] if baseline == shape.model else _rivals(baseline, job, device)
     for ready in (subject, *rivals):
         ready.call()
     with alone():
@@ -320,7 +320,7 @@ def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
     """Find how many calls make one timing long enough; what is run for it warms up, too.
 
     The shortest of a few timings decides: by one that was disturbed, a model would be timed by
-    fewer calls than its twin, of which the first, after the other's, is the slowest.
+    fewer calls than its baseline, of which the first, after the other's, is the slowest.
     """
     for _ in range(_CALLS_BEFORE_A_GRAPH if timer.clock == "cuda" else 1):
         call()

@@ -48,16 +48,16 @@ class Dispatcher(Protocol):
         """One of those on a machine with nothing on it, which is kept so until there is one."""
         ...
 
-    def is_clear(self, study_id: str, lane: Slot) -> bool:
-        """Whether nothing runs on a lane's machine, which is kept free until that is so."""
+    def is_clear(self, study_id: str, slot: Slot) -> bool:
+        """Whether nothing runs on a slot's machine, which is kept free until that is so."""
         ...
 
-    def lane(self, device: str, model: str | None) -> Slot | None:
-        """A measurement lock of a device model, or of the first one's that serves the wish."""
+    def measuring_slot(self, device: str, model: str | None) -> Slot | None:
+        """A measuring slot of a device model, or of the first one's that serves the wish."""
         ...
 
-    def lane_is_free(self, study_id: str, lane: Slot) -> bool:
-        """Whether nobody measures on this lane, and it is the study's tenant's turn."""
+    def is_measuring_slot_free(self, study_id: str, slot: Slot) -> bool:
+        """Whether nobody measures on this slot, and it is the study's tenant's turn."""
         ...
 
     def in_background(self, study_id: str, work: Callable[[], bool]) -> Future[None]:
@@ -144,19 +144,19 @@ class StudyContext:
             self.id, wish.device, share=wish.fraction or 0.0, need=need
         )
 
-    def lane(self) -> Slot | None:
+    def measuring_slot(self) -> Slot | None:
         """Where its throughput is measured: on one model of device, so that all records compare.
 
         Null while no machine with that model is here.
         """
         device, named = self.spec.resources.device, self.spec.throughput.device
-        lane = self.dispatcher.lane(device, named or self.measured_on)
-        if lane is None and named is None and self.measured_on is not None:
+        slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
+        if slot is None and named is None and self.measured_on is not None:
             with self.database.read() as session:
                 self.measured_on = Measurements(session).first_device(self.id)
-            lane = self.dispatcher.lane(device, self.measured_on)
-        if lane is not None and self.measured_on is None:
+            slot = self.dispatcher.measuring_slot(device, self.measured_on)
+        if slot is not None and self.measured_on is None:
             with self.database.read() as session:
-                self.measured_on = Measurements(session).first_device(self.id) or lane.model
-            lane = self.dispatcher.lane(device, named or self.measured_on)
-        return lane
+                self.measured_on = Measurements(session).first_device(self.id) or slot.model
+            slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
+        return slot

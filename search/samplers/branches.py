@@ -90,11 +90,11 @@ class Branches(Sampler):
         """The index of the branch that gets the next suggestion."""
         found = gains_by_number(study, past, branches)
         trials = [[t for t in past.trials if branch.is_of(t)] for branch in branches]
-        foreign = [sum(map(branch.holds, study.knowledge.trials)) for branch in branches]
+        warm_start = [sum(map(branch.holds, study.knowledge.trials)) for branch in branches]
         allotment = Allotment(startup=self.startup_trials, least_share=self.least_share)
         return allotment.next(
             [len(own) for own in trials],
-            foreign,
+            warm_start,
             [worth([found.get(trial.number, 0.0) for trial in own]) for own in trials],
             np.random.default_rng(study.seed).permutation(len(branches)).tolist(),
             generator,

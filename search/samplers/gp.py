@@ -81,7 +81,7 @@ class Gp(Sampler):
 
 
 def _known(study: SamplerContext, number: int) -> list[FrozenTrial]:
-    """What the processes are fitted to: the newest trials, foreign ones before a study's own.
+    """What the processes are fitted to: the newest trials, warm-start trials before a study's own.
 
     Optuna's sampler learns of complete trials alone, so that it is told of all that ended as such:
     with costs for values, and limits as a constraint. A stopped trial has the error that it was

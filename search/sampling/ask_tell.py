@@ -15,7 +15,7 @@ from search.running import StudyContext
 from search.sampling.confirmation import Confirmation
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
-from search.sampling.optuna_dashboard import Showing
+from search.sampling.optuna_dashboard import DashboardSync
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
 from storage.records import Json, TrialRecord, TrialState
@@ -47,7 +47,7 @@ class AskTellLoop:
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
         self.figures = Figures(size=4)
-        self.showing = Showing(study, optuna_study, self.figures)
+        self.dashboard_sync = DashboardSync(study, optuna_study, self.figures)
         self._front: list[int] = []
         self._searching = False
         self._halted = False
@@ -117,7 +117,7 @@ class AskTellLoop:
             if self._study.dispatcher.should_give_way(self._study.id):
                 return True
         if not self._halted:
-            self.showing.go_on()
+            self.dashboard_sync.go_on()
         return False
 
     def _advance(self) -> bool:

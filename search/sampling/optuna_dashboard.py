@@ -15,7 +15,7 @@ PAUSE_SECONDS = 5.0
 """No more often than this: each time takes a moment, and people look less often."""
 
 
-class Showing:
+class DashboardSync:
     """The note and the plots of one study, written when its outcomes have changed."""
 
     def __init__(self, study: StudyContext, optuna_study: OptunaStudy, figures: Figures) -> None:

@@ -200,8 +200,8 @@ class Suggestions:
                     session, self._study.id, number, state=TrialState.INFEASIBLE, outcome=refusal
                 )
                 return
-            lane = self._study.lane()
-            known = lane and Measurements(session).find(self._study.id, trial.shape_key, lane.model)
+            slot = self._study.measuring_slot()
+            known = slot and Measurements(session).find(self._study.id, trial.shape_key, slot.model)
             if known:
                 Trials(session).set_throughput(self._study.id, number, known)
 

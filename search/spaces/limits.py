@@ -13,7 +13,7 @@ class Limits(Spec):
     """Hard limits: a configuration beyond one is refused before it is trained."""
 
     parameters: int | None = Field(
-        default=None, ge=1, le=10**18, description="most trainable numbers a model may have"
+        default=None, ge=1, le=10**18, description="most parameters a model may have"
     )
     multiply_adds: int | None = Field(
         default=None,

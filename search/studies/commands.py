@@ -1,4 +1,4 @@
-"""Steering a study that was submitted: hold it, let it go on, give it another budget."""
+"""Commands to a study that was submitted: pause it, resume it, give it another budget."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from storage.repositories.uploaded_models import UploadedModels
 
 
 def pause(database: Database, study_id: str, *, by: str) -> StudyRecord:
-    """Hold a study: nothing is begun until it is resumed, and what trains is put aside.
+    """Pause a study. Running trials save a checkpoint and stop; none starts until it is resumed.
 
     Asking twice is harmless, and a study that ended, or that is about to, stays as it is.
 
@@ -55,7 +55,7 @@ def hold(session: Session, study_id: str, *, cause: StudyCause, detail: str) -> 
 
 
 def resume(database: Database, study_id: str) -> StudyRecord:
-    """Let a paused study go on where it was held; any other stays as it is.
+    """Resume a paused study where it stopped; any other stays as it is.
 
     Raises:
         NotFound: there is no such study.

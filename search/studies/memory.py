@@ -1,6 +1,6 @@
 """How much memory a trial will take, in closed form: nothing is built and nothing is allocated.
 
-A training step holds, of P trainable numbers in single precision: the weights, their gradients, the
+A training step holds, of P parameters in single precision: the weights, their gradients, the
 best epoch's copy and what the optimizer keeps; beside them what a batch leaves for its gradient and
 what is made of the parameters before they are applied. A file to resume from is made in memory, of
 all but the gradients. The peak is the larger of the two. Constants were measured on a CPU with our
@@ -148,20 +148,20 @@ def measuring_need(model: ModelSpec, throughput: Throughput) -> Need:
     """What an attempt takes that measures a model, beside its dense baseline."""
     steps = throughput.sequence_length or model.signature.sequence_length
     signature = model.signature.model_copy(update={"sequence_length": steps})
-    twin = model.dense_twin()
+    baseline = model.dense_twin()
     trains = throughput.mode == "training"
     batch = throughput.batch_size
     saved = max(
-        one.architecture.saved_numbers(signature, batch_size=batch) for one in (model, twin)
+        one.architecture.saved_numbers(signature, batch_size=batch) for one in (model, baseline)
     )
     inputs, answers = _ends(signature)
-    rivals = 0 if twin == model else _RIVALS
+    rivals = 0 if baseline == model else _RIVALS
     if trains:
         copies, each = 2 + _MEASURED_STATES, saved + _TRAINED_ANSWERS * answers
     else:
         # The held form of the weights is a copy of them.
         copies, each = 2, int(_EVALUATED_SHARE * saved) + _EVALUATED_ANSWERS * answers
-    counts = model.parameter_count() + rivals * twin.parameter_count()
+    counts = model.parameter_count() + rivals * baseline.parameter_count()
     activations = batch * (each + (1 + rivals) * _INPUTS * inputs)
     computing = PROCESS_BYTES + _NUMBER_BYTES * (copies * counts + _working(model) + activations)
     return Need(computing=computing, storing=0, kept=PROCESS_BYTES + _NUMBER_BYTES * counts)

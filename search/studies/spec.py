@@ -84,7 +84,7 @@ class Throughput(Spec):
     device: str | None = Field(
         default=None,
         max_length=200,
-        description="the model of the measuring device; null: the first lane's",
+        description="the model of the measuring device; null: the first one's",
     )
 
 
@@ -105,7 +105,7 @@ class Resources(Spec):
 
 
 class Retention(Spec):
-    """Which trained models stay when their trials have ended; reports and numbers always do."""
+    """Which trained models stay when their trials have ended; reports and results always do."""
 
     keep: Literal["front", "all", "none"] = Field(
         default="all",
@@ -163,7 +163,7 @@ class StudySpec(Spec):
         default="study",
         min_length=1,
         max_length=200,
-        description="for people: any printable text; studies are told apart by their ids",
+        description="for people: any printable text; studies are distinguished by their ids",
     )
     task: AnyTask = Field(description="what is learned, and the metric that quality is")
     architectures: tuple[ArchitectureKind, ...] = Field(
@@ -191,7 +191,7 @@ class StudySpec(Spec):
         min_length=1,
         max_length=len(OBJECTIVES),
         description="what the front is of: the task's metric on validation data, the count of all "
-        "trainable numbers, and measured samples per second",
+        "parameters, and measured samples per second",
     )
     limits: Limits = Field(default=Limits(), description="what no trial may exceed")
     budget: Budget = Field(default=Budget(), description="when the study has done enough")
@@ -249,7 +249,7 @@ class StudySpec(Spec):
     )
     webhook: Webhook | None = Field(
         default=None,
-        description='a server of yours that is told, signed, when the study ends: `{"url": '
+        description='a server of yours that is notified, signed, when the study ends: `{"url": '
         '"https://..."}`; null: none is',
     )
     priority: Priority = 0
@@ -257,7 +257,7 @@ class StudySpec(Spec):
         default=0,
         ge=0,
         lt=2**32,
-        description="suggestion k is drawn from the seed, k and what the trials before it told",
+        description="suggestion k is drawn from the seed, k and the results before it",
     )
 
     @model_validator(mode="before")

@@ -14,16 +14,16 @@ from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_original
 from search.studies.spec import StudySpec
 from search.studies.states import announce
-from search.studies.warm_start import foreign_trials
+from search.studies.warm_start import warm_start_trials
 from search.tasks import DataSources
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
 from storage.records import StudyRecord
 from storage.repositories.datasets import Datasets
-from storage.repositories.foreign_trials import ForeignTrials
 from storage.repositories.studies import Studies
 from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.warm_start_trials import WarmStartTrials
 
 MOST_MEASURED_NUMBERS = 2**31
 """Inputs of a call that is timed: samples times steps times features."""
@@ -64,7 +64,7 @@ def submit(
     spec = with_original(database, resolved(spec, sources))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
-    foreign = foreign_trials(database, spec, space)
+    warm_start = warm_start_trials(database, spec, space)
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     document = spec.model_dump(mode="json")
     with database.write() as session:
@@ -81,7 +81,7 @@ def submit(
         )
         if study.id == study_id:
             Quotas(session).make_room("studies", is_added=True)
-            ForeignTrials(session).add(study.id, foreign)
+            WarmStartTrials(session).add(study.id, warm_start)
             announce(session, study, at=now)
             Audit(session).note("study.submitted", study.id, name=study.name)
         return studies.get(study.id)
@@ -102,7 +102,7 @@ def dry_run(
     spec = with_original(database, resolved(spec, sources))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
-    known = len(foreign_trials(database, spec, space))
+    known = len(warm_start_trials(database, spec, space))
     described = space.describe().model_copy(update={"known_trials": known})
     return DryRun(**vars(described), memory=space_memory(spec, space, places))
 

@@ -19,29 +19,29 @@ from search.training.trial_spec import TrialSpec
 from storage.engine import Database
 from storage.errors import NotFound
 from storage.records import (
-    ForeignTrialRecord,
     StudyRecord,
     TrialOrigin,
     TrialRecord,
     TrialState,
+    WarmStartTrialRecord,
 )
-from storage.repositories.foreign_trials import ForeignTrials
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
+from storage.repositories.warm_start_trials import WarmStartTrials
 
 _UNKNOWN = datetime(1970, 1, 1, tzinfo=UTC)
 """When a copy was made says nothing to a sampler."""
 
-_COPIED = {field.name for field in fields(ForeignTrialRecord)} & {
+_COPIED = {field.name for field in fields(WarmStartTrialRecord)} & {
     field.name for field in fields(TrialRecord)
 }
 """What a copy has of the trial itself."""
 
 
-def foreign_trials(
+def warm_start_trials(
     database: Database, spec: StudySpec, space: SearchSpace
-) -> Sequence[ForeignTrialRecord]:
+) -> Sequence[WarmStartTrialRecord]:
     """The trials of the studies in `warm_start` that lie in a space, as they stand now.
 
     Complete and stopped ones, each of which was trained from the start.
@@ -49,7 +49,7 @@ def foreign_trials(
     Raises:
         SpecRefused: a study is not there, has another task, or measured throughput otherwise.
     """
-    found: list[ForeignTrialRecord] = []
+    found: list[WarmStartTrialRecord] = []
     faults: list[Fault] = []
     with database.read() as session:
         for index, study_id in enumerate(spec.warm_start):
@@ -70,12 +70,12 @@ def foreign_trials(
 def knowledge_of(database: Database, study_id: str) -> Knowledge:
     """What a study was given when it was submitted."""
     with database.read() as session:
-        foreign = ForeignTrials(session).list(study_id)
-    first = -len(foreign)
+        trials = WarmStartTrials(session).list(study_id)
+    first = -len(trials)
     return Knowledge(
-        trials=tuple(_trial(one, study_id, first + place) for place, one in enumerate(foreign)),
+        trials=tuple(_trial(one, study_id, first + place) for place, one in enumerate(trials)),
         validations={
-            first + place: dict(enumerate(one.curve, start=1)) for place, one in enumerate(foreign)
+            first + place: dict(enumerate(one.curve, start=1)) for place, one in enumerate(trials)
         },
     )
 
@@ -111,7 +111,7 @@ def _start(spec: StudySpec) -> str:
 
 def _fitting(
     session: Session, spec: StudySpec, space: SearchSpace, other: StudyRecord
-) -> Iterator[ForeignTrialRecord]:
+) -> Iterator[WarmStartTrialRecord]:
     validations = Metrics(session).validations(other.id)
     same_speed = StudySpec.model_validate(other.spec).throughput == spec.throughput
     for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):
@@ -129,7 +129,7 @@ def _fitting(
             "throughput": trial.throughput if same_speed else None,
             "throughput_ratio": trial.throughput_ratio if same_speed else None,
         }
-        yield ForeignTrialRecord(
+        yield WarmStartTrialRecord(
             source_study=other.id,
             source_trial=trial.number,
             curve=[curve[epoch] for epoch in sorted(curve)],
@@ -137,14 +137,14 @@ def _fitting(
         )
 
 
-def _trial(foreign: ForeignTrialRecord, study_id: str, number: int) -> TrialRecord:
+def _trial(copy: WarmStartTrialRecord, study_id: str, number: int) -> TrialRecord:
     """The copy as samplers read trials; what they do not read is empty."""
-    copied = {name: value for name, value in vars(foreign).items() if name in _COPIED}
+    copied = {name: value for name, value in vars(copy).items() if name in _COPIED}
     return TrialRecord(
         study_id=study_id,
         number=number,
         origin=TrialOrigin.SAMPLER,
-        epochs_trained=len(foreign.curve),
+        epochs_trained=len(copy.curve),
         dispatched=True,
         created_at=_UNKNOWN,
         **copied,

@@ -32,7 +32,7 @@ def _plain(url: str) -> str:
 
 
 class Webhook(Spec):
-    """A user's own server, which is told when the study ends."""
+    """A user's own server, which is notified when the study ends."""
 
     url: Annotated[str, AfterValidator(_plain)] = Field(
         max_length=2000,

@@ -174,7 +174,7 @@ class MeasurementReport(Spec):
     device: str
     samples_per_second: float = Field(gt=0)
     ratio: float = Field(gt=0)
-    seconds: float = Field(ge=0, description="lane time that it took")
+    seconds: float = Field(ge=0, description="how long the measurement lock was held for it")
     record: dict[str, Any]
 
 

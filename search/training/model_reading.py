@@ -118,7 +118,7 @@ def _of_ours(
     # Before anything is laid out by a spec that anybody may have written.
     if spec.parameter_count() > file.numbers:
         raise CheckpointError(
-            f"the spec of the file has {spec.parameter_count()} trainable numbers, and its tensors "
+            f"the spec of the file has {spec.parameter_count()} parameters, and its tensors "
             f"have {file.numbers}; allowed is a file whose tensors are those of its spec"
         )
     folds = not isinstance(spec.parametrization, Dense)
@@ -132,8 +132,8 @@ def _of_ours(
     network = cast(Network, loaded.module).float()
     if not folds:
         return network, spec, []
-    dense, twin = fold(network, spec)
-    return dense, twin, [f"matrices stored as {spec.parametrization.family} became plain ones"]
+    became = f"matrices stored as {spec.parametrization.family} became plain ones"
+    return *fold(network, spec), [became]
 
 
 def _of_torch(file: TensorFile, options: ModelOptions) -> tuple[Network, ModelSpec, list[str]]:

@@ -52,11 +52,11 @@ class StudyCalls(Connection):
         return self._ask(StudyDocument, "GET", study_path(study_id))
 
     def pause(self, study_id: str) -> StudyDocument:
-        """Hold a study until it is resumed. Asking twice is harmless."""
+        """Pause a study until it is resumed. Asking twice is harmless."""
         return self._ask(StudyDocument, "POST", f"{study_path(study_id)}/pause")
 
     def resume(self, study_id: str) -> StudyDocument:
-        """Let a paused study go on. Asking twice is harmless."""
+        """Resume a paused study. Asking twice is harmless."""
         return self._ask(StudyDocument, "POST", f"{study_path(study_id)}/resume")
 
     def cancel(self, study_id: str) -> StudyDocument:
@@ -81,7 +81,7 @@ class StudyCalls(Connection):
         self._remove(study_path(study_id))
 
     def deliveries(self, study_id: str) -> list[DeliveryDocument]:
-        """What the study's webhook was told, or is to be told, newest first."""
+        """What was sent, or is to be sent, to the study's webhook, newest first."""
         return list(self._ask(DeliveryList, "GET", f"{study_path(study_id)}/webhooks").items)
 
     def watch(self, study_id: str, *, after: int = 0, patience: float = 120.0) -> Iterator[Event]:

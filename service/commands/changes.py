@@ -14,13 +14,13 @@ _SCALAR: TypeAdapter[bool | int | float | str | None] = TypeAdapter(bool | int |
 
 @asking
 def pause(asked: Asked, study_id: StudyArgument) -> None:
-    """Hold a study: what trains stores where it is, and nothing is begun until it is resumed."""
+    """Pause a study. Running trials save a checkpoint and stop; none starts until it is resumed."""
     _show(asked, asked.client.pause(study_id))
 
 
 @asking
 def resume(asked: Asked, study_id: StudyArgument) -> None:
-    """Let a paused study go on where it was held."""
+    """Resume a paused study where it stopped."""
     _show(asked, asked.client.resume(study_id))
 
 

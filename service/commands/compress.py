@@ -29,7 +29,7 @@ _Checkpoint = typer.Argument(
 
 
 class Layers(StrEnum):
-    """Whether the counts of a form are drawn for all layers alike."""
+    """Whether the counts of a parametrization are drawn for all layers alike."""
 
     SHARED = "shared"
     EACH = "each"
@@ -47,7 +47,9 @@ def compress(
     ],
     parametrization: Annotated[
         list[str] | None,
-        typer.Option(metavar="KIND", help="A form to try, as often as wanted; by default several."),
+        typer.Option(
+            metavar="KIND", help="A parametrization to try, repeatable; default: several."
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,

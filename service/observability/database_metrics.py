@@ -73,7 +73,7 @@ class DatabaseMetrics(Collector):
         look = self._look()
         yield GaugeMetricFamily(
             "reflectory_database_up",
-            "Whether the database answers; without it only this process is told of",
+            "Whether the database answers; without it only this process is reported",
             value=look is not None,
         )
         if look is not None:
@@ -175,16 +175,16 @@ def _work(look: _Look) -> Iterator[Metric]:
 
 
 def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[Metric]:
-    """Slots and lanes of the coordinators that live, and of machines that joined."""
+    """Slots and measurement locks of the coordinators that live, and of machines that joined."""
     total, busy = Counter[str](), Counter[str]()
-    lanes = Counter[tuple[str, str]]()
+    locks = Counter[tuple[str, str]]()
     for view in device_views(living):
         for slot in view.slots.values():
             total[slot.model] += 1
             busy[slot.model] += view.is_taken(slot.name, taken)
         here = next((state for state in ("measuring", "waiting") if state in view.told), "free")
         for state in ("free", "waiting", "measuring"):
-            lanes[view.model, state] += state == here
+            locks[view.model, state] += state == here
     slots = GaugeMetricFamily(
         "reflectory_slots", "Places where attempts can run, by device model", labels=("model",)
     )
@@ -200,7 +200,7 @@ def _places(living: Sequence[CoordinatorRecord], taken: set[Place]) -> Iterator[
         "Measurement locks, one per device: free, waiting for batches under way, or measuring",
         labels=("model", "state"),
     )
-    for place, count in lanes.items():
+    for place, count in locks.items():
         measuring.add_metric(place, count)
     yield measuring
 
@@ -212,7 +212,7 @@ def _coordinators(look: _Look, living: Sequence[CoordinatorRecord]) -> Iterator[
     )
     seen = GaugeMetricFamily(
         "reflectory_coordinator_last_seen_seconds",
-        "How long ago a coordinator told of itself; one that stopped in order is gone",
+        "How long ago a coordinator reported; one that stopped in order is gone",
         labels=("coordinator",),
     )
     asks = HistogramMetricFamily(

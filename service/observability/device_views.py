@@ -11,25 +11,25 @@ from storage.fleet.slot_use import Place
 
 _T = TypeVar("_T")
 
-LaneState = Literal["free", "waiting", "measuring"]
+LockState = Literal["free", "waiting", "measuring"]
 
 
 @dataclass
 class DeviceView:
-    """One device with its slots and its lane, as the coordinators tell of it that use it."""
+    """One device with its slots and its measurement lock, as its coordinators tell of it."""
 
     machine: str
     device: str
     model: str
     slots: dict[str, SlotRecord] = field(default_factory=dict[str, SlotRecord])
-    lane: str = ""
+    measuring_slot: str = ""
     owners: list[str] = field(default_factory=list[str])
     """The coordinators that use it."""
-    told: list[LaneState] = field(default_factory=list["LaneState"])
-    """What they told of its lane, if they measure there."""
+    told: list[LockState] = field(default_factory=list["LockState"])
+    """What they told of its lock, if they measure there."""
 
     def places(self, name: str) -> list[Place]:
-        """How a slot or lane of this device is named by each that uses it."""
+        """How a slot of this device is named by each that uses it."""
         return [(owner, name) for owner in self.owners]
 
     def is_taken(self, name: str, taken: set[Place]) -> bool:
@@ -40,11 +40,11 @@ class DeviceView:
         """What runs there, of all that is known to run."""
         return next((runs[place] for place in self.places(name) if place in runs), None)
 
-    def lane_state(self, taken: set[Place]) -> LaneState:
+    def lock_state(self, taken: set[Place]) -> LockState:
         """Whether anybody measures there."""
-        if not self.is_taken(self.lane, taken):
+        if not self.is_taken(self.measuring_slot, taken):
             return "free"
-        # What a coordinator told of its lanes is a moment older than the attempts are.
+        # What a coordinator told of its locks is a moment older than the attempts are.
         return "measuring" if "measuring" in self.told else "waiting"
 
 
@@ -53,20 +53,20 @@ def device_views(living: Iterable[CoordinatorRecord]) -> list[DeviceView]:
     found: dict[tuple[str, str], DeviceView] = {}
     for coordinator in living:
         states = CoordinatorFigures.model_validate(coordinator.figures).lanes
-        for lane in coordinator.lanes:
+        for measuring in coordinator.measuring_slots:
             # A machine of its own is as many as there are coordinators on it.
-            where = lane.machine or coordinator.owner
-            machine = lane.machine or machine_of(coordinator.owner)
+            where = measuring.machine or coordinator.owner
+            machine = measuring.machine or machine_of(coordinator.owner)
             view = found.setdefault(
-                (where, lane.device), DeviceView(machine, lane.device, lane.model)
+                (where, measuring.device), DeviceView(machine, measuring.device, measuring.model)
             )
-            view.lane = lane.name
+            view.measuring_slot = measuring.name
             view.owners.append(coordinator.owner)
-            if lane.name in states:
-                view.told.append(states[lane.name])
+            if measuring.name in states:
+                view.told.append(states[measuring.name])
             view.slots |= {
                 slot.name: slot
                 for slot in coordinator.slots
-                if (slot.machine, slot.device) == (lane.machine, lane.device)
+                if (slot.machine, slot.device) == (measuring.machine, measuring.device)
             }
     return list(found.values())

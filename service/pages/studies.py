@@ -41,7 +41,7 @@ def study_page(study_id: str, held: Held, choice: Annotated[Choice, Query()]) ->
 
 @router.post("/{study_id}/pause", response_class=RedirectResponse)
 def pause_from_page(study_id: str, held: Held) -> RedirectResponse:
-    """Hold a study, and show it."""
+    """Pause a study, and show it."""
     pause_study(study_id, held)
     return _to_study(study_id)
 

@@ -59,7 +59,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         held.callback(executor.close)
         _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
         store = open_artifacts(settings)
-        exports = FrontExports(database, store, lane=lock_folder(data_dir / "lanes", "cpu"))
+        exports = FrontExports(database, store, lock=lock_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
         held.enter_context(Retention(database, store))
         secret = signing_secret(settings)
@@ -75,7 +75,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
             folders=Folders(
                 data=settings.data_sets,
                 cache=settings.cache_dir,
-                lanes=data_dir / "lanes",
+                locks=data_dir / "lanes",
                 alive=settings.coordinator_alive,
             ),
             lease_seconds=settings.lease_seconds,

@@ -103,7 +103,7 @@ def work(
             ),
         )
         folders = MachineFolders(
-            data=settings.data_sets, cache=settings.cache_dir, lanes=data_dir / "lanes"
+            data=settings.data_sets, cache=settings.cache_dir, locks=data_dir / "lanes"
         )
 
         def joined(as_name: str) -> None:

@@ -1,4 +1,4 @@
-"""What each coordinator tells of itself: slots and lanes, figures, when it was last seen."""
+"""What each coordinator tells of itself: slots, figures, when it was last seen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from storage.tables import CoordinatorRow
 
 @dataclass(frozen=True)
 class SlotRecord:
-    """A place for one attempt at a time, or a device's measurement lock, whose share is 0."""
+    """A place for one attempt at a time; the share of one for measuring is 0."""
 
     name: str
     device: str
@@ -36,13 +36,13 @@ class CoordinatorRecord:
     owner: str
     """Its name, by which it claims studies."""
     slots: tuple[SlotRecord, ...]
-    lanes: tuple[SlotRecord, ...]
+    measuring_slots: tuple[SlotRecord, ...]
     figures: Mapping[str, Json]
     started_at: datetime
     seen_at: datetime
 
 
-_read = reader(CoordinatorRecord, "slots", "lanes")
+_read = reader(CoordinatorRecord, "slots", "measuring_slots")
 
 
 class Coordinators:
@@ -55,8 +55,8 @@ class Coordinators:
         """Write what a coordinator tells of itself, in place of what it told before."""
         values = {
             "slots": [
-                *(_document(slot, lane=False) for slot in record.slots),
-                *(_document(lane, lane=True) for lane in record.lanes),
+                *(_document(slot, measuring=False) for slot in record.slots),
+                *(_document(slot, measuring=True) for slot in record.measuring_slots),
             ],
             "figures": dict(record.figures),
             "started_at": record.started_at,
@@ -92,8 +92,8 @@ class Coordinators:
         return [_record(row) for row in rows]
 
 
-def _document(slot: SlotRecord, *, lane: bool) -> dict[str, Json]:
-    return {**vars(slot), "lane": lane}
+def _document(slot: SlotRecord, *, measuring: bool) -> dict[str, Json]:
+    return {**vars(slot), "lane": measuring}
 
 
 def _record(row: CoordinatorRow) -> CoordinatorRecord:
@@ -101,7 +101,7 @@ def _record(row: CoordinatorRow) -> CoordinatorRecord:
     return _read(
         row,
         slots=tuple(_slot(entry) for entry in entries if not entry["lane"]),
-        lanes=tuple(_slot(entry) for entry in entries if entry["lane"]),
+        measuring_slots=tuple(_slot(entry) for entry in entries if entry["lane"]),
     )
 
 

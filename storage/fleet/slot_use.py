@@ -1,4 +1,4 @@
-"""What runs on the coordinators' slots and lanes."""
+"""What runs on the coordinators' slots."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from storage.tables import AttemptRow, StudyRow
 from storage.tenants import ACROSS_TENANTS
 
 Place: TypeAlias = "tuple[str | None, str]"
-"""A coordinator's name, and that of one of its slots or lanes."""
+"""A coordinator's name, and that of one of its slots."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from storage.repositories.commands import Commands
 from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.exchanges import ExchangeRecords, Exchanges
-from storage.repositories.foreign_trials import ForeignTrialRecords, ForeignTrials
 from storage.repositories.measurements import Measurements, Speed
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies, listed
 from storage.repositories.trial_summaries import TrialSummary
 from storage.repositories.trials import TrialOrder, Trials
 from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.warm_start_trials import WarmStartTrialRecords, WarmStartTrials
 from storage.repositories.webhooks import Deliveries
 
 __all__ = [
@@ -27,8 +27,6 @@ __all__ = [
     "Events",
     "ExchangeRecords",
     "Exchanges",
-    "ForeignTrialRecords",
-    "ForeignTrials",
     "KeptAlive",
     "Measurements",
     "Metrics",
@@ -38,5 +36,7 @@ __all__ = [
     "TrialSummary",
     "Trials",
     "UploadedModels",
+    "WarmStartTrialRecords",
+    "WarmStartTrials",
     "listed",
 ]

@@ -123,8 +123,8 @@ class Measurements:
             .limit(1)
         )
 
-    def lane_seconds(self, study_id: str, *, until: datetime | None = None) -> float:
-        """Lane time that the study's measurements took, all or those made until then."""
+    def measuring_seconds(self, study_id: str, *, until: datetime | None = None) -> float:
+        """How long the study's measurements took, all or those made until then."""
         query = select(func.sum(MeasurementRow.seconds)).where(MeasurementRow.study_id == study_id)
         if until is not None:
             query = query.where(MeasurementRow.created_at <= until)

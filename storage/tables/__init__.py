@@ -13,7 +13,7 @@ from storage.tables.delivery import WebhookDeliveryRow
 from storage.tables.machine import BookingRow, CoordinatorRow, MachineRow
 from storage.tables.measurement import MeasurementRow
 from storage.tables.study import EventRow, ExchangeRow, StudyRow
-from storage.tables.trial import ForeignTrialRow, MetricRow, TrialRow
+from storage.tables.trial import MetricRow, TrialRow, WarmStartTrialRow
 from storage.tables.upload import DatasetRow, UploadedModelRow
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "DatasetRow",
     "EventRow",
     "ExchangeRow",
-    "ForeignTrialRow",
     "MachineRow",
     "MeasurementRow",
     "MetricRow",
@@ -39,5 +38,6 @@ __all__ = [
     "TrialArtifactRow",
     "TrialRow",
     "UploadedModelRow",
+    "WarmStartTrialRow",
     "WebhookDeliveryRow",
 ]

@@ -92,7 +92,7 @@ class MetricRow(Table):
     attempt: Mapped[int]
 
 
-class ForeignTrialRow(Table):
+class WarmStartTrialRow(Table):
     """A copy of another study's trial, which the study's sampler starts with."""
 
     __tablename__ = "foreign_trial"

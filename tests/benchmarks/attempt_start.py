@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.attempt_start`: what one attempt's process costs before it works.
 
 Times attempts on a warm executor of each kind, with the real worker and a local HTTP server: in the
-coordinator's own process, forked on this machine, and forked by a keeper on a Ray cluster of this
-machine. The local ones are timed in turn with a cold `python -c "import torch"`.
+coordinator's own process, forked on this machine, and forked by a node agent on a Ray cluster
+of this machine. The local ones are timed in turn with a cold `python -c "import torch"`.
 """
 
 import os
@@ -39,7 +39,7 @@ def attempt(executor: Executor, api: AttemptApi, folder: Path, name: str) -> dic
         device=slot.device,
         data=None,
         cache=folder / "cache",
-        lane=folder / name,
+        lock_folder=folder / name,
         threads=1,
     )
     asked_at: list[float] = []
@@ -55,10 +55,10 @@ def attempt(executor: Executor, api: AttemptApi, folder: Path, name: str) -> dic
     while not executor.poll(60.0):
         pass
     ended = time.monotonic()
-    # The lane's folder is the first thing that the worker makes; on a Ray node it is another.
-    lane = folder / name
+    # The lock's folder is the first thing that the worker makes; on a Ray node it is another.
+    lock = folder / name
     lines = (
-        {"the worker's first lines ran": lane.stat().st_mtime - begun_at} if lane.exists() else {}
+        {"the worker's first lines ran": lock.stat().st_mtime - begun_at} if lock.exists() else {}
     )
     return {
         "reserve() and start() return": returned - begun,
@@ -90,7 +90,7 @@ def attempts(executor: Executor, api: AttemptApi, folder: Path, *, cold_too: boo
     attempt(executor, api, folder, "warm-up")
     first = time.monotonic() - begun
     for number in range(REPETITIONS):
-        for what, seconds in attempt(executor, api, folder, f"lane-{number}").items():
+        for what, seconds in attempt(executor, api, folder, f"lock-{number}").items():
             rows.setdefault(what, []).append(seconds)
         if cold_too and number % COLD_EVERY == 0:
             rows.setdefault('cold: python -c "import torch"', []).append(cold())

@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--wall-seconds", type=float, default=600.0, help="budget of each study")
     given = parser.parse_args()
     write(f"{datetime.now():%Y-%m-%d} · {device_model('cpu')} · {SLOTS} slots\n\n")
-    write(f"{'task':8}{'trials':>8}{'epochs':>8}{'shapes':>8}{'wall s':>10}{'lane %':>10}")
+    write(f"{'task':8}{'trials':>8}{'epochs':>8}{'shapes':>8}{'wall s':>10}{'lock %':>10}")
     write(f"{'s/shape':>10}{'rounds':>10}{'stood %':>10}\n")
     with tempfile.TemporaryDirectory() as name:
         server = Server(Path(name) / "data", workers=SLOTS)

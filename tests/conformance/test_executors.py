@@ -93,7 +93,7 @@ def ticket_for(slot: Slot, api: AttemptApi, folder: Path) -> AttemptTicket:
         device=slot.device,
         data=None,
         cache=folder / "cache",
-        lane=folder / "lane",
+        lock_folder=folder / "lock",
         threads=1,
     )
 

@@ -118,7 +118,7 @@ def main(
     study_run.OptunaStudy = DyingOptunaStudy
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs", server_module=fork_server)
     folders = Folders(
-        data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"
+        data=None, cache=folder / "cache", locks=folder / "locks", alive=folder / "alive"
     )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -82,7 +82,12 @@ def test_a_study_is_handed_over_a_few_times_from_its_route_to_its_row(
     with site.database.write() as session:
         Coordinators(session).report(
             CoordinatorRecord(
-                owner="one", slots=(slot,), lanes=(), figures={}, started_at=now, seen_at=now
+                owner="one",
+                slots=(slot,),
+                measuring_slots=(),
+                figures={},
+                started_at=now,
+                seen_at=now,
             )
         )
     spec, held = StudySpec.model_validate(SMALL_SPEC), resources.of(LOCAL_USER)

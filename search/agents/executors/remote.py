@@ -301,7 +301,7 @@ class RemoteExecutor:
 
 
 def _place(slot: Slot) -> str:
-    """What the machine itself calls a slot, or the lane of one of its devices."""
+    """What the machine itself calls a slot."""
     return slot.name.replace(f"{slot.machine}/", "", 1)
 
 

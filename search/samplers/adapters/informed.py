@@ -15,19 +15,19 @@ from search.samplers.sampler import SamplerContext
 def informed(sampler: BaseSampler, study: SamplerContext) -> BaseSampler:
     """The sampler as it is, or one that sees what the study knows of others before its own trials.
 
-    Optuna's study stays as it is: its numbers are the study's, and what is foreign is on no front.
+    Optuna's study stays as it is: its numbers are the study's; warm-start trials are on no front.
     """
     known = [frozen(trial, study) for trial in study.knowledge.trials]
-    foreign = [trial for trial in known if trial is not None]
-    return _Informed(sampler, foreign) if foreign else sampler
+    warm_start = [trial for trial in known if trial is not None]
+    return _Informed(sampler, warm_start) if warm_start else sampler
 
 
 class _Informed(BaseSampler):
-    """Asks another sampler about the study with the foreign trials in it."""
+    """Asks another sampler about the study with the warm-start trials in it."""
 
-    def __init__(self, inner: BaseSampler, foreign: Sequence[FrozenTrial]) -> None:
+    def __init__(self, inner: BaseSampler, warm_start: Sequence[FrozenTrial]) -> None:
         self._inner = inner
-        self._foreign = foreign
+        self._warm_start = warm_start
 
     def infer_relative_search_space(
         self, study: Study, trial: FrozenTrial
@@ -67,21 +67,21 @@ class _Informed(BaseSampler):
         self._inner.after_trial(study, trial, state, values)
 
     def _widened(self, study: Study) -> Study:
-        return _Widened(study, self._foreign)
+        return _Widened(study, self._warm_start)
 
 
 class _Widened(Study):
-    """A study as it is, but for its list of trials, which begins with foreign ones."""
+    """A study as it is, but for its list of trials, which begins with those of the warm start."""
 
-    def __init__(self, study: Study, foreign: Sequence[FrozenTrial]) -> None:
+    def __init__(self, study: Study, warm_start: Sequence[FrozenTrial]) -> None:
         # The same study on the same storage: it is opened already.
         self.__dict__.update(vars(study))
-        self._foreign = foreign
+        self._warm_start = warm_start
 
     def get_trials(
         self, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
-        """All trials, the foreign ones first."""
+        """All trials, the warm-start trials first."""
         return self._get_trials(deepcopy, states)
 
     def _get_trials(
@@ -90,5 +90,5 @@ class _Widened(Study):
         states: Container[TrialState] | None = None,
         use_cache: bool = False,
     ) -> list[FrozenTrial]:
-        foreign = [trial for trial in self._foreign if states is None or trial.state in states]
-        return foreign + super()._get_trials(deepcopy, states, use_cache)
+        first = [trial for trial in self._warm_start if states is None or trial.state in states]
+        return first + super()._get_trials(deepcopy, states, use_cache)

@@ -21,8 +21,8 @@ class Costs:
 
     A shape that was measured has that throughput. For others log10 throughput is predicted by
     ridge regression on the logarithms of the parameter counts, the model's own and its dense
-    twin's, with an offset per candidate: both are closed formulas, and follow the multiply-adds of
-    a parametrization, which would need the model to be laid out.
+    baseline's, with an offset per candidate: both are closed formulas, and follow the multiply-adds
+    of a parametrization, which would need the model to be laid out.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class Costs:
         measured = self._by_shape.get(_shape(drawn.spec.model.model_dump(mode="json")))
         if measured is not None and measured.throughput_ratio is not None:
             return measured.throughput_ratio
-        return 10 ** self._ratios.at(*_facts_of_draw(drawn))
+        return 10 ** self._ratios.at(*_features_of_draw(drawn))
 
     @cached_property
     def _speeds(self) -> "_Regression":
         values = [trial.throughput or 1.0 for trial in self._measured]
-        return _Regression([_facts(trial) for trial in self._measured], np.log10(values))
+        return _Regression([_features(trial) for trial in self._measured], np.log10(values))
 
     @cached_property
     def _ratios(self) -> "_Regression":
         rows = [trial for trial in self._measured if trial.throughput_ratio]
         values = [trial.throughput_ratio or 1.0 for trial in rows]
-        return _Regression([_facts(trial) for trial in rows], np.log10(values))
+        return _Regression([_features(trial) for trial in rows], np.log10(values))
 
     def _table(self, costs: list[dict[str, float]]) -> Array:
         rows = [[cost[name] for name in self._columns] for cost in costs]
@@ -72,37 +72,37 @@ class Costs:
         if trial.throughput:
             speed = _log(trial.throughput)
         else:
-            speed = self._speed(self._shape(trial), _facts(trial))
+            speed = self._speed(self._shape(trial), _features(trial))
         return {"parameters": _log(trial.parameters), "throughput": -speed}
 
     def _of_draw(self, drawn: Drawn) -> dict[str, float]:
-        facts = _facts_of_draw(drawn)
+        features = _features_of_draw(drawn)
         if "throughput" not in self._columns:
-            return {"parameters": facts[1]}
-        speed = self._speed(_shape(drawn.spec.model.model_dump(mode="json")), facts)
-        return {"parameters": facts[1], "throughput": -speed}
+            return {"parameters": features[1]}
+        speed = self._speed(_shape(drawn.spec.model.model_dump(mode="json")), features)
+        return {"parameters": features[1], "throughput": -speed}
 
     def _shape(self, trial: TrialRecord) -> str:
         return self._sampler_cache.of(trial, "shape", _shape_of_trial)
 
-    def _speed(self, shape: str, facts: tuple[str, float, float]) -> float:
+    def _speed(self, shape: str, features: tuple[str, float, float]) -> float:
         measured = self._by_shape.get(shape)
         if measured is not None and measured.throughput:
             return _log(measured.throughput)
-        return self._speeds.at(*facts)
+        return self._speeds.at(*features)
 
 
 class _Regression:
     """Ridge regression on two logarithms, with an offset per candidate."""
 
-    def __init__(self, facts: Sequence[tuple[str, float, float]], values: Array) -> None:
-        self._names = sorted({name for name, _, _ in facts})
-        self._centre = np.array([[own, dense] for _, own, dense in facts]).reshape(-1, 2)
-        self._centre = self._centre.mean(axis=0) if len(facts) else np.zeros(2)
+    def __init__(self, features: Sequence[tuple[str, float, float]], values: Array) -> None:
+        self._names = sorted({name for name, _, _ in features})
+        self._centre = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
+        self._centre = self._centre.mean(axis=0) if len(features) else np.zeros(2)
         self._level = float(np.mean(values)) if len(values) else 0.0
-        rows = np.array([self._row(*fact) for fact in facts]).reshape(len(facts), -1)
+        rows = np.array([self._row(*row) for row in features]).reshape(len(features), -1)
         penalties = [_SLOPE_PENALTY] * 2 + [_OFFSET_PENALTY] * len(self._names)
-        if len(facts):
+        if len(features):
             normal = rows.T @ rows + np.diag(penalties)
             self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
         else:
@@ -117,13 +117,13 @@ class _Regression:
         return [*numbers.tolist(), *(float(name == known) for known in self._names)]
 
 
-def _facts(trial: TrialRecord) -> tuple[str, float, float]:
+def _features(trial: TrialRecord) -> tuple[str, float, float]:
     """What throughput is predicted from: the candidate and the logarithms of both counts."""
     name = f"{trial.architecture} {trial.parametrization}"
     return name, _log(trial.parameters), _log(trial.dense_parameters)
 
 
-def _facts_of_draw(drawn: Drawn) -> tuple[str, float, float]:
+def _features_of_draw(drawn: Drawn) -> tuple[str, float, float]:
     model = drawn.spec.model
     name = f"{model.architecture.kind} {model.parametrization.family}"
     return name, _log(model.parameter_count()), _log(model.dense_twin().parameter_count())

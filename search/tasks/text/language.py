@@ -118,7 +118,7 @@ class Language(Spec):
         default=None,
         ge=1,
         le=65_536,
-        description="numbers of a token's trained embedding; null: 128 for words, none for "
+        description="width of a token's trained embedding; null: 128 for words, none for "
         "characters, which are then one-hot",
     )
     facts: TextFacts | None = Field(

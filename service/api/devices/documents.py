@@ -9,7 +9,7 @@ from search.dispatch.coordinator_report import CLAIM_LEASES
 from service.api.devices.schemas import (
     DeviceDocument,
     DeviceList,
-    LaneDocument,
+    MeasurementLockDocument,
     SlotAttempt,
     SlotDocument,
 )
@@ -33,7 +33,7 @@ def device_list(session: Session, *, now: datetime, lease_seconds: float) -> Dev
 def _device(
     view: DeviceView, *, taken: set[Place], attempts: Mapping[Place, AttemptOnSlot]
 ) -> DeviceDocument:
-    measured = view.on(view.lane, attempts)
+    measured = view.on(view.measuring_slot, attempts)
     return from_row(
         DeviceDocument,
         view,
@@ -46,8 +46,8 @@ def _device(
             )
             for slot in view.slots.values()
         ),
-        lane=LaneDocument(
-            state=view.lane_state(taken),
+        lane=MeasurementLockDocument(
+            state=view.lock_state(taken),
             study=None if measured is None else measured.study_id,
             trial=None if measured is None else measured.trial,
         ),

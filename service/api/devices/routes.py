@@ -22,7 +22,7 @@ router = APIRouter(prefix="/v1/devices", tags=["devices"])
 def list_devices(held: Held) -> DeviceList:
     """Every device with its slots, what runs on them, and its measurement lock.
 
-    Slots that work for others are busy, and no more is told of them.
+    Slots that work for others are busy, and no more is shown of them.
     """
     with held.database.read() as session:
         return device_list(

@@ -36,7 +36,7 @@ class SlotDocument(Spec):
     )
 
 
-class LaneDocument(Spec):
+class MeasurementLockDocument(Spec):
     """The device's measurement lock: throughput is measured while nothing else computes there."""
 
     state: Literal["free", "waiting", "measuring"] = Field(
@@ -53,7 +53,7 @@ class DeviceDocument(Spec):
     device: str = Field(description="`cpu`, or `cuda:` and the GPU's own id")
     model: str = Field(description="as studies name it in `throughput.device`")
     slots: tuple[SlotDocument, ...]
-    lane: LaneDocument
+    lane: MeasurementLockDocument
 
 
 class DeviceList(Spec):

@@ -55,7 +55,7 @@ class MeasurementEvent(Happened):
     device: str
     samples_per_second: float
     ratio: float
-    seconds: float = Field(description="lane time that it took")
+    seconds: float = Field(description="how long the measurement lock was held for it")
 
 
 class DownloadEvent(Progress, Happened):

@@ -47,7 +47,7 @@ class PointDocument(Spec):
         description="as what its matrices are stored, and were measured"
     )
     slower: bool = Field(
-        description="whether the point has fewer numbers than its dense baseline and is yet the "
+        description="whether the point has fewer parameters than its dense baseline and is yet the "
         "slower one, all of the ratio's interval below 1: `links.dense`, where there is one, is "
         "then the faster form"
     )

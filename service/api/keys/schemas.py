@@ -27,7 +27,7 @@ class KeyRequest(Spec):
     )
 
     name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)] = Field(
-        description="what it is for, or who has it; people are told it"
+        description="what it is for, or who has it; people are shown it"
     )
     scopes: tuple[UserScope, ...] = Field(
         default=("write",),
@@ -73,7 +73,7 @@ class KeyDocument(Spec):
 class NewKeyDocument(KeyDocument):
     """A key that was just made."""
 
-    key: str = Field(description="its text, which is told here and never again")
+    key: str = Field(description="its text, which is shown here and never again")
 
 
 class KeyPage(Spec):

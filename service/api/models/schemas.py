@@ -72,7 +72,7 @@ class ModelDocument(Spec):
     notes: tuple[str, ...] = Field(description="what was changed on the way to the checkpoint")
     architecture: Annotated[dict[str, Any], DescribedBy(_architecture)]
     signature: ModelSignature
-    parameters: int = Field(description="trainable numbers")
+    parameters: int = Field(description="the number of trainable parameters")
     created_at: datetime
     links: ModelLinks
 

@@ -128,7 +128,7 @@ def delete_study(study_id: str, held: Held) -> Response:
 
 @router.post("/{study_id}/pause", responses=documented(403, 404))
 def pause_study(study_id: str, held: Held) -> StudyDocument:
-    """Hold a study: nothing is begun, what trains stores where it is and frees its slot.
+    """Pause a study. Running trials save a checkpoint, stop and free their slots.
 
     The time until it is resumed counts against no budget. Asking twice is harmless.
     """
@@ -138,6 +138,6 @@ def pause_study(study_id: str, held: Held) -> StudyDocument:
 
 @router.post("/{study_id}/resume", responses=documented(403, 404))
 def resume_study(study_id: str, held: Held) -> StudyDocument:
-    """Let a paused study go on: its trials from where they were. Asking twice is harmless."""
+    """Resume a paused study, its trials from where they were. Asking twice is harmless."""
     commands.resume(held.database, study_id)
     return get_study(study_id, held)

@@ -19,7 +19,7 @@ router = APIRouter(tags=["webhooks"])
 
 @router.get("/v1/studies/{study_id}/webhooks", responses=documented(403, 404))
 def list_deliveries(study_id: str, held: Held) -> DeliveryList:
-    """What the study's webhook was told: one delivery for each time that the study ended."""
+    """What was sent to the study's webhook: one delivery for each time that the study ended."""
     with held.database.read() as session:
         Studies(session).get(study_id)
         deliveries = Deliveries(session).of_study(study_id)

@@ -22,7 +22,7 @@ class DeliveryDocument(Spec):
 
 
 class DeliveryList(Spec):
-    """All that a study's webhook was told, or is to be told, newest first."""
+    """All that was sent, or is to be sent, to a study's webhook, newest first."""
 
     items: tuple[DeliveryDocument, ...]
 

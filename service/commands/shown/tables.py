@@ -205,9 +205,9 @@ def devices_table(devices: Iterable[DeviceDocument]) -> Table:
     table.add_column("memory", justify="right")
     table.add_column("does", overflow="fold")
     for device in devices:
-        lane = device.lane.state + (f" study {device.lane.study}" if device.lane.study else "")
+        lock = device.lane.state + (f" study {device.lane.study}" if device.lane.study else "")
         place = [escape(device.machine), escape(device.model)]
-        table.add_row(*place, "measurement lock", "", "", escape(lane))
+        table.add_row(*place, "measurement lock", "", "", escape(lock))
         for slot in device.slots:
             does = "works for others" if slot.busy else "waits"
             if slot.attempt is not None:

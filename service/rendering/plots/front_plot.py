@@ -44,7 +44,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Twin:
+class Baseline:
     """The dense baseline that a point was measured beside, and the line between the two."""
 
     x: float
@@ -70,7 +70,7 @@ class FrontPlot:
     marks: tuple[Mark, ...]
     """The front; what is drawn last."""
     others: tuple[Mark, ...]
-    twins: tuple[Twin, ...]
+    baselines: tuple[Baseline, ...]
     stairs: str
     """`x,y x,y ...`: the best that is known of either axis for each value of the other."""
     x_ticks: tuple[Tick, ...]
@@ -130,7 +130,7 @@ def front_plot(
         return None
     # The papers' systems are there to be compared with: the axes make room for them.
     framed = [*points, *(trial for trial in shown if trial.number in named)]
-    beside = _measured_twins(points) if "quality" not in (x, y) else {}
+    beside = _measured_baselines(points) if "quality" not in (x, y) else {}
     across = _axis(framed, beside, x, start=LEFT, end=WIDTH - RIGHT)
     up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
     third = (set(OBJECTIVES) - {x, y}).pop()
@@ -158,18 +158,18 @@ def front_plot(
     return FrontPlot(
         marks=tuple(_numbered(marks)),
         others=tuple(others),
-        twins=tuple(
-            Twin(
-                x=across.place(twin[x]),
-                y=up.place(twin[y]),
+        baselines=tuple(
+            Baseline(
+                x=across.place(baseline[x]),
+                y=up.place(baseline[y]),
                 to_x=across.place(_value(trial, x)),
                 to_y=up.place(_value(trial, y)),
                 text=f"dense baseline of trial {trial.number}\n"
-                f"{twin['parameters']:,.0f} parameters\n"
-                f"{twin['throughput']:,.0f} samples/s",
+                f"{baseline['parameters']:,.0f} parameters\n"
+                f"{baseline['throughput']:,.0f} samples/s",
             )
             for trial in points
-            if (twin := beside.get(trial.number))
+            if (baseline := beside.get(trial.number))
         ),
         stairs=_stairs(framed, (infos[x], infos[y]), across, up),
         x_ticks=across.ticks,
@@ -215,14 +215,14 @@ class _Scale:
 
 def _axis(
     trials: Sequence[TrialSummary],
-    twins: Mapping[int, Mapping[Objective, float]],
+    baselines: Mapping[int, Mapping[Objective, float]],
     objective: Objective,
     *,
     start: float,
     end: float,
 ) -> Axis:
     values = [_value(trial, objective) for trial in trials]
-    values += [twin[objective] for twin in twins.values()]
+    values += [baseline[objective] for baseline in baselines.values()]
     # Counts are compared by their ratios, however near to each other they are.
     return (log_axis if objective == "parameters" else axis)(values, start=start, end=end)
 
@@ -281,10 +281,10 @@ def _numbered(marks: Sequence[Mark]) -> Iterator[Mark]:
             yield mark
 
 
-def _measured_twins(
+def _measured_baselines(
     trials: Sequence[TrialSummary],
 ) -> dict[int, Mapping[Objective, float]]:
-    """Of each trial's twin, which was measured in turn with it and never trained, what is known."""
+    """What is known of each trial's dense baseline, which was measured beside it, never trained."""
     return {
         trial.number: {
             "parameters": float(trial.dense_parameters),

@@ -32,7 +32,7 @@ def contestants(case: Case, mode: Mode) -> Factories:
     found = {
         TORCH: partial(_torch, case, data, mode),
         OURS: partial(_ours, case, data, mode),
-        "ours, dense baseline": partial(_twin, case, data, mode),
+        "ours, dense baseline": partial(_dense_baseline, case, data, mode),
     }
     if case.reflector_loop and mode == "train":
         found[LOOP] = partial(_reflectors, case, data, mode, lean=False)
@@ -53,7 +53,7 @@ def _ours(case: Case, data: Data, mode: Mode) -> Contestant:
     return Contestant(step_of(network, network, data, mode), network)
 
 
-def _twin(case: Case, data: Data, mode: Mode) -> Contestant:
+def _dense_baseline(case: Case, data: Data, mode: Mode) -> Contestant:
     network = case.spec.dense_twin().build(seed=0)
     if mode == "infer":
         hold(network)

@@ -37,7 +37,7 @@ def contestants(case: Case, mode: Mode) -> Factories:
         OURS: partial(_ours, case, data, mode),
     }
     if case.parametrization["kind"] != "dense":
-        found["ours, dense baseline"] = partial(_twin, case, data, mode)
+        found["ours, dense baseline"] = partial(_dense_baseline, case, data, mode)
     kind = _layer(_network(case)).kind
     if kind is not None and vendor_computes(kind):
         found["torch's kernel on our W"] = partial(_materialised, case, data, mode)
@@ -64,7 +64,7 @@ def _ours(case: Case, data: Data, mode: Mode) -> Contestant:
     return _running(_network(case), data, mode)
 
 
-def _twin(case: Case, data: Data, mode: Mode) -> Contestant:
+def _dense_baseline(case: Case, data: Data, mode: Mode) -> Contestant:
     network = case.spec.dense_twin().build(seed=0)
     assert isinstance(network, RecurrentNetwork)
     contestant = _running(network, data, mode)

@@ -66,10 +66,12 @@ def slower_than_dense(results: Results) -> list[str]:
     found: list[str] = []
     for result in results:
         rows = {row["name"]: row for row in result.get("rows", ())}
-        twin = rows.get("ours, dense baseline")
-        if twin and rows[OURS]["ratio"] > _CLEARLY * twin["ratio"]:
-            share = rows[OURS]["ratio"] / twin["ratio"]
-            found.append(f"- {result['case']}, {result['mode']}: {share:.2f} of the twin's time")
+        baseline = rows.get("ours, dense baseline")
+        if baseline and rows[OURS]["ratio"] > _CLEARLY * baseline["ratio"]:
+            share = rows[OURS]["ratio"] / baseline["ratio"]
+            found.append(
+                f"- {result['case']}, {result['mode']}: {share:.2f} of the baseline's time"
+            )
     return found
 
 
@@ -79,10 +81,10 @@ def legend() -> str:
         "Processor time on one thread; contestants of a case run in one process, in random order "
         "within each round. `ratio` is the median of the rounds' ratios to `torch.nn` at equal "
         "sizes: below 1 is faster. `train` is forward and backward, with whatever makes the "
-        "matrices of the parameters; `infer` is a forward pass with the factors held. A baseline "
+        "matrices of the parameters; `infer` is a forward pass with the factors cached. A baseline "
         "that scatters by more than 10 % makes its case **noisy**. Errors are the largest of a "
         "tensor over its largest entry, against double precision; a gradient that has vanished "
-        f"over the steps is held against 1e-6 of the largest one. {OUTPUT_TOLERANCE:g} is allowed "
+        f"over the steps is compared with 1e-6 of the largest one. {OUTPUT_TOLERANCE:g} is allowed "
         f"for outputs, {GRADIENT_TOLERANCE:g} for gradients (single precision loses about sqrt(T) "
         f"roundings, and sums T * B terms of both signs), {SPECTRUM_TOLERANCE:g} for singular "
         "values; where it is more the row says **wrong**. The floor is the flops of our form's "

@@ -43,7 +43,7 @@ class CountedModel(ModelSpec):
         return super().parameter_count()
 
     @cached_property
-    def _twin(self) -> ModelSpec:
+    def _baseline(self) -> ModelSpec:
         return CountedModel.model_validate(super().dense_twin().model_dump())
 
     def parameter_count(self) -> int:
@@ -52,7 +52,7 @@ class CountedModel(ModelSpec):
 
     def dense_twin(self) -> ModelSpec:
         """As it was made the first time."""
-        return self._twin
+        return self._baseline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,17 +82,17 @@ def curves(
 
 
 def measured(space: Space, structures: Iterable[Structure]) -> NDArray[np.float64]:
-    """Samples per second [S]: each structure's ratio to its dense baseline, times the twin's own.
+    """Samples per second [S]: each structure's ratio to its dense baseline, times that one's.
 
     Whoever calls should have the machine alone. A study measures likewise.
     """
     found: dict[Structure, float] = {}
     for structure in structures:
-        twin = space.dense_twin(structure)
-        if twin not in found:
-            found[twin] = _measured(space, twin)[0]
+        baseline = space.dense_twin(structure)
+        if baseline not in found:
+            found[baseline] = _measured(space, baseline)[0]
         if structure not in found:
-            found[structure] = _measured(space, structure)[1] * found[twin]
+            found[structure] = _measured(space, structure)[1] * found[baseline]
     return np.array([found[structure] for structure in structures])
 
 

@@ -26,7 +26,7 @@ from tests.benchmarks.thousands.asking import Asker, Timing, Timings, memory_of
 from tests.benchmarks.thousands.copying import transferred
 from tests.benchmarks.thousands.living import run_on
 from tests.benchmarks.thousands.report import Found, told
-from tests.benchmarks.thousands.stock import Stock, stocked, twin, urls
+from tests.benchmarks.thousands.stock import Stock, on_dashboard, stocked, urls
 from tests.conftest import PostgresServer
 from tests.service.running import Server, wait_until
 
@@ -95,7 +95,7 @@ def _asked(server: Server, database: Database, stock: Stock) -> tuple[Timings, d
     # It starts with the others, and is ready after them.
     wait_until(lambda: server.http.get("/api/studies").status_code == 200, what="the dashboard")
     asker = Asker(server.http, database, api=roles["api"], dashboard=roles["dashboard"])
-    found = asker.of_dashboard({count: twin(stock, count) for count in stock.reading})
+    found = asker.of_dashboard({count: on_dashboard(stock, count) for count in stock.reading})
     of_list = dict(asker.of_list(stock.small[-1]))
     by_question: Timings = {}
     for count, study_id in stock.reading.items():

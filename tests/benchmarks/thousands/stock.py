@@ -56,7 +56,7 @@ def stocked(folder: Path, *, trials: int, studies: int, per_study: int) -> Stock
     first_trials(ours, study.id, copies)
     for study_id in (*copies, study.id):
         finish(database, study_id)
-        # The largest of those that are looked at has Optuna's side of its twin, which runs on.
+        # The largest of those that are looked at has Optuna's side of its copy, which runs on.
         if study_id != stock.reading[trials]:
             mirrored(database, optunas, study_id)
     database.dispose()
@@ -64,7 +64,7 @@ def stocked(folder: Path, *, trials: int, studies: int, per_study: int) -> Stock
     return stock
 
 
-def twin(stock: Stock, count: int) -> str:
+def on_dashboard(stock: Stock, count: int) -> str:
     """The study of this size that Optuna's dashboard has."""
     study_id = stock.reading[count]
     return stock.live if count == max(stock.reading) else study_id

@@ -129,7 +129,7 @@ def ticket_of(
         device="cpu",
         data=data,
         cache=folder / "cache",
-        lane=folder / "lane",
+        lock_folder=folder / "lock",
         threads=1,
     )
 
@@ -199,11 +199,11 @@ def test_a_download_says_how_far_it_is(serve: Serve, tmp_path: Path) -> None:
     # In this process, since a ticket names no mirror; the keeper's thread is not needed for it.
     with (
         WorkerLink(api.url, "a1", TOKEN, lease_seconds=60.0) as link,
-        MeasurementLock(tmp_path / "lane") as lane,
+        MeasurementLock(tmp_path / "lock") as lock,
     ):
         sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
         keeper = LeaseKeeper(link, stood_still_seconds=lambda: 0.0)
-        completion = worker._prepare(job, worker._Attempt(link, keeper, lane, sources, "cpu"))
+        completion = worker._prepare(job, worker._Attempt(link, keeper, lock, sources, "cpu"))
     files.shutdown()
     files.server_close()
     thread.join()
@@ -269,7 +269,7 @@ def test_the_verdict_on_a_heartbeat_stops_the_trial_at_the_end_of_its_epoch(
 
     api.verdict = verdict
     # Training stands still at its first batch until the heartbeat was answered.
-    with MeasurementLock(tmp_path / "lane") as lane, lane.exclusive():
+    with MeasurementLock(tmp_path / "lock") as lock, lock.exclusive():
         start(executor, api, tmp_path, lease_seconds=3.0)
         api.wait_until(lambda: len(api.bodies(Heartbeat)) >= 2)
     assert end(executor).returncode == DONE
@@ -418,8 +418,8 @@ def test_nothing_is_measured_while_somebody_computes(
 ) -> None:
     shape = Shape(trial=0, shape_key=model().shape_key(), model=model())
     api = serve(MeasureJob(shapes=(shape,), batch_size=8))
-    with MeasurementLock(tmp_path / "lane") as lane:
-        with lane.shared():
+    with MeasurementLock(tmp_path / "lock") as lock:
+        with lock.shared():
             start(executor, api, tmp_path)
             api.wait_until(lambda: "GET job" in api.asked)
             assert executor.poll(0.5) == []
@@ -432,7 +432,7 @@ def test_training_stands_still_while_somebody_measures_and_says_for_how_long(
     executor: LocalExecutor, serve: Serve, tmp_path: Path
 ) -> None:
     api = serve(train_job(epochs=1))
-    with MeasurementLock(tmp_path / "lane") as lane, lane.exclusive():
+    with MeasurementLock(tmp_path / "lock") as lock, lock.exclusive():
         start(executor, api, tmp_path)
         api.wait_until(lambda: "GET artifacts/resume" in api.asked)
         assert executor.poll(1.0) == []
@@ -446,7 +446,7 @@ def test_heartbeats_keep_the_lease_while_nothing_else_is_said(
     executor: LocalExecutor, serve: Serve, tmp_path: Path
 ) -> None:
     api = serve(train_job(epochs=1))
-    with MeasurementLock(tmp_path / "lane") as lane, lane.exclusive():
+    with MeasurementLock(tmp_path / "lock") as lock, lock.exclusive():
         start(executor, api, tmp_path, lease_seconds=3.0)
         api.wait_until(lambda: len(api.bodies(Heartbeat)) >= 4)
     assert end(executor).returncode == DONE

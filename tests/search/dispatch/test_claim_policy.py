@@ -41,7 +41,7 @@ def study(state: StudyState = StudyState.QUEUED, **given: Any) -> StudyRecord:
         ({"throughput": {"device": "another GPU"}}, False, False),
     ],
 )
-def test_a_study_runs_where_a_slot_and_a_lane_serve_it(
+def test_a_study_runs_where_a_slot_and_a_measuring_slot_serve_it(
     given: dict[str, Any], on_core: bool, on_half: bool
 ) -> None:
     assert can_run(study(**given), space(CORE)) == on_core

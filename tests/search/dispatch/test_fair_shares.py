@@ -71,7 +71,7 @@ class Studies:
                 break
             slot = next(name for name in map(str, range(self.slots)) if name not in self.on)
             self.on[slot] = (study, tenant)
-            self.shares.take(tenant, slot, is_slot=True)
+            self.shares.take(tenant, slot, is_measuring=False)
             self.waiting[study] -= 1
             self.started.append(study)
         return self.shares.wants_more
@@ -230,7 +230,7 @@ def test_what_was_not_wanted_is_not_owed() -> None:
     assert 16 <= crowd.started.count("busy") <= 20
 
 
-def test_a_lane_is_shared_likewise() -> None:
+def test_a_measuring_slot_is_shared_likewise() -> None:
     now = 0.0
     shares = TenantShares(clock=lambda: now)
     shares.allow({"a": TenantQuota(), "b": TenantQuota()})
@@ -238,29 +238,29 @@ def test_a_lane_is_shared_likewise() -> None:
     for _ in range(40):
         shares.begin_round(["a", "b"])
         # The one that is asked first would always have it.
-        wanted = [tenant for tenant in "ab" if shares.may_take_lane(tenant, "lane")]
+        wanted = [tenant for tenant in "ab" if shares.may_measure_on(tenant, "lock")]
         if wanted:
-            shares.take(wanted[0], "lane", is_slot=False)
+            shares.take(wanted[0], "lock", is_measuring=True)
             measured.append(wanted[0])
             now += 5.0
             shares.begin_round(["a", "b"])
             for tenant in "ab":
-                shares.may_take_lane(tenant, "lane")
-            shares.give_back("lane")
+                shares.may_measure_on(tenant, "lock")
+            shares.give_back("lock")
     assert abs(measured.count("a") - measured.count("b")) <= 1
     assert len(measured) >= 19
-    assert shares.rank("a") == 0, "a lane is no slot"
+    assert shares.rank("a") == 0, "measuring takes no slot for training"
 
 
-def test_a_lane_waits_for_nobody_who_wants_it_no_more() -> None:
+def test_a_measuring_slot_waits_for_nobody_who_wants_it_no_more() -> None:
     shares = TenantShares(clock=lambda: 0.0)
     shares.begin_round(["a", "b"])
-    shares.take("a", "lane", is_slot=False)
-    assert shares.may_take_lane("b", "lane")
-    shares.give_back("lane")
+    shares.take("a", "lock", is_measuring=True)
+    assert shares.may_measure_on("b", "lock")
+    shares.give_back("lock")
     shares.begin_round(["a", "b"])
     shares.begin_round(["a", "b"])
-    assert shares.may_take_lane("a", "lane")
+    assert shares.may_measure_on("a", "lock")
 
 
 def test_studies_are_interleaved_by_tenant_in_their_order() -> None:

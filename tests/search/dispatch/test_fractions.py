@@ -66,7 +66,7 @@ def coordinator(site: Site, machine: Machine) -> Coordinator:
         api_url="http://127.0.0.1:9",
         owner="test",
         folders=Folders(
-            data=None, cache=folder / "cache", lanes=folder / "lanes", alive=folder / "alive"
+            data=None, cache=folder / "cache", locks=folder / "locks", alive=folder / "alive"
         ),
         lease_seconds=30.0,
     )

@@ -1,4 +1,4 @@
-"""The lane between real processes: what it promises is about processes, and about killed ones."""
+"""The lock between real processes: what it promises is about processes, and about killed ones."""
 
 import multiprocessing
 import time
@@ -21,9 +21,9 @@ def cycle_batches(
     folder: Path, index: int, batches: Any, inside: Any, most: Any, stop: Any
 ) -> None:
     """Run batches without a pause, counting who is inside at once."""
-    with MeasurementLock(folder) as lane:
+    with MeasurementLock(folder) as lock:
         while not stop.is_set():
-            with lane.shared():
+            with lock.shared():
                 batches[index] += 1
                 with inside.get_lock():
                     inside.value += 1
@@ -34,13 +34,13 @@ def cycle_batches(
 
 
 def hold(folder: Path, way: str, pipe: Connection) -> None:
-    """Take the lane, say so, and keep it until a message comes."""
-    with MeasurementLock(folder) as lane:
+    """Take the lock, say so, and keep it until a message comes."""
+    with MeasurementLock(folder) as lock:
         pipe.send("waits")
-        with getattr(lane, way)():
+        with getattr(lock, way)():
             pipe.send("holds")
             pipe.recv()
-        pipe.send(lane.stood_still_seconds)
+        pipe.send(lock.stood_still_seconds)
 
 
 class Holder:
@@ -70,7 +70,7 @@ class Holder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return tmp_path / "lane"
+    return tmp_path / "lock"
 
 
 @pytest.fixture
@@ -98,10 +98,10 @@ def test_a_measurer_is_let_in_while_four_processes_cycle_batches(
     folder: Path, crowd: tuple[Any, Any, Any]
 ) -> None:
     batches, inside, most = crowd
-    with MeasurementLock(folder) as lane:
+    with MeasurementLock(folder) as lock:
         for _ in range(15):
             before = sum(batches)
-            with lane.exclusive():
+            with lock.exclusive():
                 begun_meanwhile = sum(batches) - before
                 assert inside.value == 0
                 time.sleep(2 * BATCH_SECONDS)
@@ -128,7 +128,7 @@ def test_two_measurers_are_never_in_at_once(folder: Path) -> None:
     ("holder", "waiter"),
     [("exclusive", "shared"), ("exclusive", "exclusive"), ("shared", "exclusive")],
 )
-def test_a_killed_holder_frees_the_lane(folder: Path, holder: str, waiter: str) -> None:
+def test_a_killed_holder_frees_the_lock(folder: Path, holder: str, waiter: str) -> None:
     held = Holder(folder, holder)
     assert held.holds()
     waiting = Holder(folder, waiter)
@@ -162,28 +162,28 @@ def test_only_waiting_for_a_measurer_counts_as_standing_still(folder: Path) -> N
     stood_still = waiting.let_go()
     assert 0 < stood_still < time.monotonic() - started
 
-    with MeasurementLock(folder) as lane:
+    with MeasurementLock(folder) as lock:
         for _ in range(100):
-            with lane.shared():
+            with lock.shared():
                 pass
-        assert lane.stood_still_seconds == 0
+        assert lock.stood_still_seconds == 0
 
 
-def test_an_error_inside_frees_the_lane(folder: Path) -> None:
-    with MeasurementLock(folder) as lane, MeasurementLock(folder) as other:
-        for way in (lane.shared, lane.exclusive):
+def test_an_error_inside_frees_the_lock(folder: Path) -> None:
+    with MeasurementLock(folder) as lock, MeasurementLock(folder) as other:
+        for way in (lock.shared, lock.exclusive):
             with pytest.raises(ZeroDivisionError), way():
                 raise ZeroDivisionError
             with other.exclusive():
                 pass
 
 
-def test_a_look_at_the_lane_tells_a_measurer_from_those_who_share_it(tmp_path: Path) -> None:
+def test_a_look_at_the_lock_tells_a_measurer_from_those_who_share_it(tmp_path: Path) -> None:
     assert not is_held_alone(tmp_path)
-    with MeasurementLock(tmp_path) as lane:
+    with MeasurementLock(tmp_path) as lock:
         assert not is_held_alone(tmp_path)
-        with lane.shared():
+        with lock.shared():
             assert not is_held_alone(tmp_path)
-        with lane.exclusive():
+        with lock.exclusive():
             assert is_held_alone(tmp_path)
         assert not is_held_alone(tmp_path)

@@ -66,7 +66,7 @@ def test_too_few_values_give_no_interval(count: int) -> None:
         estimate([1.0] * count)
 
 
-def test_a_dense_model_is_its_own_twin() -> None:
+def test_a_dense_model_is_its_own_baseline() -> None:
     report, record = only(measure(job(DENSE)))
     assert report.ratio == 1
     assert record.ratio == Estimate(median=1, low=1, high=1)
@@ -107,7 +107,7 @@ def test_a_record_names_its_circumstances(model: ModelSpec, mode: str) -> None:
     assert record.huge_pages is False
 
 
-def test_the_twin_has_one_multiply_add_per_weight_of_its_matrices() -> None:
+def test_the_baseline_has_one_multiply_add_per_weight_of_its_matrices() -> None:
     _, record = only(measure(job(SPECTRAL)))
     assert record.dense_multiply_adds == 32 * 32 + 32 * 8 + 10 * 32
 
@@ -168,7 +168,7 @@ def seconds_of_a_training_step(model: ModelSpec, *, batch_size: int) -> float:
 @pytest.mark.parametrize(
     "architecture", [Lstm(hidden_size=256), Gru(hidden_size=64, reset="after")], ids=["lstm", "gru"]
 )
-def test_the_twin_runs_on_whatever_is_faster_here(
+def test_the_baseline_runs_on_whatever_is_faster_here(
     architecture: Lstm | Gru, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = spec(architecture, LowRank(d=3))
@@ -176,19 +176,19 @@ def test_the_twin_runs_on_whatever_is_faster_here(
     seconds: dict[tuple[str, ...], float] = {}
     for backend in ("cpp", "vendor"):
         monkeypatch.setenv("REFLECTORY_BACKEND", backend)
-        twin = model.dense_twin()
-        backends = twin.build(seed=0).backends(batch_size=20)
-        seconds[backends] = seconds_of_a_training_step(twin, batch_size=20)
+        baseline = model.dense_twin()
+        backends = baseline.build(seed=0).backends(batch_size=20)
+        seconds[backends] = seconds_of_a_training_step(baseline, batch_size=20)
     assert seconds.keys() == {("cpp",), ("vendor",)}
     # Within the noise of this machine, either may win.
     assert seconds[record.dense_backend] < 1.3 * min(seconds.values())
 
 
 def test_measuring_leaves_no_preference_behind() -> None:
-    twin = SPECTRAL.dense_twin().build(seed=0)
-    before = twin.backends()
+    baseline = SPECTRAL.dense_twin().build(seed=0)
+    before = baseline.backends()
     list(measure(job(SPECTRAL, mode="training")))
-    assert twin.backends() == before
+    assert baseline.backends() == before
 
 
 def test_feed_forward_models_are_measured_as_they_are_fused() -> None:

@@ -152,7 +152,7 @@ def test_a_forged_spec_takes_no_memory(tmp_path: Path) -> None:
         {"signature": {"input_size": 10**30, "sequence_length": 1, "output_size": 10**30}},
         {"signature": {**document["signature"], "vocabulary": 10**40}},
     ):
-        assert "trainable numbers" in refusal(tmp_path, forged({**document, **changes}))
+        assert "parameters, and its tensors" in refusal(tmp_path, forged({**document, **changes}))
 
 
 def test_what_becomes_large_when_it_is_folded_is_refused_before(tmp_path: Path) -> None:

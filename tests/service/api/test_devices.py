@@ -29,7 +29,10 @@ def coordinator(site: Site, owner: str, **given: Any) -> None:
                 SlotRecord("gpu-0-1", *GPU, 0.5),
                 SlotRecord("cpu-0", *CPU, 1.0),
             ),
-            "lanes": (SlotRecord("lane cuda:GPU-1", *GPU, 0.0), SlotRecord("lane cpu", *CPU, 0.0)),
+            "measuring_slots": (
+                SlotRecord("lane cuda:GPU-1", *GPU, 0.0),
+                SlotRecord("lane cpu", *CPU, 0.0),
+            ),
             "figures": CoordinatorFigures().model_dump(mode="json"),
             "started_at": now(),
             "seen_at": now(),

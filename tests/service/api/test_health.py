@@ -47,7 +47,7 @@ def parts(client: TestClient) -> dict[str, Any]:
 def seen(site: Site, owner: str, *, seconds_ago: float = 0.0) -> None:
     at = now() - timedelta(seconds=seconds_ago)
     record = CoordinatorRecord(
-        owner=owner, slots=(), lanes=(), figures={}, started_at=at, seen_at=at
+        owner=owner, slots=(), measuring_slots=(), figures={}, started_at=at, seen_at=at
     )
     with site.database.write() as session:
         Coordinators(session).report(record)

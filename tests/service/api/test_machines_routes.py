@@ -112,7 +112,7 @@ def ticket(lease: Lease) -> AttemptTicket:
         device="cpu",
         data=None,
         cache=nowhere,
-        lane=nowhere,
+        lock_folder=nowhere,
         threads=1,
         log_fields={"trial": 0},
     )

@@ -6,39 +6,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
-from typer.testing import CliRunner
 
-from service.cli import application
 from service.client import Client
+from tests.command_help import COMMANDS, help_of
 from tests.patience import LONG_SECONDS, wait_while_it_moves
 from tests.service.listening import listening
 from tests.service.site import Site
 
-
-def visible(group: Any, *above: str) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
-        if command.hidden:
-            continue
-        if hasattr(command, "commands"):
-            yield from visible(command, *above, name)
-        else:
-            yield (*above, name)
-
-
-COMMANDS = tuple(visible(typer.main.get_command(application)))
-
-
 _PROGRAM = "from service.cli import application; application(prog_name='reflectory')"
-
-
-def help_of(*way: str) -> str:
-    result = CliRunner().invoke(application, [*way, "--help"], env={"COLUMNS": "200"})
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def test_there_are_commands_to_check() -> None:

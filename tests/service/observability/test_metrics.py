@@ -57,7 +57,7 @@ def scrape(client: TestClient) -> Scraped:
 
 
 def coordinator(site: Site, *, silent_seconds: float = 0.0, owner: str = "ada:/data") -> None:
-    """A coordinator of two slots and a lane, which asked a sampler three times."""
+    """A coordinator of two slots and a measuring slot, which asked a sampler three times."""
     clock = iter((0.0, 0.003, 1.0, 1.2, 2.0, 90.0))
     asks = AskTimes(clock=lambda: next(clock))
     for _ in range(3):
@@ -67,7 +67,7 @@ def coordinator(site: Site, *, silent_seconds: float = 0.0, owner: str = "ada:/d
     record = CoordinatorRecord(
         owner=owner,
         slots=(SlotRecord("cpu-0", "cpu", "a CPU", 1.0), SlotRecord("cpu-1", "cpu", "a CPU", 1.0)),
-        lanes=(SlotRecord("lane cpu", "cpu", "a CPU", 0.0),),
+        measuring_slots=(SlotRecord("lane cpu", "cpu", "a CPU", 0.0),),
         figures=figures.model_dump(mode="json"),
         started_at=now(),
         seen_at=now() - timedelta(seconds=silent_seconds),

@@ -196,13 +196,15 @@ def test_a_point_is_a_link_that_says_its_values(client: TestClient, site: Site) 
         assert part in str(mark["aria-label"]), part
 
 
-def test_a_twin_is_where_its_point_was_measured_beside_it(client: TestClient, site: Site) -> None:
+def test_a_baseline_is_drawn_where_its_point_is_measured_beside_it(
+    client: TestClient, site: Site
+) -> None:
     study = site.study(parametrizations=["low_rank"])
     trial = site.trial(study, 1, quality=0.75, parameters=100, throughput=90.0, ratio=1.5)
     path = f"/studies/{study.id}"
     picture = plot_of(client.get(path, params={"x": "parameters", "y": "throughput"}).text)
     assert f"{trial.dense_parameters:,} parameters\n60 samples/s" in picture
-    assert "dense baseline" not in group_of(plot_of(client.get(path).text), "twins")
+    assert "dense baseline" not in group_of(plot_of(client.get(path).text), "baselines")
 
 
 def test_the_papers_systems_have_a_mark_and_room(client: TestClient, site: Site) -> None:

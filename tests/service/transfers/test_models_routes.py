@@ -387,10 +387,10 @@ def test_deleting_takes_row_and_bytes_away(client: TestClient, site: Site) -> No
     content = saved(plain())
     model = upload_model(client, content).json()
     # The same checkpoint comes of the same numbers in another file.
-    twin = upload_model(client, saved(plain(), {"format": "pt"})).json()
-    assert (twin["sha256"], twin["file_sha256"]) != (model["sha256"], model["file_sha256"])
-    assert twin["sha256"] == model["sha256"]
-    assert client.delete(twin["links"]["model"]).status_code == 204
+    again = upload_model(client, saved(plain(), {"format": "pt"})).json()
+    assert (again["sha256"], again["file_sha256"]) != (model["sha256"], model["file_sha256"])
+    assert again["sha256"] == model["sha256"]
+    assert client.delete(again["links"]["model"]).status_code == 204
     assert client.get(model["links"]["checkpoint"]).status_code == 200
     answer = client.delete(model["links"]["model"])
     assert (answer.status_code, answer.content) == (204, b"")

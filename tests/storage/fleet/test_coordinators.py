@@ -3,14 +3,17 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from sqlalchemy import select
+
 from storage.engine import Database
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
+from storage.tables import CoordinatorRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROW = CoordinatorRecord(
     owner="ada:/var/lib/reflectory",
     slots=(SlotRecord("gpu-0-0", "cuda:GPU-1", "a GPU", 0.5), SlotRecord("cpu-0", "cpu", "x", 1.0)),
-    lanes=(SlotRecord("lane cpu", "cpu", "x", 0.0),),
+    measuring_slots=(SlotRecord("lane cpu", "cpu", "x", 0.0),),
     figures={"asks": {"tpe": {"counts": [1, 2], "seconds": 0.5}}},
     started_at=NOW - timedelta(hours=1),
     seen_at=NOW,
@@ -45,3 +48,10 @@ def test_one_that_is_silent_or_has_stopped_is_not_alive(database: Database) -> N
     assert alive(database, NOW) == []
     with database.write() as session:
         Coordinators(session).remove(ROW.owner)
+
+
+def test_the_stored_slots_have_the_flag_that_other_versions_read(database: Database) -> None:
+    report(database, ROW)
+    with database.read() as session:
+        (stored,) = session.scalars(select(CoordinatorRow.slots))
+    assert [slot["lane"] for slot in stored if isinstance(slot, dict)] == [False, False, True]

@@ -82,8 +82,8 @@ def test_the_first_measurement_of_a_shape_on_a_device_is_the_one_found(
         assert measurements.find(study, "gru-9", "cpu") is None
         assert measurements.find("none", first.shape_key, "cpu") is None
         assert measurements.get(again.id) == again
-        assert measurements.lane_seconds(study) == pytest.approx(4 * 1.5)
-        assert measurements.lane_seconds("none") == 0.0
+        assert measurements.measuring_seconds(study) == pytest.approx(4 * 1.5)
+        assert measurements.measuring_seconds("none") == 0.0
         with pytest.raises(NotFound, match="'none'"):
             measurements.get("none")
         with pytest.raises(Conflict, match=first.id):

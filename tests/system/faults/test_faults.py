@@ -214,7 +214,7 @@ def test_draws_over_the_limit_are_listed_and_cost_no_budget(server) -> None:
 
 
 def test_trials_under_the_least_throughput_ratio_are_refused_untrained(server) -> None:
-    """A dense model is its own twin: its ratio is 1, which is under the limit."""
+    """A dense model is its own baseline: its ratio is 1, which is under the limit."""
     spec = {
         **SMALL,
         "parametrizations": ["dense"],

@@ -245,7 +245,7 @@ def test_axes_are_chosen_without_a_new_page(server, study, browser) -> None:
     tab_to(browser, "#axis-y")
     press(browser, "t")
     wait_until(browser, lambda: "Front: throughput" in title(), "throughput on the y axis")
-    assert browser.find_elements(By.CSS_SELECTOR, "#plot .twins path"), (
+    assert browser.find_elements(By.CSS_SELECTOR, "#plot .baselines path"), (
         "dense baselines beside points"
     )
     assert "y=throughput" in browser.current_url

@@ -216,12 +216,11 @@ class Bridge:
                 pause = min(_LONGEST_PAUSE, 2.0**times)
                 self._failures[node.ray.node_id] = (times + 1, time.monotonic() + pause)
                 hint = "" if node.is_described or self._cluster.open else _TOKEN_HINT
-                self._refused[node.ray.machine] = f"its keeper was lost: {reason}{hint}"
+                self._refused[node.ray.machine] = f"its node agent was lost: {reason}{hint}"
                 # One that is out of reach for a moment would else come back, and its attempts too.
                 node.node_agent.kill()
-                self._lose(
-                    node.ray.node_id, f"lost: the keeper of Ray's node {node.ray.machine}: {reason}"
-                )
+                lost = f"lost: the node agent of Ray's node {node.ray.machine}: {reason}"
+                self._lose(node.ray.node_id, lost)
 
         self._then(future, answered, failed)
 

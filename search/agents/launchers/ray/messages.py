@@ -9,7 +9,7 @@ from models.spec import Spec
 from search.agents.executor import AttemptTicket, Exit, Slot
 from search.agents.forking.containment import ContainmentName
 
-LANE_RESOURCE = "reflectory_lane"
+LOCK_RESOURCE = "reflectory_lane"
 """What a node is started with that lends its devices for measuring: `{"reflectory_lane": 1}`."""
 
 
@@ -19,7 +19,7 @@ class Cluster(Spec):
     address: str = "auto"
     """What `ray.init` takes: `auto` or `host:port`; this machine is a node of it."""
     scratch: Path = Path("/tmp/reflectory")
-    """Folder on every node for data, lane locks and logs underway."""
+    """Folder on every node for data, measurement locks and logs underway."""
     cpu_slots: int | None = Field(default=None, ge=0)
     """At most so many attempts on the CPUs of a node."""
     slots_per_gpu: int = Field(default=1, ge=1)

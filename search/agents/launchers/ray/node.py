@@ -119,14 +119,14 @@ class NodeAgent:
 
     def _open(self) -> LocalExecutor:
         if self._executor is None:
-            raise ExecutorError("the keeper was not told its slots")
+            raise ExecutorError("the node agent was not told its slots")
         return self._executor
 
     def _here(self, ticket: AttemptTicket) -> AttemptTicket:
         """The ticket with this node's folders; the user's own data are where they are at home."""
         scratch = self._cluster.scratch
-        lane = lock_folder(scratch / "lanes", ticket.device)
-        return replace(ticket, cache=scratch / "cache", lane=lane)
+        locks = lock_folder(scratch / "lanes", ticket.device)
+        return replace(ticket, cache=scratch / "cache", lock_folder=locks)
 
     def _written(self, attempt_id: str, *, whole: bool) -> list[Wrote]:
         """What an attempt wrote since it was last looked at."""

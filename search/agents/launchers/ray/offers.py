@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from search.agents.executor import Slot
-from search.agents.launchers.ray.messages import LANE_RESOURCE, Cluster, Described
+from search.agents.launchers.ray.messages import LOCK_RESOURCE, Cluster, Described
 
 _LOOPBACK = ("localhost", "127.", "::1")
 
@@ -18,7 +18,7 @@ def slots_of(
     which ones it means cannot be told.
     """
     cores = int(resources.get("CPU", 0))
-    measures = resources.get(LANE_RESOURCE, 0) >= 1
+    measures = resources.get(LOCK_RESOURCE, 0) >= 1
     parts = cluster.slots_per_gpu
     # Ray counts a node's memory beside its cores, and every slot takes a core.
     memory = int(resources["memory"] / cores) if cores and "memory" in resources else None
@@ -47,7 +47,7 @@ def slots_of(
 def bundle_of(slot: Slot) -> dict[str, float]:
     """Say what a slot is in Ray's resources; a measurement lock has no share of its device."""
     if slot.share == 0:
-        return {LANE_RESOURCE: 1.0}
+        return {LOCK_RESOURCE: 1.0}
     return {"CPU": 1.0} if slot.device == "cpu" else {"CPU": 1.0, "GPU": slot.share}
 
 

@@ -22,6 +22,7 @@ from search.agents.executor import (
 from search.agents.executors.exits import Exits
 from search.agents.launchers.ray.demand import DemandRule
 from search.agents.launchers.ray.messages import (
+    LOCK_RESOURCE,
     Cancel,
     Cluster,
     Demand,
@@ -48,7 +49,8 @@ _log = logging.getLogger(__name__)
 _FIRST_ASK_SECONDS = 0.5
 """How long a slot that was just asked for is waited for: Ray grants in 4 ms what is free."""
 _IDLE_SECONDS = 30.0
-"""How long a slot is kept on which nothing runs, for the next attempt; lanes are given back."""
+"""How long a slot is kept on which nothing runs, for the next attempt. A measuring slot is given
+back sooner."""
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 30.0
 """How long after a lost connection another one is tried, doubling from the first to the longest."""
@@ -305,7 +307,7 @@ class RayExecutor:
             if not slots[0].measures:
                 _log.warning(
                     "a Ray node measures nothing: it was started without the resource",
-                    extra={"machine": machine, "resource": "reflectory_lane"},
+                    extra={"machine": machine, "resource": LOCK_RESOURCE},
                 )
         if report.slots:
             self._connected_once.set()

@@ -23,7 +23,7 @@ def ticket(
         device=device,
         data=None,
         cache=folder,
-        lane=folder,
+        lock_folder=folder,
         threads=threads,
     )
 

@@ -40,7 +40,7 @@ def measure(api: AttemptApi, executor: LocalExecutor, folder: Path) -> None:
         device=SLOT.device,
         data=None,
         cache=folder / "cache",
-        lane=folder / "lane",
+        lock_folder=folder / "lock",
         threads=1,
     )
     executor.start(ticket, SLOT)
@@ -69,7 +69,7 @@ def test_kernels_are_built_before_the_first_attempt_and_never_again(
         executor.close()
     assert list(kernels.glob("*.so")) == []
     assert [record["backend"] for record in records(api)] == [["cpp"], ["cpp"]]
-    # The twin's memory is asked for like the model's: all in one process.
+    # The dense baseline's memory is asked for like the model's: all in one process.
     assert [record["huge_pages"] for record in records(api)] == [True, True]
 
 

@@ -24,7 +24,7 @@ NODE = Described(
     cpu="some processor",
     gpus=(("GPU-1", "some GPU"), ("GPU-2", "some GPU")),
 )
-LANE = {"reflectory_lane": 1.0}
+LOCK = {"reflectory_lane": 1.0}
 
 
 def names(slots: tuple[Slot, ...]) -> list[str]:
@@ -33,7 +33,7 @@ def names(slots: tuple[Slot, ...]) -> list[str]:
 
 def test_each_part_of_a_gpu_takes_a_core_and_the_others_are_cpu_slots() -> None:
     cluster = Cluster(slots_per_gpu=2)
-    slots = slots_of("node", {"CPU": 6.0, "GPU": 2.0, **LANE}, NODE, cluster)
+    slots = slots_of("node", {"CPU": 6.0, "GPU": 2.0, **LOCK}, NODE, cluster)
     assert names(slots) == ["gpu-0-0", "gpu-0-1", "gpu-1-0", "gpu-1-1", "cpu-0", "cpu-1"]
     assert {slot.device: slot.share for slot in slots} == {
         "cuda:GPU-1": 0.5,
@@ -61,13 +61,13 @@ def test_cpu_slots_are_bounded_per_node() -> None:
     assert slots_of("node", resources, NODE, Cluster(cpu_slots=0)) == ()
 
 
-def test_a_node_without_the_lane_resource_measures_nothing() -> None:
+def test_a_node_without_the_resource_measures_nothing() -> None:
     assert not any(slot.measures for slot in slots_of("node", {"CPU": 2.0}, NODE, Cluster()))
 
 
-def test_a_lane_is_the_lane_resource_and_no_part_of_a_device() -> None:
-    lane = Slot("lane node/cpu", "cpu", "some processor", 0.0, "node")
-    assert bundle_of(lane) == LANE
+def test_a_measuring_slot_is_its_resource_and_no_part_of_a_device() -> None:
+    slot = Slot("lane node/cpu", "cpu", "some processor", 0.0, "node")
+    assert bundle_of(slot) == LOCK
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost:1", "http://[::1]:80"])

@@ -8,22 +8,22 @@ from sqlalchemy.orm import Session
 
 from storage.locking import lock_study
 from storage.mapping import reader
-from storage.records import ForeignTrialRecord
-from storage.tables import ForeignTrialRow
+from storage.records import WarmStartTrialRecord
+from storage.tables import WarmStartTrialRow
 
-ForeignTrialRecords: TypeAlias = list[ForeignTrialRecord]
-
-
-_record = reader(ForeignTrialRecord)
+WarmStartTrialRecords: TypeAlias = list[WarmStartTrialRecord]
 
 
-class ForeignTrials:
-    """The foreign trials of one session."""
+_record = reader(WarmStartTrialRecord)
+
+
+class WarmStartTrials:
+    """The warm-start trials of one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def add(self, study_id: str, records: Sequence[ForeignTrialRecord]) -> None:
+    def add(self, study_id: str, records: Sequence[WarmStartTrialRecord]) -> None:
         """Keep what a new study starts with, in this order."""
         lock_study(self._session, study_id)
         rows = [
@@ -31,13 +31,13 @@ class ForeignTrials:
             for position, record in enumerate(records)
         ]
         if rows:
-            self._session.execute(insert(ForeignTrialRow), rows)
+            self._session.execute(insert(WarmStartTrialRow), rows)
 
-    def list(self, study_id: str) -> ForeignTrialRecords:
+    def list(self, study_id: str) -> WarmStartTrialRecords:
         """What the study started with, in its order."""
         rows = self._session.scalars(
-            select(ForeignTrialRow)
-            .where(ForeignTrialRow.study_id == study_id)
-            .order_by(ForeignTrialRow.position)
+            select(WarmStartTrialRow)
+            .where(WarmStartTrialRow.study_id == study_id)
+            .order_by(WarmStartTrialRow.position)
         )
         return [_record(row) for row in rows]

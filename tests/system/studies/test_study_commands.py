@@ -1,4 +1,4 @@
-"""Steering studies over HTTP: hold them, let them go on."""
+"""Commands to studies over HTTP: pause them, resume them."""
 
 import signal
 import time
@@ -27,7 +27,7 @@ SMALL: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests; studies do not see each other."""
-    running = Server(tmp_path_factory.mktemp("steering") / "data")
+    running = Server(tmp_path_factory.mktemp("commands") / "data")
     yield running.start()
     running.close()
 
@@ -228,7 +228,7 @@ def optuna_names(server: Server) -> set[str]:
     return set(optuna.get_all_study_names(f"sqlite:///{server.data_dir / 'optuna.db'}"))
 
 
-def test_a_deleted_study_is_gone_and_its_twin_keeps_every_file(server: Server) -> None:
+def test_a_deleted_study_is_gone_and_its_copy_keeps_every_file(server: Server) -> None:
     """Two equal studies share every file; the second's are gone when it is deleted too."""
     spec = {**SMALL, "seed": 77, "budget": {"trials": 2, "epochs": 1}}
     one, two = (server.wait(server.submit(spec))["id"] for _ in range(2))
