@@ -3,6 +3,8 @@
 Before, a count could be as large as anybody liked; beyond these values it changed nothing.
 """
 
+from typing import cast
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -44,10 +46,15 @@ def _lowered(spec: object) -> bool:
     """Whether counts of a document were above their largest values, which they have now."""
     found = False
     for (*path, name), largest in _LARGEST.items():
-        node = spec
+        section = _object(spec)
         for part in path:
-            node = node.get(part) if isinstance(node, dict) else None
-        if isinstance(node, dict) and isinstance(node.get(name), int) and node[name] > largest:
-            node[name] = largest
+            section = _object(section.get(part))
+        count = section.get(name)
+        if isinstance(count, int) and count > largest:
+            section[name] = largest
             found = True
     return found
+
+
+def _object(node: object) -> dict[str, object]:
+    return cast("dict[str, object]", node) if isinstance(node, dict) else {}
