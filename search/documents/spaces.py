@@ -104,4 +104,6 @@ class SpaceMemory(Spec):
 class DryRun(SpaceDescription):
     """What a study would search, what it would know beforehand, and what its trials would take."""
 
-    memory: SpaceMemory
+    memory: SpaceMemory | None = Field(
+        description="what they are predicted to take; servers that predict nothing do not send it"
+    )

@@ -29,8 +29,8 @@ __all__ = [
     "Scalar",
 ]
 
-MOST_OPTIONS = 1_000
-"""Options of one dimension."""
+MOST_OPTIONS = 10_000
+"""Options of one dimension: as many as a JSON body has values."""
 
 LARGEST_WHOLE = 2**53
 """Up to here every whole number is a float, too."""

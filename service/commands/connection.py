@@ -99,7 +99,7 @@ def connected(server: str | None, data_dir: Path | None, *, as_json: bool) -> Ge
             yield client
     except Refused as error:
         if as_json:
-            typer.echo(error.problem.model_dump_json(), err=True)
+            typer.echo(error.problem.model_dump_json(exclude_none=True), err=True)
         else:
             complain(*error.problem.sentences())
         raise typer.Exit(REFUSED) from error

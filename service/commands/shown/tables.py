@@ -234,8 +234,9 @@ def dry_run_table(answer: DryRun) -> Table:
             scale = ", logarithmic" if dimension.log else ""
             values = f"{dimension.low:g} to {dimension.high:g}{scale}"
         table.add_row(dimension.name, dimension.kind, escape(values))
-    table.caption = _about_memory(answer.memory)
-    table.caption_justify = "left"
+    if answer.memory is not None:
+        table.caption = _about_memory(answer.memory)
+        table.caption_justify = "left"
     return table
 
 

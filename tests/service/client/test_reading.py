@@ -28,6 +28,7 @@ from service.api.trials.schemas import (
     TrialPage,
 )
 from service.client.reading import read
+from service.commands.shown.tables import dry_run_table
 
 _RECORDED = json.loads(EXAMPLES.read_text(encoding="utf-8"))
 
@@ -137,6 +138,13 @@ def test_fields_that_an_older_server_does_not_send_have_the_value_that_they_stoo
     point = front.ranked()[0]
     assert (point.seeds, point.on_front_by_mean, point.slower) == (1, True, False)
     assert (point.form, point.continues, front.throughput) == ("structured", None, "search")
+
+
+def test_a_dry_run_of_a_server_that_predicts_no_memory_is_read() -> None:
+    answer = _RECORDED["submit_study"]["200"]
+    found = read(DryRun, json.dumps({n: v for n, v in answer.items() if n != "memory"}))
+    assert found.memory is None
+    assert dry_run_table(found).caption is None
 
 
 def test_links_and_values_are_read_by_name_as_they_are_written_in_json() -> None:

@@ -286,7 +286,9 @@ def test_a_refusal_is_3_and_names_the_fault(site: Site, tmp_path: Path) -> None:
     assert "epochz" in run.stderr
     run = reflectory(site, "submit", spec, "--json")
     assert run.returncode == 3
-    assert [error["path"] for error in json.loads(run.stderr)["errors"]] == ["epochz"]
+    told = json.loads(run.stderr)
+    assert [error["path"] for error in told["errors"]] == ["epochz"]
+    assert set(told) == {"type", "title", "status", "detail", "errors"}
     for command in ("watch", "front", "cancel", "download"):
         assert reflectory(site, command, "no-such-study").returncode == 3, command
 

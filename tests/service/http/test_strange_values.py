@@ -254,14 +254,19 @@ def test_no_place_of_a_document_takes_a_strange_value_for_a_server_error(
 
     def ask(content: str) -> int:
         nonlocal lease
+        status = asked_once(content)
+        if "{attempt}" in path and status == 409:
+            # What was said before this ended the attempt.
+            lease = running(site)
+            status = asked_once(content)
+        return status
+
+    def asked_once(content: str) -> int:
         given = path.replace("{study}", study.id).replace("{attempt}", lease.attempt)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
         if "{attempt}" in path:
             headers |= lease.headers
-        answer = client.request(method, given, content=content.encode(), headers=headers)
-        if path.endswith("/complete") and answer.status_code == 200:
-            lease = running(site)
-        return answer.status_code
+        return client.request(method, given, content=content.encode(), headers=headers).status_code
 
     for template in places(document):
         # In place of a key as well, where it is text.
