@@ -65,13 +65,12 @@ from storage.records import (
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.attempts import Attempts
-from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,9 @@ from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
 from storage.records import StudyRecord
-from storage.repositories.datasets import Datasets
 from storage.repositories.foreign_trials import ForeignTrials
 from storage.repositories.studies import Studies
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 MOST_MEASURED_NUMBERS = 2**31
 """Inputs of a call that is timed: samples times steps times features."""

@@ -11,7 +11,7 @@ from service.api.resources import Held, PageCursor, Resources
 from service.api.uploads.forms import UploadRefused
 from service.pages.html import page_response
 from storage.errors import QuotaReached
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import UploadedModels
 
 PREFIX = "/models"
 """The page of all models, and where its form goes."""

@@ -15,8 +15,8 @@ from service.api.uploads.forms import UploadRefused
 from service.pages.html import page_response
 from storage.errors import QuotaReached
 from storage.records import StudyState
-from storage.repositories.datasets import Datasets
 from storage.repositories.studies import Studies
+from storage.repositories.uploads import Datasets
 
 router = APIRouter(include_in_schema=False)
 

@@ -44,10 +44,8 @@ class Audit:
         return newest_first(
             self._session,
             select(AuditEventRow),
-            AuditEventRow.at,
-            AuditEventRow.id,
+            (AuditEventRow.at, AuditEventRow.id),
             limit=limit,
             cursor=cursor,
             record=_record,
-            key=lambda record: (record.at, record.id),
         )

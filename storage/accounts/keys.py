@@ -79,12 +79,10 @@ class Keys:
         return newest_first(
             self._session,
             select(ApiKeyRow),
-            ApiKeyRow.created_at,
-            ApiKeyRow.id,
+            (ApiKeyRow.created_at, ApiKeyRow.id),
             limit=limit,
             cursor=cursor,
             record=key_record,
-            key=lambda record: (record.created_at, record.id),
         )
 
     def revoke(self, key_id: str, *, at: datetime) -> bool:

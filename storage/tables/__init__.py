@@ -14,7 +14,7 @@ from storage.tables.machine import BookingRow, CoordinatorRow, MachineRow
 from storage.tables.measurement import MeasurementRow
 from storage.tables.study import EventRow, ExchangeRow, StudyRow
 from storage.tables.trial import ForeignTrialRow, MetricRow, TrialRow
-from storage.tables.upload import DatasetRow, UploadedModelRow
+from storage.tables.upload import DatasetRow, UploadedModelRow, UploadRow
 
 __all__ = [
     "ApiKeyRow",
@@ -38,6 +38,7 @@ __all__ = [
     "TenantQuotaRow",
     "TrialArtifactRow",
     "TrialRow",
+    "UploadRow",
     "UploadedModelRow",
     "WebhookDeliveryRow",
 ]

@@ -39,12 +39,12 @@ from storage.records import (
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands
-from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
+from storage.repositories.uploads import Datasets
 from storage.schema import migration_config
 from storage.tables import (
     ArtifactRow,

@@ -21,7 +21,7 @@ from storage.accounts.audit import Audit
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.records import ArtifactRecord, DatasetRecord
-from storage.repositories.datasets import Datasets
+from storage.repositories.uploads import Datasets
 
 FILES = ("file", "test")
 """The form's files: all of the data or its training part, and the official test part."""

@@ -15,7 +15,7 @@ from service.api.uploads.keeping import Taken
 from service.api.uploads.taken import take
 from service.http.problems import documented
 from storage.records import DatasetRecord
-from storage.repositories.datasets import Datasets
+from storage.repositories.uploads import Datasets
 
 PREFIX = "/v1/datasets"
 """Paths under which a request's body may be as large as an upload."""

@@ -19,7 +19,7 @@ from storage.accounts.audit import Audit
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.records import UploadedModelRecord
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import UploadedModels
 
 FILES = ("file",)
 """The form's file."""

@@ -17,7 +17,7 @@ from service.api.uploads.keeping import Taken
 from service.api.uploads.taken import take
 from service.http.problems import documented
 from storage.records import ArtifactRecord, UploadedModelRecord
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import UploadedModels
 
 PREFIX = "/v1/models"
 """Paths under which a request's body may be as large as an upload."""
