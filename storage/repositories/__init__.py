@@ -10,12 +10,13 @@ from storage.repositories.foreign_trials import ForeignTrialRecords, ForeignTria
 from storage.repositories.measurements import Measurements, Speed
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies, listed
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 from storage.repositories.trials import TrialOrder, Trials
 from storage.repositories.uploads import Datasets, UploadedModels
 from storage.repositories.webhooks import Deliveries
 
 __all__ = [
+    "AnyTrial",
     "ArtifactRows",
     "AttemptLogRecord",
     "AttemptLogs",
