@@ -130,10 +130,12 @@ class TableSpace:
         )
         model = self._models[configuration.structure]
         return TableDraw(
-            candidate=Candidate(structure.architecture, structure.parametrization),
+            candidate=Candidate(
+                architecture=structure.architecture, parametrization=structure.parametrization
+            ),
             configuration=configuration,
             spec=TrialSpec(model=model, training=training, seed=0),
-            hyperparameters=numbers,
+            hyperparameters={**numbers},
             drawn={**kinds, **numbers},
         )
 
