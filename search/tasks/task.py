@@ -72,12 +72,12 @@ class Criterion(Protocol):
         """
         ...
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+    def loss(self, output: Tensor, target: Tensor, /) -> Tensor:
         """Give the mean training loss over a batch, as a scalar that can be differentiated."""
         ...
 
     def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float, /
     ) -> Tensor:
         """Give how far answers are from another model's, see `search.tasks.soft_targets`."""
         ...

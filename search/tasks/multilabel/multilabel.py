@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
 
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
@@ -176,15 +175,8 @@ class Multilabel(Spec):
             splits = self._dense(files, sources)
         return Splits[Samples](splits["train"], splits["validation"], splits["test"])
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy, the mean over samples and labels."""
-        return binary_cross_entropy(output, target)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Divergence of labels."""
-        return soft_labels(output, teacher, target, temperature)
+    loss = staticmethod(binary_cross_entropy)
+    soft_loss = staticmethod(soft_labels)
 
     def meter(self) -> LabelMeter:
         """Binary cross-entropy, precision among the most likely labels, and micro-averaged F1."""

@@ -64,7 +64,7 @@ class Scripted:
         self.signature, self.load = TASK.signature, TASK.load
         self.targets: list[Tensor] = []
 
-    soft_loss = TASK.soft_loss
+    soft_loss = staticmethod(TASK.soft_loss)
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         if output.requires_grad:
