@@ -1,20 +1,19 @@
 """Machines that joined the site with their slots: who they are, and when they were heard of."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import cast
+from typing import Any, TypeVar
 
 from sqlalchemy import case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
 from storage.locking import insert
 from storage.mapping import reader
-from storage.records import Json
 from storage.tables import MachineRow
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PlaceRecord:
     """A place on a machine where one attempt at a time runs."""
 
@@ -26,6 +25,9 @@ class PlaceRecord:
     """Bytes of the machine's memory that an attempt may take; null: unknown."""
     device_memory: int | None = None
     """Bytes of its GPU's memory, likewise."""
+
+
+_Place = TypeVar("_Place", bound=PlaceRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,16 +185,10 @@ class Machines:
 
 
 def _record(row: MachineRow) -> MachineRecord:
-    slots = (_place(cast("dict[str, Json]", slot)) for slot in row.slots)
-    return _read(row, slots=tuple(slots))
+    return _read(row, slots=tuple(place_of(PlaceRecord, slot) for slot in row.slots))
 
 
-def _place(entry: dict[str, Json]) -> PlaceRecord:
-    return PlaceRecord(
-        name=str(entry["name"]),
-        device=str(entry["device"]),
-        model=str(entry["model"]),
-        share=float(cast(float, entry["share"])),
-        memory=cast("int | None", entry.get("memory")),
-        device_memory=cast("int | None", entry.get("device_memory")),
-    )
+def place_of(kind: type[_Place], stored: Any) -> _Place:
+    """A place as it was stored as JSON; what else was stored with it is left out."""
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in stored.items() if name in names})
