@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from storage.account_records import AuditRecord
 from storage.mapping import reader
 from storage.paging import newest_first
-from storage.records import AuditRecord, Json, Page
+from storage.records import Json, Page
 from storage.tables import AuditEventRow
 from storage.tenants import KEY, tenant_of
 

@@ -20,22 +20,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
+from storage.account_records import ApiKeyRecord, BrowserSessionRecord, KeyState
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import IdempotencyConflict, NotFound
-from storage.records import (
-    LOCAL,
-    ApiKeyRecord,
-    ArtifactRecord,
-    BrowserSessionRecord,
-    CommandKind,
-    CommandRecord,
-    KeyState,
-    StudyState,
-)
+from storage.records import LOCAL, ArtifactRecord, CommandKind, CommandRecord, StudyState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands

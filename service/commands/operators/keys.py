@@ -19,7 +19,8 @@ from service.commands.connection import (
 )
 from service.commands.operators.local_database import local_database
 from service.commands.shown.tables import add_columns, empty_table
-from storage.records import LOCAL, ApiKeyRecord
+from storage.account_records import ApiKeyRecord
+from storage.records import LOCAL
 
 if TYPE_CHECKING:
     from service.auth.api_keys import NewKey
