@@ -135,41 +135,15 @@ def front_plot(
     up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
     third = (set(OBJECTIVES) - {x, y}).pop()
     scale = _Scale.of(points, third)
-
-    def mark(trial: TrialSummary, colour: str | None) -> Mark:
-        return Mark(
-            x=across.place(_value(trial, x)),
-            y=up.place(_value(trial, y)),
-            shape=_shape(trial, named),
-            colour=colour,
-            trial=trial.number,
-            text=_describe(trial, infos, named),
-        )
-
-    inside = [
-        trial
-        for trial in shown
-        if trial.number not in on_front
-        and across.holds(_value(trial, x))
-        and up.holds(_value(trial, y))
-    ]
-    others = [mark(trial, None) for trial in inside[-_MOST_OTHERS:]]
-    marks = [mark(trial, scale.colour(value_of(trial, third))) for trial in points]
+    frame = _Frame(x, y, across, up, infos, named)
+    others = [trial for trial in shown if trial.number not in on_front]
+    inside = [trial for trial in others if frame.holds(trial)]
+    marks = [frame.mark(trial, scale.colour(value_of(trial, third))) for trial in points]
     return FrontPlot(
         marks=tuple(_numbered(marks)),
-        others=tuple(others),
+        others=tuple(frame.mark(trial, None) for trial in inside[-_MOST_OTHERS:]),
         twins=tuple(
-            Twin(
-                x=across.place(twin[x]),
-                y=up.place(twin[y]),
-                to_x=across.place(_value(trial, x)),
-                to_y=up.place(_value(trial, y)),
-                text=f"dense baseline of trial {trial.number}\n"
-                f"{twin['parameters']:,.0f} parameters\n"
-                f"{twin['throughput']:,.0f} samples/s",
-            )
-            for trial in points
-            if (twin := beside.get(trial.number))
+            frame.twin(trial, twin) for trial in points if (twin := beside.get(trial.number))
         ),
         stairs=_stairs(framed, (infos[x], infos[y]), across, up),
         x_ticks=across.ticks,
@@ -178,8 +152,44 @@ def front_plot(
         y_label=_axis_label(infos[y], up),
         scale_label=infos[third].metric,
         scale=scale.swatches(),
-        outside=len(shown) - len(points) - len(inside),
+        outside=len(others) - len(inside),
     )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where the axes put trials."""
+
+    x: Objective
+    y: Objective
+    across: Axis
+    up: Axis
+    infos: Mapping[Objective, ObjectiveInfo]
+    named: Mapping[int, str]
+
+    def holds(self, trial: TrialSummary) -> bool:
+        return self.across.holds(_value(trial, self.x)) and self.up.holds(_value(trial, self.y))
+
+    def mark(self, trial: TrialSummary, colour: str | None) -> Mark:
+        return Mark(
+            x=self.across.place(_value(trial, self.x)),
+            y=self.up.place(_value(trial, self.y)),
+            shape=_shape(trial, self.named),
+            colour=colour,
+            trial=trial.number,
+            text=_describe(trial, self.infos, self.named),
+        )
+
+    def twin(self, trial: TrialSummary, twin: Mapping[Objective, float]) -> Twin:
+        return Twin(
+            x=self.across.place(twin[self.x]),
+            y=self.up.place(twin[self.y]),
+            to_x=self.across.place(_value(trial, self.x)),
+            to_y=self.up.place(_value(trial, self.y)),
+            text=f"dense baseline of trial {trial.number}\n"
+            f"{twin['parameters']:,.0f} parameters\n"
+            f"{twin['throughput']:,.0f} samples/s",
+        )
 
 
 @dataclass(frozen=True)
