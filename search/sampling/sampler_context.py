@@ -87,8 +87,3 @@ class RememberedPast:
 
 def _is_settled(trial: TrialRecord) -> bool:
     return trial.state.has_ended and trial.told_at is not None
-
-
-def past_of(database: Database, study_id: str) -> Past:
-    """A study's past as its tables have it now, read once."""
-    return RememberedPast(database, study_id).now()

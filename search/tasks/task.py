@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
-from models.spec import Signature
+from models.spec import Signature, Spec
 from search.documents.catalog import Metric
 from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
@@ -41,6 +41,12 @@ SHARE = Range(0.0, 1.0)
 
 NOT_NEGATIVE = Range(0.0)
 """That of errors and entropies."""
+
+
+def differences(found: Spec, known: Spec) -> str:
+    """The names of the fields in which two documents of a kind differ."""
+    names = type(found).model_fields
+    return ", ".join(name for name in names if getattr(found, name) != getattr(known, name))
 
 
 class Meter(Protocol):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import case, delete, exists, select, update
+from sqlalchemy import ColumnElement, case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
 from storage.locking import insert
@@ -107,33 +107,14 @@ class Machines:
 
         Until the transaction ends, no other poll of the machine is answered.
         """
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(
-                MachineRow.id == machine_id,
-                MachineRow.session == session,
-                MachineRow.polls < number,
-            )
-            .values(polls=number, seen_at=at)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        newest = MachineRow.polls < number
+        return self._change(machine_id, session, newest, polls=number, seen_at=at)
 
     def again(
         self, machine_id: str, *, session: str, number: int, at: datetime
     ) -> MachineRecord | None:
         """Go on with a poll that waited; null when a newer one came meanwhile."""
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(
-                MachineRow.id == machine_id,
-                MachineRow.session == session,
-                MachineRow.polls == number,
-            )
-            .values(seen_at=at)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        return self._change(machine_id, session, MachineRow.polls == number, seen_at=at)
 
     def find(self, machine_id: str) -> MachineRecord | None:
         """One machine; null when there is no such one."""
@@ -142,13 +123,7 @@ class Machines:
 
     def leave(self, machine_id: str, *, session: str) -> MachineRecord | None:
         """Let a machine take nothing more; null when the process is not the one that joined."""
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(MachineRow.id == machine_id, MachineRow.session == session)
-            .values(leaving=True)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        return self._change(machine_id, session, leaving=True)
 
     def remove(self, machine_id: str) -> None:
         """Take a machine's row away; harmless when there is none."""
@@ -178,6 +153,18 @@ class Machines:
             .where(MachineRow.id == machine_id)
             .values(changes=MachineRow.changes + 1)
         )
+
+    def _change(
+        self, machine_id: str, session: str, *where: ColumnElement[bool], **values: Any
+    ) -> MachineRecord | None:
+        """Change the row of a machine that joined last by this process; null where it did not."""
+        row = self._session.scalar(
+            update(MachineRow)
+            .where(MachineRow.id == machine_id, MachineRow.session == session, *where)
+            .values(**values)
+            .returning(MachineRow)
+        )
+        return None if row is None else _record(row)
 
     def _is_anothers(self, name: str, machine_id: str) -> bool:
         others = exists().where(MachineRow.name == name, MachineRow.id != machine_id)

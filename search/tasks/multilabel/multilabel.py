@@ -18,7 +18,7 @@ from search.tasks.samples import EVALUATION_ROWS, Samples, Split, Splits
 from search.tasks.soft_targets import soft_labels
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.sparse_split import SparseSplit
-from search.tasks.task import Metric
+from search.tasks.task import Metric, differences
 from search.uploads.dataset_metadata import MOST_CLASSES
 
 MOST_DENSE_BYTES = 200_000_000
@@ -156,14 +156,9 @@ class Multilabel(Spec):
         files = find_files(self.name, folder=sources.folder, task=self.kind)
         facts = self._facts(files, sources)
         if facts != known:
-            changed = [
-                key
-                for key in MultilabelFacts.model_fields
-                if getattr(facts, key) != getattr(known, key)
-            ]
             raise DataError(
                 f"{', '.join(map(str, files.paths))} are not what they were when the study was "
-                f"submitted; what changed: {', '.join(changed)}"
+                f"submitted; what changed: {differences(facts, known)}"
             )
         numbers = sum(facts.samples.values()) * (facts.features + facts.labels)
         if numbers * np.dtype(np.float32).itemsize > MOST_DENSE_BYTES:
