@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -52,7 +53,6 @@ from service.pages.login import LOGIN, LOGOUT
 from service.rendering.pages import Pages
 from service.routers import ROUTERS
 from service.settings import Settings
-from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 
 # Each may take all the memory that the settings allow for one.
@@ -75,86 +75,11 @@ _DOORS = Doors(
 def create_app(settings: Settings) -> FastAPI:
     """The application over a database that is migrated already."""
     metrics = ServiceMetrics(settings)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncGenerator[None]:
-        database = Database(settings.database_url, quotas=settings.quotas.record)
-        quotas = QuotaBook(database)
-        store = open_artifacts(settings)
-        poller = EventPoller(database, interval=settings.event_poll_seconds)
-        notifier = MachineNotifier(database, interval=settings.event_poll_seconds)
-        dashboard = dashboard_client(settings)
-        exports = Exports(database, store)
-        intake = _intake(settings, database, store)
-        await to_thread.run_sync(intake.sweep)
-        logins = Logins(
-            database,
-            seconds=settings.login_seconds,
-            idle_seconds=settings.login_idle_seconds,
-        )
-        app.state.resources = Resources(
-            settings=settings,
-            database=database,
-            store=store,
-            sources=DataSources(
-                cache=settings.cache_dir,
-                folder=settings.data_sets,
-                datasets=StoredDatasets(database, store),
-            ),
-            handler=AttemptHandler(database, store, lease_seconds=settings.lease_seconds),
-            machines=MachineHandler(
-                database, version=version("reflectory"), lease_seconds=settings.lease_seconds
-            ),
-            notifier=notifier,
-            figures=Figures(),
-            poller=poller,
-            pages=Pages(),
-            exports=exports,
-            intake=intake,
-            model_intake=ModelIntake(
-                database,
-                store,
-                folder=settings.uploads_dir,
-                memory_bytes=settings.upload_memory,
-            ),
-            probes=CapacityLimiter(_PROBES_AT_A_TIME),
-            quotas=quotas,
-            uploads=UploadTurns(_READ_AT_A_TIME),
-            streams=OpenStreams(),
-            dashboard=dashboard,
-            metrics=metrics,
-        )
-        app.state.guard = Guard(
-            keyring=KeyRing(database),
-            leases=Leases(database),
-            logins=logins,
-            rates=RateLimits(
-                requests=settings.requests_per_minute,
-                refusals=settings.refusals_per_minute,
-                from_address=settings.address_requests_per_minute,
-            ),
-            quotas=quotas,
-            admits_local_user=is_loopback(settings.host),
-        )
-        metrics.open(database, streams=lambda: poller.streams)
-        await poller.start()
-        await notifier.start()
-        try:
-            yield
-        finally:
-            await poller.stop()
-            await notifier.stop()
-            if dashboard is not None:
-                await dashboard.aclose()
-            await to_thread.run_sync(exports.close)
-            await to_thread.run_sync(metrics.close)
-            database.dispose()
-
     app = FastAPI(
         title="Reflectory",
         summary="Pareto fronts of accuracy, parameter count and measured throughput",
         version=version("reflectory"),
-        lifespan=lifespan,
+        lifespan=partial(_lifespan, settings, metrics),
         telemetry=telemetry_config(enabled=settings.telemetry),
         docs_url=None,
         redoc_url=None,
@@ -189,6 +114,79 @@ def close_streams(app: FastAPI) -> None:
     app.state.resources.notifier.close()
 
 
-def _intake(settings: Settings, database: Database, store: ArtifactStore) -> DatasetIntake:
+@asynccontextmanager
+async def _lifespan(
+    settings: Settings, metrics: ServiceMetrics, app: FastAPI
+) -> AsyncGenerator[None]:
+    """Hold open what requests share, for as long as the application runs."""
+    held = _resources(settings, metrics)
+    await to_thread.run_sync(held.intake.sweep)
+    app.state.resources = held
+    app.state.guard = _guard(held)
+    metrics.open(held.database, streams=lambda: held.poller.streams)
+    await held.poller.start()
+    await held.notifier.start()
+    try:
+        yield
+    finally:
+        await held.poller.stop()
+        await held.notifier.stop()
+        if held.dashboard is not None:
+            await held.dashboard.aclose()
+        await to_thread.run_sync(held.exports.close)
+        await to_thread.run_sync(metrics.close)
+        held.database.dispose()
+
+
+def _resources(settings: Settings, metrics: ServiceMetrics) -> Resources:
+    database = Database(settings.database_url, quotas=settings.quotas.record)
+    store = open_artifacts(settings)
+    poll, lease = settings.event_poll_seconds, settings.lease_seconds
     limits = UploadLimits(memory_bytes=settings.upload_memory, seconds=settings.upload_seconds)
-    return DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits)
+    return Resources(
+        settings=settings,
+        database=database,
+        store=store,
+        sources=DataSources(
+            cache=settings.cache_dir,
+            folder=settings.data_sets,
+            datasets=StoredDatasets(database, store),
+        ),
+        handler=AttemptHandler(database, store, lease_seconds=lease),
+        machines=MachineHandler(database, version=version("reflectory"), lease_seconds=lease),
+        notifier=MachineNotifier(database, interval=poll),
+        figures=Figures(),
+        poller=EventPoller(database, interval=poll),
+        pages=Pages(),
+        exports=Exports(database, store),
+        intake=DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits),
+        model_intake=ModelIntake(
+            database, store, folder=settings.uploads_dir, memory_bytes=limits.memory_bytes
+        ),
+        probes=CapacityLimiter(_PROBES_AT_A_TIME),
+        quotas=QuotaBook(database),
+        uploads=UploadTurns(_READ_AT_A_TIME),
+        streams=OpenStreams(),
+        dashboard=dashboard_client(settings),
+        metrics=metrics,
+    )
+
+
+def _guard(held: Resources) -> Guard:
+    settings, database = held.settings, held.database
+    return Guard(
+        keyring=KeyRing(database),
+        leases=Leases(database),
+        logins=Logins(
+            database,
+            seconds=settings.login_seconds,
+            idle_seconds=settings.login_idle_seconds,
+        ),
+        rates=RateLimits(
+            requests=settings.requests_per_minute,
+            refusals=settings.refusals_per_minute,
+            from_address=settings.address_requests_per_minute,
+        ),
+        quotas=held.quotas,
+        admits_local_user=is_loopback(settings.host),
+    )

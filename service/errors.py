@@ -80,46 +80,36 @@ class Answer:
     """The part of a request that is at fault, where that is always the same."""
 
 
+_OURS = HTTPStatus.INTERNAL_SERVER_ERROR
+_WRONG = HTTPStatus.UNPROCESSABLE_ENTITY
+_AWAY = HTTPStatus.SERVICE_UNAVAILABLE
+
 ANSWERS: Mapping[type[Exception], Answer] = {
-    ModelError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "model", "A model could not be built"),
-    SpecError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "model-spec", "The model cannot be built"),
-    SignatureError: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "signature", "The architecture does not fit the task"
-    ),
-    SlotError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "slot", "The parametrization does not fit"),
-    InputError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "input", "The input does not fit"),
-    CheckpointError: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "checkpoint", "No valid checkpoint"),
-    ConversionError: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "conversion", "The weights cannot be converted"
-    ),
-    ExportError: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "export", "The model has no faithful ONNX file"
-    ),
-    SearchError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "search", "The search failed"),
-    SpecRefused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "spec-refused", "The spec cannot be run"),
-    Refused: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "refused", "The document is not taken"),
-    ReportRefused: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "report-refused", "A worker said what cannot be"
-    ),
-    DataError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "data", "The task's data is not there"),
-    TaskUnresolved: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "The task was not looked at"
-    ),
-    OriginalUnresolved: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "model-unresolved", "The model was not looked at"
-    ),
-    TrainingDiverged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "diverged", "Training diverged"),
+    ModelError: Answer(_OURS, "model", "A model could not be built"),
+    SpecError: Answer(_WRONG, "model-spec", "The model cannot be built"),
+    SignatureError: Answer(_WRONG, "signature", "The architecture does not fit the task"),
+    SlotError: Answer(_WRONG, "slot", "The parametrization does not fit"),
+    InputError: Answer(_WRONG, "input", "The input does not fit"),
+    CheckpointError: Answer(_WRONG, "checkpoint", "No valid checkpoint"),
+    ConversionError: Answer(_WRONG, "conversion", "The weights cannot be converted"),
+    ExportError: Answer(_OURS, "export", "The model has no faithful ONNX file"),
+    SearchError: Answer(_OURS, "search", "The search failed"),
+    SpecRefused: Answer(_WRONG, "spec-refused", "The spec cannot be run"),
+    Refused: Answer(_WRONG, "refused", "The document is not taken"),
+    ReportRefused: Answer(_WRONG, "report-refused", "A worker said what cannot be"),
+    DataError: Answer(_AWAY, "data", "The task's data is not there"),
+    TaskUnresolved: Answer(_OURS, "internal", "The task was not looked at"),
+    OriginalUnresolved: Answer(_OURS, "model-unresolved", "The model was not looked at"),
+    TrainingDiverged: Answer(_WRONG, "diverged", "Training diverged"),
     WorkerRefused: Answer(HTTPStatus.CONFLICT, "worker-refused", "The lease is over"),
     MachineRefused: Answer(HTTPStatus.CONFLICT, "machine-refused", "The machine is not taken"),
-    OptunaStudyDiverged: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "mirror-diverged", "Optuna's study is another"
-    ),
-    ExecutorError: Answer(HTTPStatus.SERVICE_UNAVAILABLE, "executor", "No attempt can start"),
-    StorageError: Answer(HTTPStatus.INTERNAL_SERVER_ERROR, "storage", "The storage failed"),
+    OptunaStudyDiverged: Answer(_OURS, "mirror-diverged", "Optuna's study is another"),
+    ExecutorError: Answer(_AWAY, "executor", "No attempt can start"),
+    StorageError: Answer(_OURS, "storage", "The storage failed"),
     NotFound: Answer(HTTPStatus.NOT_FOUND, "not-found", "No such thing"),
     Conflict: Answer(HTTPStatus.CONFLICT, "conflict", "The present state forbids this"),
     IdempotencyConflict: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY,
+        _WRONG,
         "idempotency-conflict",
         "The idempotency key was used before",
         path="Idempotency-Key",
@@ -129,33 +119,17 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     TooManyAtOnce: Answer(HTTPStatus.TOO_MANY_REQUESTS, "quota", "A quota is reached"),
     LeaseLost: Answer(HTTPStatus.CONFLICT, "lease-lost", "The lease is over"),
     ClaimLost: Answer(HTTPStatus.CONFLICT, "claim-lost", "Another coordinator has the study"),
-    BadCursor: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "bad-cursor", "No cursor of this list", path="cursor"
-    ),
-    UnstorableValue: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "unstorable", "A value cannot be stored"
-    ),
+    BadCursor: Answer(_WRONG, "bad-cursor", "No cursor of this list", path="cursor"),
+    UnstorableValue: Answer(_WRONG, "unstorable", "A value cannot be stored"),
     ArtifactNotFound: Answer(HTTPStatus.NOT_FOUND, "no-artifact", "No such file"),
     StoreFull: Answer(HTTPStatus.INSUFFICIENT_STORAGE, "store-full", "The store has no room"),
-    StoreUnavailable: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "store", "The artifact store does not answer"
-    ),
-    StoreRefused: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "store-refused", "The artifact store lets nobody in"
-    ),
-    BadStoreUrl: Answer(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "store-url", "The URL names no artifact store"
-    ),
-    ArtifactDamaged: Answer(HTTPStatus.UNPROCESSABLE_ENTITY, "damaged", "The bytes are damaged"),
-    StoredBytesDamaged: Answer(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "damaged-artifact", "The stored file is damaged"
-    ),
-    SchemaMismatch: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "schema", "The tables are of another version"
-    ),
-    DatabaseUnavailable: Answer(
-        HTTPStatus.SERVICE_UNAVAILABLE, "database", "The database does not answer"
-    ),
+    StoreUnavailable: Answer(_AWAY, "store", "The artifact store does not answer"),
+    StoreRefused: Answer(_AWAY, "store-refused", "The artifact store lets nobody in"),
+    BadStoreUrl: Answer(_WRONG, "store-url", "The URL names no artifact store"),
+    ArtifactDamaged: Answer(_WRONG, "damaged", "The bytes are damaged"),
+    StoredBytesDamaged: Answer(_OURS, "damaged-artifact", "The stored file is damaged"),
+    SchemaMismatch: Answer(_AWAY, "schema", "The tables are of another version"),
+    DatabaseUnavailable: Answer(_AWAY, "database", "The database does not answer"),
 }
 
 

@@ -19,10 +19,10 @@ from service.api.webhooks import routes as webhooks
 from service.api.workers import routes as workers
 from service.pages import form as form_pages
 from service.pages import login
-from service.pages import models as model_pages
 from service.pages import overview as pages
 from service.pages import report as reports
 from service.pages import studies as study_pages
+from service.pages import uploads as upload_pages
 
 ROUTERS = (
     studies.router,
@@ -45,7 +45,7 @@ ROUTERS = (
     login.router,
     pages.router,
     form_pages.router,
-    model_pages.router,
+    upload_pages.router,
     study_pages.router,
     dashboard.router,
 )

@@ -17,37 +17,33 @@ _Record = TypeVar("_Record")
 def newest_first(
     session: Session,
     query: Select[_Row],
-    at: InstrumentedAttribute[datetime],
-    row_id: InstrumentedAttribute[str],
+    order: tuple[InstrumentedAttribute[datetime], InstrumentedAttribute[str]],
     *,
     limit: int,
     cursor: str | None,
     record: Callable[[_Row], _Record],
-    key: Callable[[_Record], tuple[datetime, str]],
 ) -> Page[_Record]:
     """One page of a query's rows.
 
     Args:
         session: in which to ask.
         query: which rows there are; it has no order yet.
-        at: the column of their time.
-        row_id: the column of their id.
+        order: the columns of their time and of their id.
         limit: how many make a page.
         cursor: behind which row the page begins; null: at the newest.
         record: makes a row into what is given out.
-        key: the time and the id of that.
 
     Raises:
         BadCursor: if the cursor was not given out by such a list.
     """
     if limit < 1:
         raise ValueError(f"limit {limit} is not 1 or more")
-    query = query.order_by(at.desc(), row_id.desc())
+    query = query.order_by(*(column.desc() for column in order))
     if cursor is not None:
-        query = query.where(tuple_(at, row_id) < tuple_(*instant_and_id_behind(cursor)))
+        query = query.where(tuple_(*order) < tuple_(*instant_and_id_behind(cursor)))
     rows = session.scalars(query.limit(limit + 1)).all()
     items = [record(row) for row in rows[:limit]]
     if len(rows) <= limit:
         return Page(items=items, next_cursor=None)
-    last_at, last_id = key(items[-1])
+    last_at, last_id = (getattr(rows[limit - 1], column.key) for column in order)
     return Page(items=items, next_cursor=cursor_of(last_at.isoformat(), last_id))

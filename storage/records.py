@@ -64,14 +64,6 @@ class TrialState(StrEnum):
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
 
-class KeyState(StrEnum):
-    """Whether an API key opens anything; the last two are ends."""
-
-    VALID = "valid"
-    EXPIRED = "expired"
-    REVOKED = "revoked"
-
-
 class AttemptState(StrEnum):
     """Where an attempt stands: working, ended by its own report, or lost (killed, lease over)."""
 
@@ -353,31 +345,42 @@ class ArtifactRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatasetRecord:
-    """A user's upload, as it came and as it was read."""
+class UploadRecord:
+    """What a user uploaded: a data set or a model."""
 
     id: str
     name: str
     """As the user calls it; never part of a path."""
+    sha256: str
+    """Of a data set's file (its training part) as it came, or of a model's stored checkpoint."""
+    size: int
+    """Bytes of a data set's files as they came, both together, or of a model's checkpoint."""
+    fingerprint: str
+    """SHA-256 of the files' digests, their format and the options: equal ones are one upload."""
+    options: dict[str, Json]
+    """How the files were to be read; what the user said that they cannot."""
+    created_at: datetime
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The artifacts that the upload consists of, each once."""
+        return (self.sha256,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetRecord(UploadRecord):
+    """A user's data, as they came and as they were read."""
+
     suffix: str
     """Of the files' names, with its dot; says their format."""
-    size: int
-    """Bytes of the files as they came, both together."""
-    sha256: str
-    """Of the file with the training part, as it came."""
     test_sha256: str | None
     """Of the file with the test part; null where all came in one."""
-    fingerprint: str
-    """SHA-256 of the format, the files' digests and the options: equal ones are one data set."""
-    options: dict[str, Json]
-    """How the files were to be read."""
     facts: dict[str, Json]
     """What they hold."""
     preview: list[Json]
     """The first few samples, shortened."""
     container_sha256: str
     """Of what the files were read into."""
-    created_at: datetime
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -387,31 +390,19 @@ class DatasetRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UploadedModelRecord:
+class UploadedModelRecord(UploadRecord):
     """A trained network that a user uploaded, stored as a checkpoint of our own form."""
 
-    id: str
-    name: str
-    """As the user calls it; never part of a path."""
     source: str
     """What the file was: `reflectory` or `torch`."""
-    sha256: str
-    """Of the stored checkpoint."""
-    size: int
-    """Bytes of the stored checkpoint."""
     file_sha256: str
     """Of the file as it came; it is not kept."""
     file_size: int
-    fingerprint: str
-    """SHA-256 of the file's digest and the options: equal ones are one model."""
-    options: dict[str, Json]
-    """What the user said that the file cannot."""
     spec: dict[str, Json]
     """The model in full: architecture, dense weights, signature."""
     notes: list[Json]
     """Sentences on what was changed on the way from the file to the checkpoint."""
     parameters: int
-    created_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -487,57 +478,3 @@ class Page(Generic[T]):
 
     items: list[T]
     next_cursor: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ApiKeyRecord:
-    """An API key; its text is known to nobody but whoever holds it."""
-
-    id: str
-    tenant: str
-    name: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    last_used_at: datetime | None = None
-    """When it was last used, to the minute or so."""
-    revoked_at: datetime | None = None
-    expires_at: datetime | None = None
-    """When it ends by itself; null: never."""
-    successor: str | None = None
-    """The id of the key that it was rotated to."""
-
-    def state_at(self, at: datetime) -> KeyState:
-        """Whether it opens anything at a time, or else why not."""
-        if self.revoked_at is not None:
-            return KeyState.REVOKED
-        has_expired = self.expires_at is not None and self.expires_at <= at
-        return KeyState.EXPIRED if has_expired else KeyState.VALID
-
-
-@dataclass(frozen=True, kw_only=True)
-class BrowserSessionRecord:
-    """A browser that logged in with a key, and stays so until `expires_at` at the latest."""
-
-    digest: str
-    """Of the text in its cookie, by which it is known."""
-    tenant: str
-    key_id: str
-    created_at: datetime
-    last_used_at: datetime
-    """To the minute or so."""
-    expires_at: datetime
-    """Moves on with use, where idle sessions end sooner than others."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditRecord:
-    """Something that a user did."""
-
-    id: str
-    at: datetime
-    key_id: str | None
-    """The API key with which it was done; null for the local user and the command line."""
-    action: str
-    subject: str
-    """The id of what it was done to."""
-    detail: dict[str, Json]

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, final
+from typing import TypeAlias, final
 
 from sqlalchemy.orm import Session
 
+from search.agents.executors import Slot
 from search.dispatch.coordinator_report import CLAIM_LEASES
 from search.studies import Resources, Throughput, enter
 from storage.endings import StudyCause
@@ -21,24 +22,8 @@ from storage.fleet.coordinators import Coordinators, SlotRecord
 from storage.records import StudyRecord, StudyState
 from storage.repositories.studies import Studies
 
-
-class Place(Protocol):
-    """A slot, one's own or another coordinator's."""
-
-    @property
-    def device(self) -> str:
-        """`cpu`, or `cuda:` and the GPU's own id."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """The device as a person would name it."""
-        ...
-
-    @property
-    def share(self) -> float:
-        """How much of the device it stands for; 0 for a measuring slot."""
-        ...
+Place: TypeAlias = Slot | SlotRecord
+"""A slot, one's own or another coordinator's."""
 
 
 @dataclass(frozen=True)

@@ -326,9 +326,27 @@ class Coordinator:
                 machine=slot.machine or platform.node(),
             )
             attempts.start(attempt, token_digest=token_digest(token))
-        ticket = AttemptTicket(
+        self._on_slot[slot.name] = attempt_id
+        self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
+        if alone:
+            _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
+            self._seclusion.begin(slot.machine, attempt_id)
+        if not is_measuring:
+            self._served.add(study_id)
+        try:
+            self._executor.start(self._ticket(attempt, job, slot, token), slot)
+        except ExecutorError as error:
+            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
+            del self._on_slot[slot.name]
+            self._tenants.give_back(slot.name)
+            self._runs[study_id].lost(attempt, AttemptCause.LOST, f"not started: {error}")
+
+    def _ticket(self, attempt: AttemptRecord, job: Job, slot: Slot, token: str) -> AttemptTicket:
+        """What the attempt's process is started with."""
+        about_trial = {} if attempt.trial is None else {"trial": attempt.trial}
+        return AttemptTicket(
             url=self._api_url,
-            attempt_id=attempt_id,
+            attempt_id=attempt.id,
             token=token,
             lease_seconds=self._lease_seconds,
             device=slot.device,
@@ -338,26 +356,8 @@ class Coordinator:
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
             log_format=self._log_format,
-            log_fields={
-                "study_id": study_id,
-                **({} if trial is None else {"trial": trial}),
-                "attempt_id": attempt_id,
-            },
+            log_fields={"study_id": attempt.study_id, **about_trial, "attempt_id": attempt.id},
         )
-        self._on_slot[slot.name] = attempt_id
-        self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
-        if alone:
-            _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
-            self._seclusion.begin(slot.machine, attempt_id)
-        if not is_measuring:
-            self._served.add(study_id)
-        try:
-            self._executor.start(ticket, slot)
-        except ExecutorError as error:
-            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
-            del self._on_slot[slot.name]
-            self._tenants.give_back(slot.name)
-            self._runs[study_id].lost(attempt, AttemptCause.LOST, f"not started: {error}")
 
     def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """End an attempt's process; its slot is free when it has ended."""

@@ -13,6 +13,7 @@ from search.measuring.measurement_lock import is_held_alone, lock_folder
 from search.running import AskHistogram, AskTimes
 from storage.engine import Database
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
+from storage.fleet.machines import place_of
 
 CLAIM_LEASES = 1.5
 """A claim outlasts a lease, so that a busy coordinator does not lose its studies to another. One
@@ -97,12 +98,4 @@ class CoordinatorReport:
 
 
 def _record(slot: Slot) -> SlotRecord:
-    return SlotRecord(
-        name=slot.name,
-        device=slot.device,
-        model=slot.model,
-        share=slot.share,
-        machine=slot.machine,
-        memory=slot.memory,
-        device_memory=slot.device_memory,
-    )
+    return place_of(SlotRecord, vars(slot))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
@@ -18,7 +18,7 @@ from search.tasks import AnyTask
 from search.training.trial_spec import has_dense_file
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
 from storage.repositories.measurements import Measurements
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 
 _DENSE = kind_of(Dense)
 
@@ -98,49 +98,10 @@ def objective_infos(task: AnyTask, objectives: Sequence[Objective]) -> tuple[Obj
     return tuple(known[objective] for objective in objectives)
 
 
-class Valued(Protocol):
-    """What is needed of a trial to compare it with others: all of its record, or its summary."""
-
-    @property
-    def number(self) -> int:
-        """Its number within the study."""
-        ...
-
-    @property
-    def state(self) -> TrialState:
-        """Where it stands."""
-        ...
-
-    @property
-    def origin(self) -> TrialOrigin:
-        """Who named its configuration."""
-        ...
-
-    @property
-    def quality(self) -> float | None:
-        """The task's metric."""
-        ...
-
-    @property
-    def parameters(self) -> int:
-        """The number of its parameters."""
-        ...
-
-    @property
-    def throughput(self) -> float | None:
-        """Samples per second."""
-        ...
-
-    @property
-    def violation(self) -> float | None:
-        """How far it is over a limit; null if it is not."""
-        ...
+_T = TypeVar("_T", bound=AnyTrial)
 
 
-_T = TypeVar("_T", bound=Valued)
-
-
-def value_of(trial: Valued, objective: Objective) -> float | None:
+def value_of(trial: AnyTrial, objective: Objective) -> float | None:
     """A trial's value of one objective; null where it has none (yet)."""
     if objective == "parameters":
         return float(trial.parameters)
@@ -188,7 +149,7 @@ def reference_point(spec: StudySpec, *, largest_count: int) -> dict[str, float]:
 
 
 def hypervolume(
-    trials: Sequence[Valued],
+    trials: Sequence[AnyTrial],
     infos: Sequence[ObjectiveInfo],
     reference: dict[str, float] | None,
 ) -> float | None:

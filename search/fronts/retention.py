@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from search.background import Background
 from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX
-from search.fronts.pareto import Valued, front_of, objective_infos
+from search.fronts.pareto import front_of, objective_infos
 from search.studies import StudySpec, in_progress, needed_checkpoints
 from storage.batches import batched
 from storage.blobs.artifacts import ArtifactStore
@@ -19,6 +19,7 @@ from storage.garbage_collect import garbage_collect
 from storage.records import TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
+from storage.repositories.trial_summaries import AnyTrial
 from storage.repositories.trials import Trials
 
 _log = logging.getLogger(__name__)
@@ -145,7 +146,7 @@ class Retention(Background):
         return len(digests)
 
 
-def kept_by(spec: StudySpec, complete: Sequence[Valued]) -> set[int]:
+def kept_by(spec: StudySpec, complete: Sequence[AnyTrial]) -> set[int]:
     """The complete trials whose checkpoints a study's `retention` keeps."""
     retention, infos = spec.retention, objective_infos(spec.task, spec.objectives)
     if retention.keep == "all":

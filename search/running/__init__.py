@@ -1,14 +1,7 @@
 """Trials and attempts under way: what is reported of them, what that changes, and how they end."""
 
 from search.running.ask_times import AskHistogram, AskTimes
-from search.running.attempts import (
-    BROKEN,
-    announce_trial,
-    end_trial,
-    ended_with,
-    measurement_id,
-    token_digest,
-)
+from search.running.attempts import measurement_id, token_digest
 from search.running.claim import ClaimedDatabase
 from search.running.losses import (
     abandon,
@@ -21,6 +14,7 @@ from search.running.losses import (
     why_given_up,
 )
 from search.running.study_context import GRACE_SECONDS, Dispatcher, StudyContext
+from search.running.trial_endings import BROKEN, announce_trial, end_trial, ended_with
 
 __all__ = [
     "BROKEN",

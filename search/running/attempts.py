@@ -25,7 +25,8 @@ from search.running.attempt_checks import (
     check_seconds,
     check_training,
 )
-from search.running.early_stopping import judge, reason_to_stop
+from search.running.early_stopping import judge
+from search.running.trial_endings import BROKEN, end_trial, ended_with, why_ended
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
@@ -45,7 +46,7 @@ from search.training.jobs import (
 )
 from storage.accounts.quotas import Quotas
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
-from storage.endings import AttemptCause, StudyCause, TrialCause
+from storage.endings import AttemptCause, StudyCause
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict, LeaseLost, NotFound, StoredBytesDamaged
 from storage.garbage_collect import garbage_collect
@@ -59,19 +60,17 @@ from storage.records import (
     StudyEnding,
     StudyRecord,
     TrialOutcome,
-    TrialRecord,
     TrialState,
 )
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.attempts import Attempts
-from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +86,6 @@ _ENDS: Mapping[str, TrialState] = {
 _Kind = TypeVar("_Kind", PrepareJob, MeasureJob, TrainJob)
 _LONGEST_REASON = 1000
 _OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
-BROKEN = 1.0
-"""The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
 
 
 def token_digest(token: str) -> str:
@@ -374,7 +371,7 @@ class AttemptHandler:
         missing = [role for role in ("checkpoint", "report") if role not in stored]
         if state == TrialState.COMPLETE and missing:
             raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
-        cause, detail = _why(body, state, trial, ending)
+        cause, detail = why_ended(body, state, trial, ending)
         # An original is over its limits before and after it was measured.
         violation = BROKEN if state == TrialState.INFEASIBLE else trial.violation
         end_trial(
@@ -441,53 +438,6 @@ class AttemptHandler:
         return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
 
 
-def end_trial(
-    session: Session,
-    study_id: str,
-    number: int,
-    *,
-    state: TrialState,
-    outcome: TrialOutcome,
-    epochs_trained: int | None = None,
-) -> TrialRecord:
-    """End a trial and tell so; it ends once.
-
-    Raises:
-        Conflict: the trial has ended before.
-    """
-    now = _now()
-    trial = Trials(session).end(
-        study_id, number, state=state, at=now, outcome=outcome, epochs_trained=epochs_trained
-    )
-    announce_trial(session, trial, at=now)
-    return trial
-
-
-def ended_with(ending: StudyEnding) -> TrialOutcome:
-    """What becomes of a trial that ends because its study does."""
-    if ending.ending_cause is StudyCause.BUDGET:
-        return TrialOutcome(cause=TrialCause.BUDGET)
-    failed = ending.ending_cause is StudyCause.FAILED
-    cause = TrialCause.STUDY_FAILED if failed else TrialCause.CANCELLED
-    return TrialOutcome(cause=cause, detail=ending.ending_detail)
-
-
-def announce_trial(session: Session, trial: TrialRecord, *, at: datetime) -> None:
-    """Write the event that tells where a trial stands."""
-    payload = {
-        "trial": trial.number,
-        "state": trial.state,
-        "reason": trial.reason,
-        "architecture": trial.architecture,
-        "parametrization": trial.parametrization,
-        "quality": trial.quality,
-        "parameters": trial.parameters,
-        "throughput": trial.throughput,
-        "throughput_ratio": trial.throughput_ratio,
-    }
-    Events(session).append(trial.study_id, "trial", payload, at)
-
-
 def _authenticate(session: Session, attempt_id: str, token: str) -> AttemptRecord:
     return Attempts(session).authenticate(attempt_id, token_digest(token))
 
@@ -531,23 +481,6 @@ def _reads(job: Job, dataset_id: str) -> bool:
     """Whether the job is done on this upload."""
     task = None if isinstance(job, MeasureJob) else job.task
     return isinstance(task, Dataset) and task.id == dataset_id
-
-
-def _why(
-    body: Completion, state: TrialState, trial: TrialRecord, ending: StudyEnding
-) -> tuple[TrialCause | None, str | None]:
-    """Why a trial ended, and the details."""
-    if state == TrialState.COMPLETE:
-        return None, body.reason
-    if state == TrialState.INFEASIBLE:
-        return TrialCause.INFEASIBLE, body.reason
-    if state == TrialState.CANCELLED:
-        by_study = ended_with(ending)
-        return by_study.cause, by_study.detail
-    # The rule that stopped it, if one did, whatever else came meanwhile; or else a budget, which
-    # may have been raised by now.
-    stopped = reason_to_stop(trial, body.epochs_trained)
-    return (TrialCause.BUDGET, None) if stopped is None else (TrialCause.EARLY_STOPPING, stopped)
 
 
 def _now() -> datetime:

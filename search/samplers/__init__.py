@@ -13,7 +13,7 @@ from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
 from search.samplers.random import Random
-from search.samplers.sampler import Drawn, Knowledge, Past, Sampler, SamplerContext
+from search.samplers.sampler import Knowledge, Past, Sampler, SamplerContext
 from search.samplers.tpe import Tpe
 
 AnySampler = Annotated[
@@ -25,7 +25,6 @@ __all__ = [
     "STATES",
     "AnySampler",
     "Branches",
-    "Drawn",
     "Gp",
     "Grid",
     "Knowledge",

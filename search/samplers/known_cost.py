@@ -27,8 +27,8 @@ from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.predicted_errors import PredictedErrors
-from search.samplers.sampler import Drawn, Past, Sampler, SamplerContext, Space, WholeSampler
-from search.spaces import NamedSource, Scalar
+from search.samplers.sampler import Past, Sampler, SamplerContext, Space, WholeSampler
+from search.spaces import DrawnTrial, NamedSource, Scalar
 from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
@@ -91,7 +91,7 @@ class _Choice:
         self._costs = Costs(study.objectives, self._trials, study.sampler_cache)
         self._predicted_errors = PredictedErrors(study, past, self._trials)
 
-    def choose(self, sampler: KnownCost) -> Drawn:
+    def choose(self, sampler: KnownCost) -> DrawnTrial:
         """The configuration to train next."""
         if len(self._trials) < sampler.startup_trials:
             return self._spread()
@@ -113,7 +113,7 @@ class _Choice:
         allowed = (drawn for drawn in ranked if not self._study.is_refused(drawn))
         return next(allowed, candidates[order[0]])
 
-    def _random(self) -> Drawn:
+    def _random(self) -> DrawnTrial:
         """A random configuration that is not refused, if a few draws find one."""
         drawn = self._draw()
         for _ in range(_DRAWS_TO_SPREAD):
@@ -122,17 +122,17 @@ class _Choice:
             drawn = self._draw()
         return drawn
 
-    def _spread(self) -> Drawn:
+    def _spread(self) -> DrawnTrial:
         """Of a few random configurations the one whose sizes are farthest from all so far."""
         draws = [self._draw() for _ in range(_DRAWS_TO_SPREAD)]
         draws = [drawn for drawn in draws if not self._study.is_refused(drawn)] or draws
         taken = np.array([_sizes(trial) for trial in self._trials]).reshape(-1, 2)
         return draws[spread(taken, np.array([_sizes_of_draw(drawn) for drawn in draws]))]
 
-    def _draw(self) -> Drawn:
+    def _draw(self) -> DrawnTrial:
         return self._study.space.draw(RandomSource(self._generator))
 
-    def _candidates(self, history: History) -> list[Drawn]:
+    def _candidates(self, history: History) -> list[DrawnTrial]:
         """Random configurations and mutations of the front's, without what was tried before."""
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(history)
@@ -141,7 +141,7 @@ class _Choice:
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
 
-    def _mutations(self, history: History) -> Iterator[Drawn]:
+    def _mutations(self, history: History) -> Iterator[DrawnTrial]:
         complete = _mask(trial.state == TrialState.COMPLETE for trial in self._trials)
         points = np.column_stack([history.costs, history.errors])[complete]
         front: list[int] = np.flatnonzero(complete)[undominated(points)].tolist()
@@ -153,7 +153,7 @@ class _Choice:
             for _ in range(_MUTATIONS):
                 yield self._study.space.draw(MutatingSource(values, self._generator))
 
-    def _keeps_limits(self, drawn: Drawn) -> bool:
+    def _keeps_limits(self, drawn: DrawnTrial) -> bool:
         """Whether the counts are within the limit, and the predicted speed as well."""
         most, least = self._study.most_parameters, self._study.least_throughput_ratio
         if most is not None and drawn.spec.model.parameter_count() > most:
@@ -206,7 +206,7 @@ def _sizes(trial: TrialRecord) -> tuple[float, float]:
     return math.log10(max(1, trial.parameters)), math.log10(max(1, trial.dense_parameters))
 
 
-def _sizes_of_draw(drawn: Drawn) -> tuple[float, float]:
+def _sizes_of_draw(drawn: DrawnTrial) -> tuple[float, float]:
     model = drawn.spec.model
     counts = model.parameter_count(), model.dense_twin().parameter_count()
     return math.log10(max(1, counts[0])), math.log10(max(1, counts[1]))

@@ -13,29 +13,9 @@ from optuna.trial import FrozenTrial
 from models.spec import Spec
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
-from search.spaces import Dimension, Scalar, Source
+from search.spaces import Dimension, DrawnTrial, Scalar, Source
 from search.tasks import Metric
-from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord
-
-
-class Drawn(Protocol):
-    """One configuration of a space."""
-
-    @property
-    def spec(self) -> TrialSpec:
-        """The document."""
-        ...
-
-    @property
-    def hyperparameters(self) -> Mapping[str, Scalar | None]:
-        """Full field name -> value, as the model has it."""
-        ...
-
-    @property
-    def drawn(self) -> Mapping[str, Scalar]:
-        """Dimension name -> value, as it was drawn."""
-        ...
 
 
 class Space(Protocol):
@@ -46,7 +26,7 @@ class Space(Protocol):
         """Every dimension by name; one configuration has some of them."""
         ...
 
-    def draw(self, source: Source) -> Drawn:
+    def draw(self, source: Source) -> DrawnTrial:
         """One configuration by the source's answers."""
         ...
 
@@ -89,7 +69,7 @@ class SamplerContext:
     """Of every trial that is not stopped."""
     most_parameters: int | None
     least_throughput_ratio: float | None
-    is_refused: Callable[[Drawn], bool]
+    is_refused: Callable[[DrawnTrial], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
     past: Callable[[], Past]
     knowledge: Knowledge = Knowledge()

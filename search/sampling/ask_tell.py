@@ -95,12 +95,12 @@ class AskTellLoop:
         """Begin nothing any more; what is just being asked or told ends by itself."""
         self._halted = True
 
-    def adopt(self, number: int, asked: optuna.Trial) -> None:
+    def adopt(self, asked: optuna.Trial) -> None:
         """Write the row of a trial that was asked for before the coordinator died."""
         if self._enqueued.adopt(asked):
             return
         confirms = bool(self.confirmation.due())
-        (self.confirmation if confirms else self.suggestions).enter(number, asked)
+        (self.confirmation if confirms else self.suggestions).enter(asked)
 
     def _is_at_work(self) -> bool:
         if self._at_work is None:

@@ -1,7 +1,6 @@
 """Confirming the front: when the search is over, its points are trained with further seeds."""
 
 from collections.abc import Sequence
-from typing import cast
 
 import optuna
 
@@ -9,9 +8,7 @@ from search.fronts import front_of
 from search.running import StudyContext
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
-from search.spaces import Candidate, DrawnTrial, Hyperparameters, Scalar
-from search.studies import configuration_of, is_trained_afresh, replicate_seed
-from search.training.trial_spec import TrialSpec
+from search.studies import configuration_of, is_trained_afresh
 from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
 from storage.repositories.trials import Trials
 
@@ -39,7 +36,7 @@ class Confirmation:
             counts = Trials(session).counts(self._study.id)
         if not self._suggestions.have_room(counts) or not self.due():
             return False
-        self.enter(counts.total, self._optuna_study.ask(counts.total))
+        self.enter(self._optuna_study.ask(counts.total))
         return True
 
     def due(self) -> list[TrialRecord]:
@@ -69,21 +66,10 @@ class Confirmation:
             self._nothing_due = counts
         return due
 
-    def enter(self, number: int, asked: optuna.Trial) -> None:
+    def enter(self, asked: optuna.Trial) -> None:
         """Make an asked trial the next confirmation that is due."""
         point = self.due()[0]
-        seed = replicate_seed(self._study.spec.seed, number)
-        drawn = DrawnTrial(
-            candidate=Candidate(
-                architecture=point.architecture, parametrization=point.parametrization
-            ),
-            spec=TrialSpec.model_validate(point.spec).model_copy(update={"seed": seed}),
-            hyperparameters=cast(Hyperparameters, dict(point.hyperparameters)),
-            drawn=cast(dict[str, Scalar], dict(point.drawn)),
-        )
-        self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
-        self._optuna_study.annotate(asked, drawn.hyperparameters)
-        self._suggestions.add(number, drawn, origin=TrialOrigin.CONFIRMATION, repeats=point.number)
+        self._suggestions.again(asked, point, origin=TrialOrigin.CONFIRMATION, repeats=point.number)
 
 
 def _lacking(

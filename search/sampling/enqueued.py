@@ -6,7 +6,6 @@ coordinator adopts the trial for the same command, or asks for one where there w
 """
 
 from functools import partial
-from typing import cast
 
 import optuna
 from sqlalchemy.orm import Session
@@ -14,9 +13,7 @@ from sqlalchemy.orm import Session
 from search.running import StudyContext
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
-from search.spaces import Candidate, DrawnTrial, Hyperparameters, Scalar
-from search.studies import NamedFirst, NamedTrial, replicate_seed
-from search.training.trial_spec import TrialSpec
+from search.studies import NamedFirst, NamedTrial
 from storage.records import CommandKind, CommandRecord, TrialOrigin
 from storage.repositories.commands import Commands
 from storage.repositories.trials import Trials
@@ -48,7 +45,7 @@ class Enqueued:
             return False
         asked = self._optuna_study.ask(number)
         if number < self._study.spec.named_first:
-            self._suggestions.enter(number, asked)
+            self._suggestions.enter(asked)
         else:
             asked.set_user_attr(_COMMAND, commands[0].id)
             self._enter(commands[0], asked)
@@ -80,23 +77,9 @@ class Enqueued:
             drawn = self._suggestions.draw(number, asked, wrapped=partial(NamedFirst, named))
             self._suggestions.admit(number, asked, drawn, origin=TrialOrigin.USER, also=answer)
             return
-        drawn = self._again(named.continues, number)
-        self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
-        self._optuna_study.annotate(asked, drawn.hyperparameters)
-        self._suggestions.add(
-            number, drawn, origin=TrialOrigin.USER, continues=named.continues, also=answer
-        )
-
-    def _again(self, continued: int, number: int) -> DrawnTrial:
-        """A trial's configuration, with a seed of its own: the data come in another order."""
         with self._study.database.read() as session:
-            trial = Trials(session).get(self._study.id, continued)
-        seed = replicate_seed(self._study.spec.seed, number)
-        return DrawnTrial(
-            candidate=Candidate(
-                architecture=trial.architecture, parametrization=trial.parametrization
-            ),
-            spec=TrialSpec.model_validate(trial.spec).model_copy(update={"seed": seed}),
-            hyperparameters=cast(Hyperparameters, dict(trial.hyperparameters)),
-            drawn=cast(dict[str, Scalar], dict(trial.drawn)),
+            continued = Trials(session).get(self._study.id, named.continues)
+        # With a seed of its own: the data come in another order.
+        self._suggestions.again(
+            asked, continued, origin=TrialOrigin.USER, continues=named.continues, also=answer
         )

@@ -24,7 +24,7 @@ def reconcile(
     study: StudyContext,
     optuna_study: OptunaStudy,
     *,
-    adopt: Callable[[int, optuna.Trial], None],
+    adopt: Callable[[optuna.Trial], None],
 ) -> None:
     """Make Optuna's trials and our rows the same trials.
 
@@ -38,7 +38,7 @@ def reconcile(
     elif len(theirs) == len(rows) + 1:
         number = len(rows)
         _log.warning("adopting a trial", extra={"study_id": study.id, "trial": number})
-        adopt(number, optuna_study.reopen(number))
+        adopt(optuna_study.reopen(number))
 
 
 def _agree(rows: Sequence[TrialRecord], theirs: Sequence[optuna.trial.FrozenTrial]) -> bool:

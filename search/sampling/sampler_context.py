@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from models.errors import SpecError
-from search.samplers import Drawn, Knowledge, Past, SamplerContext
-from search.spaces import SearchSpace, excesses
+from search.samplers import Knowledge, Past, SamplerContext
+from search.spaces import DrawnTrial, SearchSpace, excesses
 from search.studies import StudySpec
 from storage.engine import Database
 from storage.records import TrialRecord
@@ -21,7 +21,7 @@ def sampler_context_of(
 ) -> SamplerContext:
     """A study's facts; `past` is asked once per suggestion, where a sampler wants it."""
 
-    def is_refused(drawn: Drawn) -> bool:
+    def is_refused(drawn: DrawnTrial) -> bool:
         try:
             drawn.spec.model.check()
         except SpecError:
@@ -87,8 +87,3 @@ class RememberedPast:
 
 def _is_settled(trial: TrialRecord) -> bool:
     return trial.state.has_ended and trial.told_at is not None
-
-
-def past_of(database: Database, study_id: str) -> Past:
-    """A study's past as its tables have it now, read once."""
-    return RememberedPast(database, study_id).now()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import cast
 
 import optuna
 from sqlalchemy.orm import Session
@@ -11,9 +12,17 @@ from models.errors import SpecError
 from search.running import StudyContext, announce_trial, end_trial
 from search.sampling.duplicates import Duplicates
 from search.sampling.optuna_study import OptunaStudy
-from search.spaces import DrawnTrial, Source, excesses
+from search.spaces import (
+    Candidate,
+    DrawnTrial,
+    Hyperparameters,
+    Scalar,
+    Source,
+    excesses,
+)
 from search.studies import need_of, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
+from search.training.trial_spec import TrialSpec
 from storage.accounts.quotas import Quotas
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
@@ -55,7 +64,7 @@ class Suggestions:
             ):
                 return False
         with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
-            self.enter(counts.total, self._optuna_study.ask(counts.total))
+            self.enter(self._optuna_study.ask(counts.total))
         return True
 
     def have_room(self, counts: TrialCounts) -> bool:
@@ -88,13 +97,13 @@ class Suggestions:
             return True
         return self.are_used_up()
 
-    def enter(self, number: int, asked: optuna.Trial) -> None:
+    def enter(self, asked: optuna.Trial) -> None:
         """Draw a configuration for an asked trial and make it our row at once.
 
         The first trials are the study's presets instead, in their order, or the model that it
         compresses.
         """
-        presets = self._study.spec.presets
+        number, presets = asked.number, self._study.spec.presets
         if self._study.spec.compress is not None and number == 0:
             self._admit_original(asked)
         elif number < len(presets):
@@ -159,6 +168,31 @@ class Suggestions:
         self.add(ORIGINAL_TRIAL, drawn, origin=TrialOrigin.ORIGINAL, violation=violation)
         self._duplicates.note(drawn.spec, number=ORIGINAL_TRIAL)
 
+    def again(
+        self,
+        asked: optuna.Trial,
+        trial: TrialRecord,
+        *,
+        origin: TrialOrigin,
+        repeats: int | None = None,
+        continues: int | None = None,
+        also: Callable[[Session], None] | None = None,
+    ) -> None:
+        """Give an asked trial another's configuration, and a seed of its own."""
+        number = asked.number
+        seed = replicate_seed(self._study.spec.seed, number)
+        drawn = DrawnTrial(
+            candidate=Candidate(
+                architecture=trial.architecture, parametrization=trial.parametrization
+            ),
+            spec=TrialSpec.model_validate(trial.spec).model_copy(update={"seed": seed}),
+            hyperparameters=cast(Hyperparameters, dict(trial.hyperparameters)),
+            drawn=cast(dict[str, Scalar], dict(trial.drawn)),
+        )
+        self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
+        self._optuna_study.annotate(asked, drawn.hyperparameters)
+        self.add(number, drawn, origin=origin, repeats=repeats, continues=continues, also=also)
+
     def add(
         self,
         number: int,
@@ -178,16 +212,24 @@ class Suggestions:
         """
         if refusal is None:
             refusal = need_of(self._study.spec, drawn.spec).refusal(self._study.slots)
-        now = datetime.now(UTC)
-        trial = _new_trial(
-            self._study.id,
-            number,
-            drawn,
+        now, model = datetime.now(UTC), drawn.spec.model
+        trial = TrialRecord(
+            study_id=self._study.id,
+            number=number,
+            state=TrialState.QUEUED,
+            architecture=drawn.candidate.architecture,
+            parametrization=drawn.candidate.parametrization,
+            hyperparameters=dict(drawn.hyperparameters),
+            drawn=dict(drawn.drawn),
+            spec=drawn.spec.model_dump(mode="json"),
+            parameters=model.parameter_count(),
+            dense_parameters=model.dense_twin().parameter_count(),
+            shape_key=model.shape_key(),
+            violation=violation,
             origin=origin,
             repeats=repeats,
             continues=continues,
-            violation=violation,
-            at=now,
+            created_at=now,
         )
         with self._study.database.write() as session:
             Trials(session).add(trial)
@@ -219,35 +261,3 @@ class Suggestions:
             detail="; ".join(sentence for sentence, _ in over),
             violation=max(excess for _, excess in over),
         )
-
-
-def _new_trial(
-    study_id: str,
-    number: int,
-    drawn: DrawnTrial,
-    *,
-    origin: TrialOrigin,
-    repeats: int | None,
-    continues: int | None,
-    violation: float | None,
-    at: datetime,
-) -> TrialRecord:
-    model = drawn.spec.model
-    return TrialRecord(
-        study_id=study_id,
-        number=number,
-        state=TrialState.QUEUED,
-        architecture=drawn.candidate.architecture,
-        parametrization=drawn.candidate.parametrization,
-        hyperparameters=dict(drawn.hyperparameters),
-        drawn=dict(drawn.drawn),
-        spec=drawn.spec.model_dump(mode="json"),
-        parameters=model.parameter_count(),
-        dense_parameters=model.dense_twin().parameter_count(),
-        shape_key=model.shape_key(),
-        violation=violation,
-        origin=origin,
-        repeats=repeats,
-        continues=continues,
-        created_at=at,
-    )

@@ -17,12 +17,11 @@ from storage.engine import Database
 from storage.errors import Conflict, NotFound
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.repositories.attempts import Attempts
-from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 
 def pause(database: Database, study_id: str, *, by: str) -> StudyRecord:

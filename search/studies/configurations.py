@@ -6,33 +6,15 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
 from storage.records import TrialOrigin, TrialRecord
+from storage.repositories.trial_summaries import AnyTrial
 
 CONFIDENCE = 0.95
 """How often an interval holds the mean over all seeds, were qualities normal."""
-
-
-class Trained(Protocol):
-    """What is needed of a complete trial: all of its record, or its outline."""
-
-    @property
-    def number(self) -> int:
-        """Its number within the study."""
-        ...
-
-    @property
-    def quality(self) -> float | None:
-        """The task's metric."""
-        ...
-
-    @property
-    def continues(self) -> int | None:
-        """The trial whose checkpoint it started from."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +66,7 @@ class Qualities:
     went on from a checkpoint are left out: they were trained for longer.
     """
 
-    def __init__(self, trials: Sequence[Trained], known: Mapping[int, Seeded]) -> None:
+    def __init__(self, trials: Sequence[AnyTrial], known: Mapping[int, Seeded]) -> None:
         """`trials` are complete ones, by number, and `known` is what each of them trains."""
         self._known = known
         self._by_seed: dict[bytes, dict[int, float]] = {}
@@ -94,17 +76,17 @@ class Qualities:
                 seeds = self._by_seed.setdefault(its.configuration, {})
                 seeds.setdefault(its.seed, trial.quality)
 
-    def of(self, trial: Trained) -> OverSeeds | None:
+    def of(self, trial: AnyTrial) -> OverSeeds | None:
         """Those of a trial's configuration; none where its training had another start."""
         qualities = self._of(trial)
         return None if qualities is None else over_seeds(list(qualities.values()))
 
-    def mean(self, trial: Trained) -> float | None:
+    def mean(self, trial: AnyTrial) -> float | None:
         """The mean over the seeds, or the trial's own quality."""
         qualities = self._of(trial)
         return trial.quality if qualities is None else _mean(list(qualities.values()))
 
-    def _of(self, trial: Trained) -> Mapping[int, float] | None:
+    def _of(self, trial: AnyTrial) -> Mapping[int, float] | None:
         if trial.continues is not None:
             return None
         return self._by_seed.get(self._known[trial.number].configuration)

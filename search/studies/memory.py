@@ -9,12 +9,13 @@ kernels (`python -m tests.benchmarks.memory`); deploy/MEMORY.md has how far off 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from pydantic import ByteSize
 
 from models.model import ModelSpec
 from models.spec import Signature
+from search.agents.executors import Slot
 from search.documents.spaces import MemoryCandidate, SpaceMemory
 from search.errors import Fault, SpecRefused
 from search.spaces import DrawnTrial, SearchSpace
@@ -23,6 +24,7 @@ from search.tasks import AnyTask
 from search.training.optimizers import STATES
 from search.training.trial_spec import TrialSpec
 from storage.endings import TrialCause
+from storage.fleet.coordinators import SlotRecord
 from storage.records import TrialOutcome
 
 _NUMBER_BYTES = 4
@@ -43,23 +45,8 @@ _MEASURED_STATES = 2
 """What the optimizer keeps that training is measured with."""
 
 
-class MemoryPlace(Protocol):
-    """A slot, as far as memory goes."""
-
-    @property
-    def device(self) -> str:
-        """`cpu`, or `cuda:` and the GPU's own id."""
-        ...
-
-    @property
-    def memory(self) -> int | None:
-        """Bytes of its machine's memory; null: unknown."""
-        ...
-
-    @property
-    def device_memory(self) -> int | None:
-        """Bytes of its GPU's memory; null: unknown, or a CPU."""
-        ...
+MemoryPlace: TypeAlias = Slot | SlotRecord
+"""A slot, as far as memory goes."""
 
 
 @dataclass(frozen=True)

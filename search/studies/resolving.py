@@ -9,7 +9,7 @@ from search.tasks import DataSources
 from search.training.compression import OriginalFacts
 from storage.engine import Database
 from storage.errors import NotFound
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import UploadedModels
 
 _NAMING = ("id", "name")
 """The fields by which a task names its data, where it does."""

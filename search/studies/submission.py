@@ -20,9 +20,8 @@ from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
 from storage.records import StudyRecord
-from storage.repositories.datasets import Datasets
 from storage.repositories.studies import Studies
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 from storage.repositories.warm_start_trials import WarmStartTrials
 
 MOST_MEASURED_NUMBERS = 2**31

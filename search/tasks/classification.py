@@ -13,7 +13,7 @@ from search.tasks.array_cache import Arrays
 from search.tasks.samples import Split, Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources
-from search.tasks.task import SHARE, Metric, Range
+from search.tasks.task import IGNORED, SHARE, Metric, Range
 
 ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
 """The arrays of three splits: x [N, pixels] float32, y [N] int64."""
@@ -57,6 +57,11 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     return F.cross_entropy(output, target)
 
 
+def cross_entropy_of_steps(output: Tensor, target: Tensor) -> Tensor:
+    """The same of logits [B, T, classes] and classes [B, T], over the steps not ignored."""
+    return F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=IGNORED)
+
+
 class AccuracyMeter:
     """Share of the samples whose largest logit [B, classes] is the target's [B]."""
 
@@ -82,15 +87,8 @@ class AccuracyMeter:
 class Classes(Spec):
     """A task whose samples have one class each."""
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Cross-entropy."""
-        return cross_entropy(output, target)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Divergence of classes, over the steps of the loss."""
-        return soft_classes(output, teacher, target, temperature)
+    loss = staticmethod(cross_entropy)
+    soft_loss = staticmethod(soft_classes)
 
     def meter(self) -> AccuracyMeter:
         """Accuracy."""

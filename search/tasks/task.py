@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
-from models.spec import Signature
+from models.spec import Signature, Spec
 from search.documents.catalog import Metric
 from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
@@ -43,6 +43,12 @@ NOT_NEGATIVE = Range(0.0)
 """That of errors and entropies."""
 
 
+def differences(found: Spec, known: Spec) -> str:
+    """The names of the fields in which two documents of a kind differ."""
+    names = type(found).model_fields
+    return ", ".join(name for name in names if getattr(found, name) != getattr(known, name))
+
+
 class Meter(Protocol):
     """Adds up predictions, batch by batch, to a split's metrics."""
 
@@ -72,12 +78,12 @@ class Criterion(Protocol):
         """
         ...
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+    def loss(self, output: Tensor, target: Tensor, /) -> Tensor:
         """Give the mean training loss over a batch, as a scalar that can be differentiated."""
         ...
 
     def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
+        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float, /
     ) -> Tensor:
         """Give how far answers are from another model's, see `search.tasks.soft_targets`."""
         ...

@@ -15,14 +15,20 @@ from storage.records import ArtifactRecord
 _LINK_SECONDS = 300
 """How long a transfer may wait before it begins."""
 
-_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+"""Bytes as an answer's or a body's content, for the OpenAPI document."""
+
+
+def text(*media_types: str) -> dict[str, Any]:
+    """Text likewise."""
+    return {media_type: {"schema": {"type": "string"}} for media_type in media_types}
 
 
 def file_responses(description: str) -> dict[int | str, dict[str, Any]]:
     """What a route that gives out a file answers; the file is described."""
     return {
-        200: {"description": description, "content": _BINARY},
-        206: {"description": "The range that was asked for", "content": _BINARY},
+        200: {"description": description, "content": BINARY},
+        206: {"description": "The range that was asked for", "content": BINARY},
         304: {"description": "The file is the one that the client has"},
         307: {
             "description": "Where the file is, for some minutes and for everybody who has the URL; "

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from service.auth.principal import LONGEST_NAME, Scope, including_lower
+from storage.account_records import ApiKeyRecord, KeyState
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
 from storage.engine import Database
 from storage.errors import Conflict
-from storage.records import ApiKeyRecord, KeyState
 from storage.tenants import tenant_of
 
 OVERLAP = timedelta(days=1)

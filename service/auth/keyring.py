@@ -8,11 +8,11 @@ from anyio import to_thread
 
 from service.auth.api_keys import looks_like_a_key
 from service.auth.remembered import Remembered
+from storage.account_records import ApiKeyRecord, KeyState
 from storage.accounts.audit import Audit
 from storage.accounts.keys import Keys, key_digest
 from storage.engine import Database
 from storage.errors import DatabaseUnavailable
-from storage.records import ApiKeyRecord, KeyState
 
 USED_EVERY = timedelta(minutes=1)
 """How often it is written down that a key is used."""

@@ -9,12 +9,12 @@ from anyio import to_thread
 
 from service.auth.keyring import USED_EVERY
 from service.auth.remembered import Remembered
+from storage.account_records import ApiKeyRecord, BrowserSessionRecord, KeyState
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
 from storage.engine import Database
 from storage.errors import DatabaseUnavailable
-from storage.records import ApiKeyRecord, BrowserSessionRecord, KeyState
 
 _MOST_BROWSERS = 100
 """So many are logged in with one key at a time: one more ends the session used longest ago."""

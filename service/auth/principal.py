@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
-from storage.records import LOCAL, ApiKeyRecord
+from storage.account_records import ApiKeyRecord
+from storage.records import LOCAL
 
 UserScope: TypeAlias = Literal["read", "write", "admin"]
 """From the least to the most; each includes those before it."""

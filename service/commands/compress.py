@@ -91,16 +91,15 @@ def compress(
             sequence_length=sequence_length,
             told=told,
         )
-    document: dict[str, Any] = {
+    budget = {"trials": trials, "epochs": epochs}
+    document = {
         "name": f"{checkpoint.stem}, compressed",
         "task": _laid_out(document_of_task, model),
         "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
         "limits": limits,
+        **({"parametrizations": parametrization} if parametrization else {}),
+        "budget": {name: value for name, value in budget.items() if value is not None},
     }
-    if parametrization:
-        document["parametrizations"] = parametrization
-    given = {"trials": trials, "epochs": epochs}
-    document["budget"] = {name: value for name, value in given.items() if value is not None}
     study = client.submit(document)
     if not quiet:
         typer.echo(links_of(client, study))
@@ -111,10 +110,7 @@ def compress(
     reason = client.study(study.id).state_reason
     _tell(study, model, front, fetched.files, as_json=quiet)
     end_if_lost(fetched)
-    if all(front.original and point.trial == front.original.trial for point in front.points):
-        found = "nothing but the original" if front.points else "no trial"
-        complain(f"{found} is on the front{f': {reason}' if reason else ''}")
-        raise typer.Exit(UNFINISHED)
+    _end_if_nothing_else(front, reason)
 
 
 def _task(text: str) -> Mapping[str, Any]:
@@ -137,6 +133,13 @@ def _laid_out(task: Mapping[str, Any], model: ModelDetail) -> Mapping[str, Any]:
         fit.layout for fit in model.fits if task == {"kind": fit.task} and fit.layout is not None
     ]
     return {**task, "layout": layouts[0]} if layouts else task
+
+
+def _end_if_nothing_else(front: FrontDocument, reason: str | None) -> None:
+    if all(front.original and point.trial == front.original.trial for point in front.points):
+        found = "nothing but the original" if front.points else "no trial"
+        complain(f"{found} is on the front{f': {reason}' if reason else ''}")
+        raise typer.Exit(UNFINISHED)
 
 
 def _limits(texts: Sequence[str]) -> Mapping[str, int | float]:

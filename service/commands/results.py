@@ -162,19 +162,16 @@ def fetch(
         report = out / f"{stem}.report.{form}"
         write_whole(report, client.report(study_id, number, form=form), private=False)
         files.append(report)
-    onnx = out / f"{stem}.onnx"
-    try:
-        with transfer_bar(f"{onnx.name}{place}", quiet=quiet) as told:
-            files.append(client.onnx(study_id, number, onnx, told=told).path)
-    except (Refused, Unfinished) as error:
-        complain(f"trial {number} comes without an ONNX file: {error}")
+    exports = [("onnx", "an ONNX file", client.onnx)]
     if dense:
-        plain = out / f"{stem}.dense.safetensors"
+        exports.append(("dense.safetensors", "a dense file", client.dense))
+    for ending, what, ask in exports:
+        export = out / f"{stem}.{ending}"
         try:
-            with transfer_bar(f"{plain.name}{place}", quiet=quiet) as told:
-                files.append(client.dense(study_id, number, plain, told=told).path)
+            with transfer_bar(f"{export.name}{place}", quiet=quiet) as told:
+                files.append(ask(study_id, number, export, told=told).path)
         except (Refused, Unfinished) as error:
-            complain(f"trial {number} comes without a dense file: {error}")
+            complain(f"trial {number} comes without {what}: {error}")
     return fetched
 
 

@@ -33,9 +33,9 @@ def requested_part(
     size: int,
     etag: str,
     *,
-    range_header: str | None,
-    if_range: str | None,
-    if_none_match: str | None,
+    range_header: str | None = None,
+    if_range: str | None = None,
+    if_none_match: str | None = None,
 ) -> Part:
     """What to answer to a request for a file of this size and (strong, quoted) entity tag.
 

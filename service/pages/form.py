@@ -34,9 +34,8 @@ from service.rendering.spec_form import (
     values_of,
 )
 from storage.errors import QuotaReached
-from storage.repositories.datasets import Datasets
 from storage.repositories.studies import Studies
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 router = APIRouter(prefix="/studies", include_in_schema=False)
 

@@ -26,7 +26,7 @@ from storage.records import StudyRecord, TrialState
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import UploadedModels
 
 router = APIRouter(prefix="/studies", include_in_schema=False)
 

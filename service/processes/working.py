@@ -8,12 +8,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from search.agents.executors import LocalExecutor
+from search.agents.executors import LocalExecutor, Slot
 from search.agents.forking.containment import contain
 from search.agents.machine import MachineFolders, WorkerMachine
 from search.agents.machine_client import MachineLink
@@ -82,26 +82,8 @@ def work(
         was_killed = mark.exists() and mark.read_text() == boot_id()
         mark.write_text(boot_id())
         held.callback(mark.unlink, missing_ok=True)
-        machine_id = _machine_id(data_dir / "worker.id")
-        link = held.enter_context(MachineLink(server, machine_id, key=key))
-        join = Join(
-            machine=machine_id,
-            session=secrets.token_hex(8),
-            name=_plain(name or socket.gethostname()),
-            version=version("reflectory"),
-            was_killed=was_killed,
-            slots=tuple(
-                MachineSlot(
-                    name=one.name,
-                    device=one.device,
-                    model=one.model,
-                    share=one.share,
-                    memory=one.memory,
-                    device_memory=one.device_memory,
-                )
-                for one in slots
-            ),
-        )
+        join = _join(_machine_id(data_dir / "worker.id"), slots, name=name, was_killed=was_killed)
+        link = held.enter_context(MachineLink(server, join.machine, key=key))
         folders = MachineFolders(
             data=settings.data_sets, cache=settings.cache_dir, locks=data_dir / "lanes"
         )
@@ -111,6 +93,18 @@ def work(
             announce(as_name, len(slots))
 
         WorkerMachine(link, join, executor, url=server, folders=folders).run(stop, joined=joined)
+
+
+def _join(machine_id: str, slots: Sequence[Slot], *, name: str | None, was_killed: bool) -> Join:
+    fields = MachineSlot.model_fields
+    return Join(
+        machine=machine_id,
+        session=secrets.token_hex(8),
+        name=_plain(name or socket.gethostname()),
+        version=version("reflectory"),
+        was_killed=was_killed,
+        slots=tuple(MachineSlot(**{name: getattr(one, name) for name in fields}) for one in slots),
+    )
 
 
 def _machine_id(file: Path) -> str:

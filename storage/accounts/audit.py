@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from sqlalchemy import insert, select
 from sqlalchemy.orm import Session
 
+from storage.account_records import AuditRecord
 from storage.mapping import reader
 from storage.paging import newest_first
-from storage.records import AuditRecord, Json, Page
+from storage.records import Json, Page
 from storage.tables import AuditEventRow
 from storage.tenants import KEY, tenant_of
 
@@ -44,10 +45,8 @@ class Audit:
         return newest_first(
             self._session,
             select(AuditEventRow),
-            AuditEventRow.at,
-            AuditEventRow.id,
+            (AuditEventRow.at, AuditEventRow.id),
             limit=limit,
             cursor=cursor,
             record=_record,
-            key=lambda record: (record.at, record.id),
         )

@@ -7,9 +7,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from storage.account_records import ApiKeyRecord, BrowserSessionRecord
 from storage.accounts.keys import key_record, valid_at
 from storage.mapping import reader
-from storage.records import ApiKeyRecord, BrowserSessionRecord
 from storage.tables import ApiKeyRow, BrowserSessionRow
 from storage.tenants import ACROSS_TENANTS
 

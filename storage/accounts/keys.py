@@ -7,10 +7,11 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from storage.account_records import ApiKeyRecord
 from storage.errors import NotFound
 from storage.mapping import reader
 from storage.paging import newest_first
-from storage.records import ApiKeyRecord, Page
+from storage.records import Page
 from storage.tables import ApiKeyRow
 
 key_record = reader(ApiKeyRecord)
@@ -79,12 +80,10 @@ class Keys:
         return newest_first(
             self._session,
             select(ApiKeyRow),
-            ApiKeyRow.created_at,
-            ApiKeyRow.id,
+            (ApiKeyRow.created_at, ApiKeyRow.id),
             limit=limit,
             cursor=cursor,
             record=key_record,
-            key=lambda record: (record.created_at, record.id),
         )
 
     def revoke(self, key_id: str, *, at: datetime) -> bool:

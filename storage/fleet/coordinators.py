@@ -1,12 +1,13 @@
 """What each coordinator tells of itself: slots, figures, when it was last seen."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from storage.fleet.machines import PlaceRecord, place_of
 from storage.locking import insert
 from storage.mapping import reader
 from storage.records import Json
@@ -14,19 +15,11 @@ from storage.tables import CoordinatorRow
 
 
 @dataclass(frozen=True)
-class SlotRecord:
+class SlotRecord(PlaceRecord):
     """A place for one attempt at a time; the share of one for measuring is 0."""
 
-    name: str
-    device: str
-    model: str
-    share: float
     machine: str = ""
     """Where it is, when it is not the coordinator's own machine."""
-    memory: int | None = None
-    """Bytes of the machine's memory that an attempt may take; null: unknown."""
-    device_memory: int | None = None
-    """Bytes of its GPU's memory, likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,26 +90,9 @@ def _document(slot: SlotRecord, *, measuring: bool) -> dict[str, Json]:
 
 
 def _record(row: CoordinatorRow) -> CoordinatorRecord:
-    entries: Sequence[Mapping[str, Json]] = [slot for slot in row.slots if isinstance(slot, dict)]
+    entries = [slot for slot in row.slots if isinstance(slot, dict)]
     return _read(
         row,
-        slots=tuple(_slot(entry) for entry in entries if not entry["lane"]),
-        measuring_slots=tuple(_slot(entry) for entry in entries if entry["lane"]),
+        slots=tuple(place_of(SlotRecord, entry) for entry in entries if not entry["lane"]),
+        measuring_slots=tuple(place_of(SlotRecord, entry) for entry in entries if entry["lane"]),
     )
-
-
-def _slot(entry: Mapping[str, Json]) -> SlotRecord:
-    share = entry["share"]
-    return SlotRecord(
-        name=str(entry["name"]),
-        device=str(entry["device"]),
-        model=str(entry["model"]),
-        share=float(share) if isinstance(share, int | float) else 0.0,
-        machine=str(entry.get("machine", "")),
-        memory=_bytes(entry.get("memory")),
-        device_memory=_bytes(entry.get("device_memory")),
-    )
-
-
-def _bytes(told: Json) -> int | None:
-    return told if isinstance(told, int) else None

@@ -1,20 +1,19 @@
 """Machines that joined the site with their slots: who they are, and when they were heard of."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import cast
+from typing import Any, TypeVar
 
-from sqlalchemy import case, delete, exists, select, update
+from sqlalchemy import ColumnElement, case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
 from storage.locking import insert
 from storage.mapping import reader
-from storage.records import Json
 from storage.tables import MachineRow
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class PlaceRecord:
     """A place on a machine where one attempt at a time runs."""
 
@@ -26,6 +25,9 @@ class PlaceRecord:
     """Bytes of the machine's memory that an attempt may take; null: unknown."""
     device_memory: int | None = None
     """Bytes of its GPU's memory, likewise."""
+
+
+_Place = TypeVar("_Place", bound=PlaceRecord)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,33 +107,14 @@ class Machines:
 
         Until the transaction ends, no other poll of the machine is answered.
         """
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(
-                MachineRow.id == machine_id,
-                MachineRow.session == session,
-                MachineRow.polls < number,
-            )
-            .values(polls=number, seen_at=at)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        newest = MachineRow.polls < number
+        return self._change(machine_id, session, newest, polls=number, seen_at=at)
 
     def again(
         self, machine_id: str, *, session: str, number: int, at: datetime
     ) -> MachineRecord | None:
         """Go on with a poll that waited; null when a newer one came meanwhile."""
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(
-                MachineRow.id == machine_id,
-                MachineRow.session == session,
-                MachineRow.polls == number,
-            )
-            .values(seen_at=at)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        return self._change(machine_id, session, MachineRow.polls == number, seen_at=at)
 
     def find(self, machine_id: str) -> MachineRecord | None:
         """One machine; null when there is no such one."""
@@ -140,13 +123,7 @@ class Machines:
 
     def leave(self, machine_id: str, *, session: str) -> MachineRecord | None:
         """Let a machine take nothing more; null when the process is not the one that joined."""
-        row = self._session.scalar(
-            update(MachineRow)
-            .where(MachineRow.id == machine_id, MachineRow.session == session)
-            .values(leaving=True)
-            .returning(MachineRow)
-        )
-        return None if row is None else _record(row)
+        return self._change(machine_id, session, leaving=True)
 
     def remove(self, machine_id: str) -> None:
         """Take a machine's row away; harmless when there is none."""
@@ -177,22 +154,28 @@ class Machines:
             .values(changes=MachineRow.changes + 1)
         )
 
+    def _change(
+        self, machine_id: str, session: str, *where: ColumnElement[bool], **values: Any
+    ) -> MachineRecord | None:
+        """Change the row of a machine that joined last by this process; null where it did not."""
+        row = self._session.scalar(
+            update(MachineRow)
+            .where(MachineRow.id == machine_id, MachineRow.session == session, *where)
+            .values(**values)
+            .returning(MachineRow)
+        )
+        return None if row is None else _record(row)
+
     def _is_anothers(self, name: str, machine_id: str) -> bool:
         others = exists().where(MachineRow.name == name, MachineRow.id != machine_id)
         return bool(self._session.scalar(select(others)))
 
 
 def _record(row: MachineRow) -> MachineRecord:
-    slots = (_place(cast("dict[str, Json]", slot)) for slot in row.slots)
-    return _read(row, slots=tuple(slots))
+    return _read(row, slots=tuple(place_of(PlaceRecord, slot) for slot in row.slots))
 
 
-def _place(entry: dict[str, Json]) -> PlaceRecord:
-    return PlaceRecord(
-        name=str(entry["name"]),
-        device=str(entry["device"]),
-        model=str(entry["model"]),
-        share=float(cast(float, entry["share"])),
-        memory=cast("int | None", entry.get("memory")),
-        device_memory=cast("int | None", entry.get("device_memory")),
-    )
+def place_of(kind: type[_Place], stored: Any) -> _Place:
+    """A place as it was stored as JSON; what else was stored with it is left out."""
+    names = {field.name for field in fields(kind)}
+    return kind(**{name: value for name, value in stored.items() if name in names})

@@ -120,12 +120,10 @@ class Studies:
         return newest_first(
             self._session,
             query,
-            StudyRow.created_at,
-            StudyRow.id,
+            (StudyRow.created_at, StudyRow.id),
             limit=limit,
             cursor=cursor,
             record=_record,
-            key=lambda study: (study.created_at, study.id),
         )
 
     def ids(self) -> set[str]:

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
-from storage.records import TrialOrigin, TrialState
+from storage.records import TrialOrigin, TrialRecord, TrialState
 
 
 @dataclass(frozen=True)
@@ -24,3 +25,7 @@ class TrialSummary:
     dense_parameters: int
     throughput_ratio: float | None
     violation: float | None
+
+
+AnyTrial: TypeAlias = TrialRecord | TrialSummary
+"""All of a trial's record, or its summary: what is needed to compare it with others."""

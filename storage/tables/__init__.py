@@ -14,7 +14,7 @@ from storage.tables.machine import BookingRow, CoordinatorRow, MachineRow
 from storage.tables.measurement import MeasurementRow
 from storage.tables.study import EventRow, ExchangeRow, StudyRow
 from storage.tables.trial import MetricRow, TrialRow, WarmStartTrialRow
-from storage.tables.upload import DatasetRow, UploadedModelRow
+from storage.tables.upload import DatasetRow, UploadedModelRow, UploadRow
 
 __all__ = [
     "ApiKeyRow",
@@ -37,6 +37,7 @@ __all__ = [
     "TenantQuotaRow",
     "TrialArtifactRow",
     "TrialRow",
+    "UploadRow",
     "UploadedModelRow",
     "WarmStartTrialRow",
     "WebhookDeliveryRow",

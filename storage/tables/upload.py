@@ -10,7 +10,21 @@ from storage.records import LOCAL, Json
 from storage.tables.base import Table
 
 
-class DatasetRow(Table):
+class UploadRow(Table):
+    """The columns that data sets and models both have."""
+
+    __abstract__ = True
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
+    name: Mapped[str]
+    size: Mapped[int] = mapped_column(BigInteger)
+    fingerprint: Mapped[str]
+    options: Mapped[dict[str, Json]] = mapped_column(document())
+    created_at: Mapped[datetime]
+
+
+class DatasetRow(UploadRow):
     """A user's upload: the files as they came, what they were read into, and what was found."""
 
     __tablename__ = "dataset"
@@ -25,22 +39,15 @@ class DatasetRow(Table):
         Index(None, "tenant", "created_at", "id"),
     )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
-    name: Mapped[str]
     suffix: Mapped[str]
-    size: Mapped[int] = mapped_column(BigInteger)
     sha256: Mapped[str]
     test_sha256: Mapped[str | None]
-    fingerprint: Mapped[str]
-    options: Mapped[dict[str, Json]] = mapped_column(document())
     facts: Mapped[dict[str, Json]] = mapped_column(document())
     preview: Mapped[list[Json]] = mapped_column(document())
     container_sha256: Mapped[str]
-    created_at: Mapped[datetime]
 
 
-class UploadedModelRow(Table):
+class UploadedModelRow(UploadRow):
     """A trained network that a user uploaded, as a checkpoint of our own form."""
 
     __tablename__ = "uploaded_model"
@@ -49,17 +56,10 @@ class UploadedModelRow(Table):
         Index(None, "tenant", "created_at", "id"),
     )
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    tenant: Mapped[str] = mapped_column(server_default=LOCAL)
-    name: Mapped[str]
     source: Mapped[str]
     sha256: Mapped[str] = mapped_column(ForeignKey("artifact.sha256"))
-    size: Mapped[int] = mapped_column(BigInteger)
     file_sha256: Mapped[str]
     file_size: Mapped[int] = mapped_column(BigInteger)
-    fingerprint: Mapped[str]
-    options: Mapped[dict[str, Json]] = mapped_column(document())
     spec: Mapped[dict[str, Json]] = mapped_column(document())
     notes: Mapped[list[Json]] = mapped_column(document())
     parameters: Mapped[int] = mapped_column(BigInteger)
-    created_at: Mapped[datetime]

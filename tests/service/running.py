@@ -22,6 +22,18 @@ def wait_until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE
     return wait_while_it_moves(holds, what=what, seconds=seconds)
 
 
+def command(server: str, *words: object) -> subprocess.CompletedProcess[str]:
+    """Run `reflectory` with these words, for a server at that address, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "service.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+        env={**os.environ, "REFLECTORY_SERVER": server, "COLUMNS": "100"},
+    )
+
+
 class Server:
     """`reflectory serve`, started again as often as a test needs it on the same data directory."""
 

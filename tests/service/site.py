@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from models.checkpoint import save_bytes
 from models.report import parameter_report
-from search.running.attempts import announce_trial, token_digest
+from search.running.attempts import token_digest
+from search.running.trial_endings import announce_trial
 from search.spaces.draws import CornerSource
 from search.spaces.space import SearchSpace
 from search.studies import states as studies

@@ -22,10 +22,9 @@ from storage.records import (
     TrialState,
     UploadedModelRecord,
 )
-from storage.repositories.datasets import Datasets
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
-from storage.repositories.uploaded_models import UploadedModels
+from storage.repositories.uploads import Datasets, UploadedModels
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -171,4 +170,6 @@ def add_model(
     session: Session, record: UploadedModelRecord | None = None, **given: object
 ) -> UploadedModelRecord:
     """A model with its artifact; the record given, or one made of the fields given."""
-    return UploadedModels(session).add(record or uploaded_model(**given))
+    record = record or uploaded_model(**given)
+    artifact = ArtifactRecord(sha256=record.sha256, size=record.size, created_at=START)
+    return UploadedModels(session).add(record, [artifact])

@@ -20,31 +20,23 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session, aliased
 
+from storage.account_records import ApiKeyRecord, BrowserSessionRecord, KeyState
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import IdempotencyConflict, NotFound
-from storage.records import (
-    LOCAL,
-    ApiKeyRecord,
-    ArtifactRecord,
-    BrowserSessionRecord,
-    CommandKind,
-    CommandRecord,
-    KeyState,
-    StudyState,
-)
+from storage.records import LOCAL, ArtifactRecord, CommandKind, CommandRecord, StudyState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands
-from storage.repositories.datasets import Datasets
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
+from storage.repositories.uploads import Datasets
 from storage.schema import migration_config
 from storage.tables import (
     ArtifactRow,

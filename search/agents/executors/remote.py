@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from pydantic import TypeAdapter
 
@@ -32,7 +32,7 @@ from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import DatabaseUnavailable
 from storage.fleet.bookings import BookingRecord, Bookings
-from storage.fleet.machines import MachineRecord, Machines
+from storage.fleet.machines import MachineRecord, Machines, PlaceRecord
 from storage.records import BookingState
 
 _log = logging.getLogger(__name__)
@@ -273,15 +273,7 @@ class RemoteExecutor:
             if booking.owner != self._owner and booking.state != BookingState.EXITED
         }
         return [
-            Slot(
-                name=f"{machine.name}/{place.name}",
-                device=place.device,
-                model=place.model,
-                share=place.share,
-                machine=machine.name,
-                memory=place.memory,
-                device_memory=place.device_memory,
-            )
+            _slot(machine.name, place)
             for machine in machines
             for place in machine.slots
             if (machine.id, place.name) not in others
@@ -298,6 +290,11 @@ class RemoteExecutor:
         if stale:
             with self._database.write() as session:
                 Bookings(session).release(stale)
+
+
+def _slot(machine: str, place: PlaceRecord) -> Slot:
+    named: dict[str, Any] = {**vars(place), "name": f"{machine}/{place.name}", "machine": machine}
+    return Slot(**named)
 
 
 def _place(slot: Slot) -> str:

@@ -39,7 +39,7 @@ class Started(Spec):
 
 
 class NotStarted(Spec):
-    """From the fork server: the attempt does not run, and why."""
+    """The attempt does not run, and why; bridges to clusters say so too."""
 
     kind: Literal["not_started"] = "not_started"
     attempt_id: str

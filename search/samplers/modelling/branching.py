@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from search.samplers.modelling.paths import Way, ways
-from search.samplers.sampler import Drawn, Knowledge, Past, SamplerContext, Space
-from search.spaces import Dimension, Scalar, Source
+from search.samplers.sampler import Knowledge, Past, SamplerContext, Space
+from search.spaces import Dimension, DrawnTrial, Scalar, Source
 from storage.records import TrialRecord
 
 V = TypeVar("V")
@@ -30,7 +30,7 @@ class Branch:
         """The candidate in words."""
         return f"{self.architecture} with {self.parametrization}"
 
-    def draw(self, source: Source) -> Drawn:
+    def draw(self, source: Source) -> DrawnTrial:
         """One configuration of the candidate, with all values as the whole space names them."""
         return self.whole.draw(_Choosing(source, self.chosen))
 

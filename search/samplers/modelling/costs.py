@@ -9,7 +9,7 @@ import numpy as np
 
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.sampler_cache import SamplerCache
-from search.samplers.sampler import Drawn
+from search.spaces import DrawnTrial
 from storage.records import TrialRecord
 
 _SLOPE_PENALTY, _OFFSET_PENALTY = 0.01, 0.1
@@ -36,7 +36,7 @@ class Costs:
         self._measured = [trial for trial in trials if trial.throughput]
         self._by_shape = {self._shape(trial): trial for trial in self._measured}
 
-    def of_draws(self, drawn: Sequence[Drawn]) -> Array:
+    def of_draws(self, drawn: Sequence[DrawnTrial]) -> Array:
         """`[M, C]`."""
         return self._table([self._of_draw(one) for one in drawn])
 
@@ -44,7 +44,7 @@ class Costs:
         """`[N, C]`."""
         return self._table([self._of_trial(trial) for trial in trials])
 
-    def throughput_ratio(self, drawn: Drawn) -> float:
+    def throughput_ratio(self, drawn: DrawnTrial) -> float:
         """Throughput as a ratio to the dense baseline's, measured or predicted."""
         measured = self._by_shape.get(_shape(drawn.spec.model.model_dump(mode="json")))
         if measured is not None and measured.throughput_ratio is not None:
@@ -75,7 +75,7 @@ class Costs:
             speed = self._speed(self._shape(trial), _features(trial))
         return {"parameters": _log(trial.parameters), "throughput": -speed}
 
-    def _of_draw(self, drawn: Drawn) -> dict[str, float]:
+    def _of_draw(self, drawn: DrawnTrial) -> dict[str, float]:
         features = _features_of_draw(drawn)
         if "throughput" not in self._columns:
             return {"parameters": features[1]}
@@ -123,7 +123,7 @@ def _features(trial: TrialRecord) -> tuple[str, float, float]:
     return name, _log(trial.parameters), _log(trial.dense_parameters)
 
 
-def _features_of_draw(drawn: Drawn) -> tuple[str, float, float]:
+def _features_of_draw(drawn: DrawnTrial) -> tuple[str, float, float]:
     model = drawn.spec.model
     name = f"{model.architecture.kind} {model.parametrization.family}"
     return name, _log(model.parameter_count()), _log(model.dense_twin().parameter_count())

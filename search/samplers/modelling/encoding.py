@@ -7,8 +7,7 @@ import numpy as np
 
 from search.samplers.modelling.configurations_drawn import place_of
 from search.samplers.modelling.gaussian_process import Array
-from search.samplers.sampler import Drawn
-from search.spaces import ChoiceDimension, Dimension, Scalar
+from search.spaces import ChoiceDimension, Dimension, DrawnTrial, Scalar
 from storage.records import TrialRecord
 
 _ABSENT = 0.5
@@ -56,7 +55,7 @@ class Encoding:
         return row
 
 
-def values_of_draw(drawn: Drawn) -> dict[str, Scalar | None]:
+def values_of_draw(drawn: DrawnTrial) -> dict[str, Scalar | None]:
     """What an `Encoding` reads of a configuration."""
     model = drawn.spec.model
     return _values(

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from search.samplers.sampler import Drawn, Space
-from search.spaces import ChoiceDimension, Dimension, Scalar
+from search.samplers.sampler import Space
+from search.spaces import ChoiceDimension, Dimension, DrawnTrial, Scalar
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Way:
     """The answers that may decide what else is asked, by dimension."""
     dimensions: Mapping[str, Dimension]
     """All that is asked on this way, in order."""
-    first: Drawn
+    first: DrawnTrial
     """The configuration of these options, and of the first value of everything else."""
 
 

@@ -1,5 +1,7 @@
 """GRU and LSTM with plain and with low-rank matrices."""
 
+from functools import partial
+
 from models.architectures import Gru, Lstm
 from models.parametrizations import Dense, LowRank, LowRankDiagonal
 from search.spaces.presets.preset import PASSTHROUGH, Preset
@@ -36,32 +38,28 @@ _CHARACTER_GRU = Gru(hidden_size=1000, reset="after", learned_initial_state=Fals
 _CHARACTER_DROPOUTS = {"input_dropout": 0.1, "recurrent_dropout": 0.5, "readout_dropout": 0.5}
 _DROPOUT_NOTE = "Dropout of 0.1 of inputs, and 0.5 of states and outputs."
 
+_on_pixels = partial(Preset, paper=PASSTHROUGH, training=_PERMUTED_TRAINING, task=_PERMUTED)
+_on_characters = partial(Preset, paper=PASSTHROUGH, training=_CHARACTER_TRAINING, task=_SENTENCES)
+
 GATED: tuple[Preset, ...] = (
-    Preset(
+    _on_pixels(
         name="gru-128",
         title="GRU, 128 units, reset before the matrix",
-        paper=PASSTHROUGH,
         description=f"The baseline, with full matrices. {_PERMUTED_NOTE}",
         architecture=Gru(hidden_size=128, carry_bias=5.0),
         parametrization=Dense(),
-        training=_PERMUTED_TRAINING,
-        task=_PERMUTED,
     ),
-    Preset(
+    _on_characters(
         name="gru-1000-reset-after",
         title="GRU, 1000 units, reset after the matrix",
-        paper=PASSTHROUGH,
         description="The baseline of the language model, with full matrices and a first state "
         f"of 0. {_CHARACTER_NOTE}",
         architecture=_CHARACTER_GRU,
         parametrization=Dense(),
-        training=_CHARACTER_TRAINING,
-        task=_SENTENCES,
     ),
-    Preset(
+    _on_characters(
         name="gru-3298-dropout",
         title="GRU, 3298 units, reset after the matrix, with dropout",
-        paper=PASSTHROUGH,
         description=f"The large baseline of the language model. {_DROPOUT_NOTE} One mask of "
         "the state serves all gates; the source has two for three gates here. "
         f"{_CHARACTER_NOTE}",
@@ -69,32 +67,24 @@ GATED: tuple[Preset, ...] = (
             update={"hidden_size": 3298, "dropout_masks": "tied", **_CHARACTER_DROPOUTS}
         ),
         parametrization=Dense(),
-        training=_CHARACTER_TRAINING,
-        task=_SENTENCES,
     ),
     *(
-        Preset(
+        _on_pixels(
             name=f"lr-gru-{size}-{rank}",
             title=f"LR-GRU, {size} units, rank {rank}",
-            paper=PASSTHROUGH,
             description=f"Low-rank matrices. {_PERMUTED_NOTE}",
             architecture=Gru(hidden_size=size, carry_bias=5.0),
             parametrization=LowRank(d=rank),
-            training=_PERMUTED_TRAINING,
-            task=_PERMUTED,
         )
         for size, rank in ((128, 24), (512, 4))
     ),
     *(
-        Preset(
+        _on_pixels(
             name=f"lrd-gru-{size}-{rank}",
             title=f"LRD-GRU, {size} units, rank {rank}",
-            paper=PASSTHROUGH,
             description=f"Low-rank matrices with a diagonal. {_PERMUTED_NOTE}",
             architecture=Gru(hidden_size=size, carry_bias=5.0),
             parametrization=LowRankDiagonal(d=rank),
-            training=_PERMUTED_TRAINING,
-            task=_PERMUTED,
         )
         for size, rank in ((64, 24), (128, 24), (256, 24))
     ),
@@ -122,15 +112,12 @@ GATED: tuple[Preset, ...] = (
         task=_MEMORY,
     ),
     *(
-        Preset(
+        _on_characters(
             name=f"lrd-gru-{size}-{rank}",
             title=f"LRD-GRU, {size} units, rank {rank}, reset after the matrix",
-            paper=PASSTHROUGH,
             description=f"Low-rank matrices with a diagonal. {note}{_CHARACTER_NOTE}",
             architecture=_CHARACTER_GRU.model_copy(update={"hidden_size": size, **dropouts}),
             parametrization=LowRankDiagonal(d=rank),
-            training=_CHARACTER_TRAINING,
-            task=_SENTENCES,
         )
         for size, rank, note, dropouts in (
             (1000, 64, "", {}),
@@ -139,18 +126,15 @@ GATED: tuple[Preset, ...] = (
         )
     ),
     *(
-        Preset(
+        _on_characters(
             name=f"tied-lrd-gru-{size}-{rank}",
             title=f"tied LRD-GRU, {size} units, rank {rank}, reset after the matrix",
-            paper=PASSTHROUGH,
             description="Low-rank matrices with a diagonal, of which all gates share the "
             f"reading factor R. {note}{_CHARACTER_NOTE}{misprint}",
             architecture=_CHARACTER_GRU.model_copy(
                 update={"hidden_size": size, "dropout_masks": "tied", **dropouts}
             ),
             parametrization=LowRankDiagonal(d=rank, tied=True),
-            training=_CHARACTER_TRAINING,
-            task=_SENTENCES,
         )
         for size, rank, note, dropouts, misprint in (
             (

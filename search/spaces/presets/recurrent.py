@@ -1,5 +1,7 @@
 """Recurrent networks of a single matrix and their rivals, on pixels, UCR series and words."""
 
+from functools import partial
+
 from models.architectures import Lstm, Rnn, Urnn
 from models.parametrizations import (
     Dense,
@@ -56,19 +58,27 @@ _UCR_NOTE = (
     "says 8, the printed parameter counts 16)."
 )
 
+_on_pixels = partial(Preset, task=_PIXELS)
+_spectral = partial(_on_pixels, paper=SPECTRAL, training=SPECTRAL_TRAINING)
+_ornn = partial(_on_pixels, paper=_ORNN, training=_ORNN_TRAINING)
+_on_series = partial(
+    Preset,
+    paper=SPECTRAL,
+    description=f"{_UCR_NOTE} {_SPECTRAL_NOTE}",
+    training=SPECTRAL_TRAINING,
+    task=_SERIES,
+)
+
 RECURRENT: tuple[Preset, ...] = (
-    Preset(
+    _spectral(
         name="rnn-128",
         title="RNN, 128 units",
-        paper=SPECTRAL,
         description=f"The plain network with leaky relu, on MNIST pixel by pixel. "
         f"{_SPECTRAL_NOTE} The table prints 35k parameters; these sizes have 18,058.",
         architecture=Rnn(hidden_size=128),
         parametrization=Dense(),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _spectral(
         name="irnn-128",
         title="IRNN, 128 units",
         paper=_IRNN,
@@ -76,21 +86,16 @@ RECURRENT: tuple[Preset, ...] = (
         f"so a network with an orthogonal start as well. {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=128, activation="relu"),
         parametrization=Dense(initialisation="identity"),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _spectral(
         name="lstm-128",
         title="LSTM, 128 units",
-        paper=SPECTRAL,
         description=f"The baseline on MNIST pixel by pixel, forget gates started at 1. "
         f"{_SPECTRAL_NOTE} The table prints 64k parameters, those of the recurrent matrices.",
         architecture=Lstm(hidden_size=128),
         parametrization=Dense(),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_pixels(
         name="lstm-128-peephole",
         title="LSTM with a dense peephole, 128 units",
         paper=_URNN,
@@ -100,64 +105,48 @@ RECURRENT: tuple[Preset, ...] = (
         architecture=Lstm(hidden_size=128, peephole=True),
         parametrization=Dense(),
         training=_URNN_TRAINING.model_copy(update={"clip_value": 1.0}),
-        task=_PIXELS,
     ),
-    Preset(
+    _ornn(
         name="ornn-128-16",
         title="oRNN, 128 units, 16 reflectors",
-        paper=_ORNN,
         description="An orthogonal matrix of 16 reflectors, leaky relu of slope 0.1; Adam at "
         "1e-3 with 5 samples a step, as the source's code has it by default.",
         architecture=Rnn(hidden_size=128, leak=0.1),
         parametrization=Householder(m=16),
-        training=_ORNN_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _ornn(
         name="ornn-256-32",
         title="oRNN, 256 units, 32 reflectors",
-        paper=_ORNN,
         description="The size compared on MNIST pixel by pixel (11,034 parameters); Adam at "
         "1e-3 with 5 samples a step, as the source's code has it by default.",
         architecture=Rnn(hidden_size=256, leak=0.1),
         parametrization=Householder(m=32),
-        training=_ORNN_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _spectral(
         name="spectral-rnn-128",
         title="Spectral-RNN, 128 units, 16 + 16 reflectors",
-        paper=SPECTRAL,
         description="Singular values within 0.01 of 1, leaky relu, on MNIST pixel by pixel "
         f"(5,658 parameters, printed as 6k). {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=128),
         parametrization=HouseholderSvd(m1=16, m2=16, r=0.01),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _spectral(
         name="spectral-rnn-128-released",
         title="Spectral-RNN as in the released cell",
-        paper=SPECTRAL,
         description="As spectral-rnn-128 with relu for leaky relu and a first state of 0, "
         f"which is what the released cell does. {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=128, activation="relu", learned_initial_state=False),
         parametrization=HouseholderSvd(m1=16, m2=16, r=0.01),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _spectral(
         name="svd-rnn-256",
         title="svdRNN, 256 units, 16 + 16 reflectors",
-        paper=SPECTRAL,
         description="The size of the first version of the paper on MNIST pixel by pixel; it "
         f"prints 13k parameters, these sizes have 11,546. {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=256),
         parametrization=HouseholderSvd(m1=16, m2=16, r=0.01),
-        training=SPECTRAL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_pixels(
         name="urnn-512",
         title="uRNN, 512 complex units",
         paper=_URNN,
@@ -167,9 +156,8 @@ RECURRENT: tuple[Preset, ...] = (
         architecture=Urnn(hidden_size=512),
         parametrization=UnitaryFft(),
         training=_URNN_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_pixels(
         name="rc-urnn-512",
         title="RC-uRNN, 512 complex units",
         paper=_FULL_URNN,
@@ -178,9 +166,8 @@ RECURRENT: tuple[Preset, ...] = (
         architecture=Urnn(hidden_size=512),
         parametrization=UnitaryFft(),
         training=_RETRAINED_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_pixels(
         name="fc-urnn-116",
         title="FC-uRNN, 116 complex units",
         paper=_FULL_URNN,
@@ -190,9 +177,8 @@ RECURRENT: tuple[Preset, ...] = (
         architecture=Urnn(hidden_size=116),
         parametrization=UnitaryFull(),
         training=_FULL_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_pixels(
         name="factorized-rnn-128",
         title="Factorized RNN, 128 units",
         paper=_FACTORIZED,
@@ -203,47 +189,31 @@ RECURRENT: tuple[Preset, ...] = (
         architecture=Rnn(hidden_size=128, activation="relu"),
         parametrization=FactorizedSvd(margin=0.0),
         training=_FACTORIZED_TRAINING,
-        task=_PIXELS,
     ),
-    Preset(
+    _on_series(
         name="rnn-32",
         title="RNN, 32 units",
-        paper=SPECTRAL,
-        description=f"{_UCR_NOTE} {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=32),
         parametrization=Dense(),
-        training=SPECTRAL_TRAINING,
-        task=_SERIES,
     ),
-    Preset(
+    _on_series(
         name="lstm-32",
         title="LSTM, 32 units",
-        paper=SPECTRAL,
-        description=f"{_UCR_NOTE} {_SPECTRAL_NOTE}",
         architecture=Lstm(hidden_size=32),
         parametrization=Dense(),
-        training=SPECTRAL_TRAINING,
-        task=_SERIES,
     ),
-    Preset(
+    _on_series(
         name="ornn-32-16",
         title="oRNN, 32 units, 16 reflectors",
         paper=_ORNN,
-        description=f"{_UCR_NOTE} {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=32, leak=0.1),
         parametrization=Householder(m=16),
-        training=SPECTRAL_TRAINING,
-        task=_SERIES,
     ),
-    Preset(
+    _on_series(
         name="svd-rnn-32-16",
         title="svdRNN, 32 units, 16 + 16 reflectors",
-        paper=SPECTRAL,
-        description=f"{_UCR_NOTE} {_SPECTRAL_NOTE}",
         architecture=Rnn(hidden_size=32),
         parametrization=HouseholderSvd(m1=16, m2=16, r=0.01),
-        training=SPECTRAL_TRAINING,
-        task=_SERIES,
     ),
     Preset(
         name="spectral-rnn-512-32",

@@ -1,5 +1,7 @@
 """Networks of packed rotations, of the input matrices too where they are square."""
 
+from functools import partial
+
 from models.architectures import Rnn
 from models.parametrizations import PackedRotations, RotationSvd
 from search.spaces.presets.preset import Preset
@@ -19,38 +21,32 @@ _DIZZY_NOTE = (
     "1e-2 is chosen here. Its copy task judges the last ten steps alone."
 )
 
+_dizzy = partial(
+    Preset,
+    paper=_DIZZY,
+    architecture=Rnn(
+        hidden_size=128,
+        activation="abs",
+        structured_inputs="square",
+        input_initialisation="gaussian",
+        learned_initial_state=False,
+    ),
+    training=_DIZZY_TRAINING,
+    task=_TAIL,
+)
+
 ROTATIONS: tuple[Preset, ...] = (
-    Preset(
+    _dizzy(
         name="dizzy-128-10",
         title="DizzyRNN, 128 units, 10 packed rotations",
-        paper=_DIZZY,
         description=f"Rotations and absolute values, which keep every norm. {_DIZZY_NOTE}",
-        architecture=Rnn(
-            hidden_size=128,
-            activation="abs",
-            structured_inputs="square",
-            input_initialisation="gaussian",
-            learned_initial_state=False,
-        ),
         parametrization=PackedRotations(count=10),
-        training=_DIZZY_TRAINING,
-        task=_TAIL,
     ),
-    Preset(
+    _dizzy(
         name="dizzy-svd-128",
         title="DizzyRNN-SVD, 128 units, 10 + 10 packed rotations",
-        paper=_DIZZY,
         description="Singular values drawn towards 1 by a penalty, whose weight 1e-3 is ours. "
         f"{_DIZZY_NOTE}",
-        architecture=Rnn(
-            hidden_size=128,
-            activation="abs",
-            structured_inputs="square",
-            input_initialisation="gaussian",
-            learned_initial_state=False,
-        ),
         parametrization=RotationSvd(count_u=10, count_v=10, penalty=1e-3),
-        training=_DIZZY_TRAINING,
-        task=_TAIL,
     ),
 )

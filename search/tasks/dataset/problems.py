@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -44,9 +45,9 @@ class ProblemTraits:
     """One kind of problem."""
 
     metric: str
-    direction: Literal["maximize", "minimize"]
+    direction: Literal["maximize", "minimize"] = "minimize"
     unit: str
-    output_steps: Literal["last", "every"]
+    output_steps: Literal["last", "every"] = "last"
     parts: Callable[[Decoded, Cut], Mapping[str, Part]]
     """The samples of the three splits, by name."""
     baseline: Callable[[Part], float]
@@ -147,12 +148,20 @@ def _inputs_scaling(_part: Part, inputs: Scaling) -> Scaling | None:
     return inputs
 
 
+_numbers = partial(
+    ProblemTraits,
+    metric="mse",
+    loss=squared_error,
+    soft_loss=soft_numbers,
+    meter=RegressionMeter,
+)
+"""What is asked for are numbers."""
+
 PROBLEMS: Mapping[Problem, ProblemTraits] = {
     "classification": ProblemTraits(
         metric="accuracy",
         direction="maximize",
         unit="fraction of samples",
-        output_steps="last",
         parts=_drawn_evenly,
         baseline=_largest_class,
         target_scaling=_unscaled,
@@ -160,23 +169,15 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         soft_loss=soft_classes,
         meter=lambda _deviations: AccuracyMeter(),
     ),
-    "regression": ProblemTraits(
-        metric="mse",
-        direction="minimize",
+    "regression": _numbers(
         unit="square of the target's unit",
-        output_steps="last",
         parts=_drawn_at_random,
         baseline=_variance,
         target_scaling=_own_scaling,
-        loss=squared_error,
-        soft_loss=soft_numbers,
-        meter=RegressionMeter,
     ),
     "multilabel": ProblemTraits(
         metric="bce",
-        direction="minimize",
         unit="nats per label",
-        output_steps="last",
         parts=_drawn_at_random,
         baseline=_entropy_of_labels,
         target_scaling=_unscaled,
@@ -184,17 +185,12 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         soft_loss=soft_labels,
         meter=lambda _deviations: LabelMeter(),
     ),
-    "forecasting": ProblemTraits(
-        metric="mse",
-        direction="minimize",
+    "forecasting": _numbers(
         unit="square of the series' unit",
         output_steps="every",
         parts=_windows,
         baseline=_persistence,
         target_scaling=_inputs_scaling,
-        loss=squared_error,
-        soft_loss=soft_numbers,
-        meter=RegressionMeter,
     ),
 }
 """By the name that the facts of an upload give them."""

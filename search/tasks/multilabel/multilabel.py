@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
 
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
@@ -19,7 +18,7 @@ from search.tasks.samples import EVALUATION_ROWS, Samples, Split, Splits
 from search.tasks.soft_targets import soft_labels
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.sparse_split import SparseSplit
-from search.tasks.task import Metric
+from search.tasks.task import Metric, differences
 from search.uploads.dataset_metadata import MOST_CLASSES
 
 MOST_DENSE_BYTES = 200_000_000
@@ -157,14 +156,9 @@ class Multilabel(Spec):
         files = find_files(self.name, folder=sources.folder, task=self.kind)
         facts = self._facts(files, sources)
         if facts != known:
-            changed = [
-                key
-                for key in MultilabelFacts.model_fields
-                if getattr(facts, key) != getattr(known, key)
-            ]
             raise DataError(
                 f"{', '.join(map(str, files.paths))} are not what they were when the study was "
-                f"submitted; what changed: {', '.join(changed)}"
+                f"submitted; what changed: {differences(facts, known)}"
             )
         numbers = sum(facts.samples.values()) * (facts.features + facts.labels)
         if numbers * np.dtype(np.float32).itemsize > MOST_DENSE_BYTES:
@@ -176,15 +170,8 @@ class Multilabel(Spec):
             splits = self._dense(files, sources)
         return Splits[Samples](splits["train"], splits["validation"], splits["test"])
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy, the mean over samples and labels."""
-        return binary_cross_entropy(output, target)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Divergence of labels."""
-        return soft_labels(output, teacher, target, temperature)
+    loss = staticmethod(binary_cross_entropy)
+    soft_loss = staticmethod(soft_labels)
 
     def meter(self) -> LabelMeter:
         """Binary cross-entropy, precision among the most likely labels, and micro-averaged F1."""

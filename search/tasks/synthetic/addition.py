@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.spec import Signature
+from search.tasks.dataset.regression import squared_error
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_numbers
 from search.tasks.sources import DataSources, DownloadProgress
@@ -88,15 +88,8 @@ class Addition(GeneratedTask):
             make_test=partial(self._make, self.test_markers or self.markers),
         )
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean squared error of answers [B, 1] and sums [B, 1]."""
-        return F.mse_loss(output, target)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Mean squared difference."""
-        return soft_numbers(output, teacher, target, temperature)
+    loss = staticmethod(squared_error)
+    soft_loss = staticmethod(soft_numbers)
 
     def meter(self) -> "AdditionMeter":
         """Mean squared error, and the share of small errors."""

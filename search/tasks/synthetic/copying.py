@@ -98,11 +98,6 @@ def encoded(draw: Callable[[Symbols], tuple[Symbols, Symbols]], alphabet: Alphab
     return make
 
 
-def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """Mean cross-entropy of logits [B, T, symbols] and symbols [B, T] over steps not ignored."""
-    return F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=IGNORED)
-
-
 class CopyMeter:
     """Mean cross-entropy in nats over all steps of the loss, and accuracy where data is recalled.
 

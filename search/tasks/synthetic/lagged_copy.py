@@ -4,9 +4,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from torch import Tensor
-
 from models.spec import Signature
+from search.tasks.classification import cross_entropy_of_steps
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
@@ -30,15 +29,8 @@ class CopyingTask(GeneratedTask, ABC):
         """Describe the splits; their samples are made when they are taken."""
         return self.splits(copying.encoded(self.shown_and_answered, self.alphabet))
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross-entropy over the steps that count."""
-        return copying.cross_entropy(output, target)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Divergence of classes, over the steps of the loss."""
-        return soft_classes(output, teacher, target, temperature)
+    loss = staticmethod(cross_entropy_of_steps)
+    soft_loss = staticmethod(soft_classes)
 
     @abstractmethod
     def shown_and_answered(self, rows: Symbols) -> tuple[Symbols, Symbols]:

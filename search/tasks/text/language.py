@@ -9,16 +9,15 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor
-from torch.nn import functional as F
 
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
 from search.tasks.array_cache import Arrays, cached_arrays
+from search.tasks.classification import cross_entropy_of_steps
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import IGNORED, Metric
+from search.tasks.task import Metric
 from search.tasks.text import texts
 from search.tasks.text.language_meter import LanguageMeter
 from search.tasks.text.texts import CORPORA, CorpusName, Paths, TextFacts
@@ -222,15 +221,8 @@ class Language(Spec):
         held_out = (Sentences.of(tokens[split], one_hot=one_hot) for split in _SPLITS[1:])
         return Splits(train, *held_out)
 
-    def loss(self, output: Tensor, target: Tensor) -> Tensor:
-        """Mean cross-entropy of logits [B, T, V] and tokens [B, T], in nats per token."""
-        return F.cross_entropy(output.flatten(0, 1), target.flatten(), ignore_index=IGNORED)
-
-    def soft_loss(
-        self, output: Tensor, teacher: Tensor, target: Tensor, temperature: float
-    ) -> Tensor:
-        """Divergence of classes, over the steps of the loss."""
-        return soft_classes(output, teacher, target, temperature)
+    loss = staticmethod(cross_entropy_of_steps)
+    soft_loss = staticmethod(soft_classes)
 
     def meter(self) -> LanguageMeter:
         """Perplexity, bits per token, and perplexity by sentence where sentences are read."""

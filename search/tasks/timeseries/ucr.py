@@ -13,7 +13,7 @@ from search.formats.files import ArchiveName
 from search.tasks.classification import Classes
 from search.tasks.samples import EVALUATION_ROWS, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress
-from search.tasks.task import Metric
+from search.tasks.task import Metric, differences
 from search.tasks.timeseries.ucr_archive import NAMES_OF_2015, Part, papers_depth, read_parts
 from search.uploads.dataset_metadata import MOST_CLASSES
 
@@ -161,12 +161,9 @@ class Ucr(Classes):
         train, test = self._parts(sources)
         facts = self._facts(train, test)
         if facts != known:
-            changed = [
-                key for key in UcrFacts.model_fields if getattr(facts, key) != getattr(known, key)
-            ]
             raise DataError(
                 f"{train.file} and {test.file} are not what they were when the study was "
-                f"submitted; what changed: {', '.join(changed)}"
+                f"submitted; what changed: {differences(facts, known)}"
             )
         learned, held_out = self._drawn(train)
         return Splits(

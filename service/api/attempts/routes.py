@@ -24,6 +24,7 @@ from search.training.jobs import (
     Verdict,
 )
 from service.api.resources import Whole
+from service.api.stored_files import BINARY, text
 from service.http.problems import documented
 from service.http.ranges import PartResponse, requested_part
 from storage.blobs.artifacts import full_told
@@ -106,39 +107,19 @@ def post_measurement(
 @router.get(
     "/artifacts/{role}",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            }
-        },
-        **documented(404),
-    },
+    responses={200: {"content": BINARY}, **documented(404)},
 )
 def get_artifact(attempt_id: str, role: str, token: Token, held: Whole) -> StreamingResponse:
     """The trial's stored bytes of a role; what a new attempt resumes from."""
     reader, artifact = held.handler.open_artifact(attempt_id, token, role)
-    part = requested_part(
-        artifact.size,
-        f'"{artifact.sha256}"',
-        range_header=None,
-        if_range=None,
-        if_none_match=None,
-    )
+    part = requested_part(artifact.size, f'"{artifact.sha256}"')
     return PartResponse(reader, part)
 
 
 @router.get(
     "/datasets/{dataset_id}",
     response_class=StreamingResponse,
-    responses={
-        200: {
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            }
-        },
-        **documented(404, 416),
-    },
+    responses={200: {"content": BINARY}, **documented(404, 416)},
 )
 def get_dataset(
     attempt_id: str,
@@ -153,9 +134,7 @@ def get_dataset(
     """The upload that the attempt's own job names, and no other."""
     reader, digest, size = held.handler.open_dataset(attempt_id, token, dataset_id)
     try:
-        part = requested_part(
-            size, f'"{digest}"', range_header=range_header, if_range=if_range, if_none_match=None
-        )
+        part = requested_part(size, f'"{digest}"', range_header=range_header, if_range=if_range)
     except HTTPException:
         reader.close()
         raise
@@ -166,14 +145,7 @@ def get_dataset(
 
 @router.put(
     "/artifacts/{role}",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
+    openapi_extra={"requestBody": {"required": True, "content": BINARY}},
 )
 def put_artifact(
     attempt_id: str,
@@ -192,9 +164,7 @@ def put_artifact(
 @router.put(
     "/log",
     status_code=204,
-    openapi_extra={
-        "requestBody": {"required": True, "content": {"text/plain": {"schema": {"type": "string"}}}}
-    },
+    openapi_extra={"requestBody": {"required": True, "content": text("text/plain")}},
 )
 def put_log(
     attempt_id: str,

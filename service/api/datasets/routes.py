@@ -1,21 +1,16 @@
 """Data sets: upload, look at, delete."""
 
-from typing import Any
-
 from fastapi import APIRouter, Request, Response
 
 from search.uploads.dataset_metadata import ReadingOptions
 from search.uploads.uploads import SUFFIXES
 from service.api.datasets.documents import dataset_document
-from service.api.datasets.intake import FIELDS, FILES
 from service.api.datasets.schemas import DatasetDocument, DatasetPage
 from service.api.paths import dataset_path
-from service.api.resources import Held, PageCursor, PageLimit, Resources
-from service.api.uploads.keeping import Taken
-from service.api.uploads.taken import take
+from service.api.resources import Held, PageCursor, PageLimit
+from service.api.uploads.taken import answer, form_schema, take
 from service.http.problems import documented
-from storage.records import DatasetRecord
-from storage.repositories.datasets import Datasets
+from storage.repositories.uploads import Datasets
 
 PREFIX = "/v1/datasets"
 """Paths under which a request's body may be as large as an upload."""
@@ -23,36 +18,11 @@ PREFIX = "/v1/datasets"
 router = APIRouter(prefix=PREFIX, tags=["datasets"])
 
 
-def _form() -> dict[str, Any]:
-    """The upload's form, for the OpenAPI document."""
-    file = {"type": "string", "format": "binary"}
-    options = ReadingOptions.model_json_schema()["properties"]
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "file": {**file, "description": f"one of {', '.join(SUFFIXES)}"},
-                            "test": {
-                                **file,
-                                "description": "an official test part, of the same format",
-                            },
-                            "name": {
-                                "type": "string",
-                                "description": "by default the file's own",
-                            },
-                            **options,
-                        },
-                    }
-                }
-            },
-        }
-    }
+_FORM = form_schema(
+    ReadingOptions,
+    file=f"one of {', '.join(SUFFIXES)}",
+    test="an official test part, of the same format",
+)
 
 
 @router.post(
@@ -62,15 +32,12 @@ def _form() -> dict[str, Any]:
         200: {"model": DatasetDocument, "description": "The same files were there already"},
         **documented(400, 403, 413, 422, 507),
     },
-    openapi_extra=_form(),
+    openapi_extra=_FORM,
 )
 async def upload_dataset(request: Request, held: Held, response: Response) -> DatasetDocument:
     """Upload a data set; the same files, read in the same way, are stored once."""
-    taken = await take_upload(request, held)
-    if not taken.is_new:
-        response.status_code = 200
-    response.headers["Location"] = dataset_path(taken.record.id)
-    return dataset_document(taken.record)
+    taken = await take(request, held, held.intake)
+    return dataset_document(answer(response, taken, dataset_path(taken.record.id)))
 
 
 @router.get("", responses=documented(403, 422))
@@ -95,8 +62,3 @@ def describe_dataset(dataset_id: str, held: Held) -> DatasetDocument:
 def delete_dataset(dataset_id: str, held: Held) -> None:
     """Delete a data set; it must not be in use by a study that has not ended."""
     held.intake.delete(dataset_id)
-
-
-async def take_upload(request: Request, held: Resources) -> Taken[DatasetRecord]:
-    """Receive a form and make a data set of it; what `take` raises goes on."""
-    return await take(request, held, held.intake, files=FILES, fields=FIELDS)

@@ -11,7 +11,7 @@ from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactDamaged, ArtifactNotFound, NotFound
 from storage.records import DatasetRecord
-from storage.repositories.datasets import Datasets
+from storage.repositories.uploads import Datasets
 
 
 class StoredDatasets:

@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 from search.studies.spec import OBJECTIVES
 from service.api.fronts.schemas import FrontDocument
@@ -29,26 +31,12 @@ _TRIAL = (
 def front_csv(front: FrontDocument) -> str:
     """The points of a front."""
     names = sorted({name for point in front.points for name in point.hyperparameters})
-    rows = (
-        (
-            point.trial,
-            point.architecture,
-            point.parametrization,
-            *(getattr(point.values, objective) for objective in OBJECTIVES),
-            point.test_quality,
-            point.throughput_ratio,
-            point.seeds,
-            point.quality_mean,
-            *(point.quality_interval or (None, None)),
-            point.on_front_by_mean,
-            point.continues,
-            point.form,
-            point.slower,
-            *(point.hyperparameters.get(name) for name in names),
-        )
-        for point in front.points
-    )
-    return _lines([(*_FRONT, *names), *rows])
+    rows: list[Sequence[object]] = [(*_FRONT, *names)]
+    for point in front.points:
+        low, high = point.quality_interval or (None, None)
+        cells = {**dict(point), **dict(point.values), "quality_low": low, "quality_high": high}
+        rows.append(_row(_FRONT, cells, names))
+    return _lines(rows)
 
 
 def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -> Generator[str]:
@@ -62,30 +50,17 @@ def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -
     columns = sorted(names)
     yield _lines([(*_TRIAL, *columns)])
     for trials in _pages(database, study_id, state):
-        yield _lines(_row(trial, columns) for trial in trials)
+        rows = ({**vars(trial), "outcome": trial.state, "reason": trial.reason} for trial in trials)
+        yield _lines(_row(_TRIAL, cells, columns) for cells in rows)
 
 
-def _row(trial: TrialRecord, hyperparameters: Sequence[str]) -> tuple[object, ...]:
-    times = (trial.created_at, trial.started_at, trial.finished_at)
+def _row(
+    names: Sequence[str], cells: Mapping[str, Any], hyperparameters: Sequence[str]
+) -> tuple[object, ...]:
+    found = (cells[name] for name in names)
     return (
-        trial.number,
-        trial.state.value,
-        trial.reason,
-        trial.origin.value,
-        trial.repeats,
-        trial.continues,
-        trial.architecture,
-        trial.parametrization,
-        trial.quality,
-        trial.parameters,
-        trial.throughput,
-        trial.test_quality,
-        trial.throughput_ratio,
-        trial.dense_parameters,
-        trial.best_epoch,
-        trial.epochs_trained,
-        *(None if at is None else at.isoformat() for at in times),
-        *(trial.hyperparameters.get(name) for name in hyperparameters),
+        *(value.isoformat() if isinstance(value, datetime) else value for value in found),
+        *(cells["hyperparameters"].get(name) for name in hyperparameters),
     )
 
 

@@ -14,6 +14,7 @@ from service.api.fronts.csv_tables import CSV, front_csv
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held
+from service.api.stored_files import text
 from service.http.entity_tags import NOT_MODIFIED, is_named, tag_of
 from service.http.problems import documented
 from service.http.written_streams import WrittenStream
@@ -49,7 +50,7 @@ def _known_objectives(text: str) -> str:
     "/{study_id}/front",
     response_model=FrontDocument,
     responses={
-        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        200: {"content": text("text/csv")},
         **NOT_MODIFIED,
         **documented(403, 404, 422),
     },

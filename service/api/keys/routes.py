@@ -18,8 +18,8 @@ from service.api.rows import from_row
 from service.auth.api_keys import NewKey, create_key, revoke_key, rotate_key
 from service.auth.principal import WORK
 from service.http.problems import documented
+from storage.account_records import ApiKeyRecord
 from storage.accounts.keys import Keys
-from storage.records import ApiKeyRecord
 
 PREFIX = "/v1/keys"
 

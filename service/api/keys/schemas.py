@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from models.spec import Spec
 from service.api.keys.durations import LIFETIME_PATTERN, PATTERN
 from service.auth.principal import LONGEST_NAME, Scope, UserScope
-from storage.records import KeyState
+from storage.account_records import KeyState
 
 _Overlap = Annotated[str, Field(pattern=PATTERN)]
 """A whole number of minutes, hours, days or weeks: `30m`, `12h`, `90d`, `4w`."""

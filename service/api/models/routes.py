@@ -1,23 +1,19 @@
 """Trained models of users: upload, look at, download, delete."""
 
-from typing import Any
-
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
 from search.training.model_reading import ModelOptions
 from service.api.models.documents import model_detail, model_document
-from service.api.models.intake import FIELDS, FILES
 from service.api.models.schemas import ModelDetail, ModelPage
 from service.api.paths import model_path
-from service.api.resources import Held, PageCursor, PageLimit, Resources
+from service.api.resources import Held, PageCursor, PageLimit
 from service.api.stored_files import Wanted, file_responses, stored_file
-from service.api.uploads.keeping import Taken
-from service.api.uploads.taken import take
+from service.api.uploads.taken import answer, form_schema, take
 from service.http.problems import documented
-from storage.records import ArtifactRecord, UploadedModelRecord
-from storage.repositories.uploaded_models import UploadedModels
+from storage.records import ArtifactRecord
+from storage.repositories.uploads import UploadedModels
 
 PREFIX = "/v1/models"
 """Paths under which a request's body may be as large as an upload."""
@@ -25,35 +21,11 @@ PREFIX = "/v1/models"
 router = APIRouter(prefix=PREFIX, tags=["models"])
 
 
-def _form() -> dict[str, Any]:
-    """The upload's form, for the OpenAPI document."""
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {
-                    "schema": {
-                        "type": "object",
-                        "required": ["file"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "file": {
-                                "type": "string",
-                                "format": "binary",
-                                "description": "safetensors: a checkpoint of ours, or the state "
-                                "dict of plain nn.RNN, nn.LSTM, nn.GRU and nn.Linear layers",
-                            },
-                            "name": {
-                                "type": "string",
-                                "description": "by default the file's own",
-                            },
-                            **ModelOptions.model_json_schema()["properties"],
-                        },
-                    }
-                }
-            },
-        }
-    }
+_FORM = form_schema(
+    ModelOptions,
+    file="safetensors: a checkpoint of ours, or the state dict of plain nn.RNN, nn.LSTM, nn.GRU "
+    "and nn.Linear layers",
+)
 
 
 @router.post(
@@ -63,7 +35,7 @@ def _form() -> dict[str, Any]:
         200: {"model": ModelDetail, "description": "The same file was there already"},
         **documented(400, 403, 413, 422, 507),
     },
-    openapi_extra=_form(),
+    openapi_extra=_FORM,
 )
 async def upload_model(request: Request, held: Held, response: Response) -> ModelDetail:
     """Upload a trained model; the same file, read in the same way, is stored once.
@@ -71,11 +43,9 @@ async def upload_model(request: Request, held: Held, response: Response) -> Mode
     It is a safetensors file and never a pickle, with numbers of type float16, bfloat16, float32 or
     float64, which are stored as float32.
     """
-    taken = await take_model(request, held)
-    if not taken.is_new:
-        response.status_code = 200
-    response.headers["Location"] = model_path(taken.record.id)
-    return await to_thread.run_sync(model_detail, taken.record)
+    taken = await take(request, held, held.model_intake)
+    model = answer(response, taken, model_path(taken.record.id))
+    return await to_thread.run_sync(model_detail, model)
 
 
 @router.get("", responses=documented(403, 422))
@@ -117,8 +87,3 @@ def get_model_checkpoint(model_id: str, held: Held, wanted: Wanted) -> Response:
 def delete_model(model_id: str, held: Held) -> None:
     """Delete a model; no study that has not ended may compress it."""
     held.model_intake.delete(model_id)
-
-
-async def take_model(request: Request, held: Resources) -> Taken[UploadedModelRecord]:
-    """Receive a form and make a model of it; what `take` raises goes on."""
-    return await take(request, held, held.model_intake, files=FILES, fields=FIELDS)

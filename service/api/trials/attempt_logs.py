@@ -60,9 +60,7 @@ def sent_log(store: ArtifactStore, sent: AttemptLogRecord, *, range_header: str 
 
 def _part(reader: BinaryIO, size: int, range_header: str | None) -> Response:
     try:
-        part = requested_part(
-            size, f'"{size}"', range_header=range_header, if_range=None, if_none_match=None
-        )
+        part = requested_part(size, f'"{size}"', range_header=range_header)
     except HTTPException:
         reader.close()
         raise

@@ -1,7 +1,7 @@
 """Trials: what was tried, what came of it, and its files."""
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
@@ -13,7 +13,8 @@ from search.fronts.exports import exported
 from search.studies.named_trials import NamedTrial, enqueue
 from service.api.fronts.csv_tables import CSV, trials_csv
 from service.api.resources import Held, PageCursor, PageLimit, Resources
-from service.api.stored_files import Wanted, file_responses, stored_file
+from service.api.rows import from_row
+from service.api.stored_files import Wanted, file_responses, stored_file, text
 from service.api.trials.attempt_logs import attempt_log, sent_log
 from service.api.trials.documents import (
     enqueued_document,
@@ -50,11 +51,23 @@ _RETRY_SECONDS = "1"
 _WORDS = {ONNX: "ONNX file", DENSE: "dense file"}
 
 
+def _made_responses(description: str) -> dict[int | str, dict[str, Any]]:
+    """What a route answers whose file is made when it is first asked for."""
+    return {
+        **file_responses(description),
+        202: {
+            "description": "The file is being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        **documented(403, 404, 409, 416, 422),
+    }
+
+
 @router.get(
     "",
     response_model=TrialPage,
     responses={
-        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        200: {"content": text("text/csv")},
         **documented(403, 404, 422),
     },
 )
@@ -158,19 +171,7 @@ def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument
     with held.database.read() as session:
         Trials(session).get(study_id, number)
         curve = Metrics(session).curve(study_id, number)
-    return [
-        EpochDocument(
-            epoch=row.epoch,
-            train_loss=row.train_loss,
-            validation=row.validation,
-            spectral_margin=row.spectral_margin,
-            gradient_first=row.gradient_first,
-            gradient_last=row.gradient_last,
-            recovered_batches=row.recovered_batches,
-            seconds=row.seconds,
-        )
-        for row in curve
-    ]
+    return [from_row(EpochDocument, row) for row in curve]
 
 
 @router.get(
@@ -181,12 +182,7 @@ def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument
         **documented(403, 404, 416, 422),
     },
 )
-def get_checkpoint(
-    study_id: str,
-    number: Number,
-    held: Held,
-    wanted: Wanted,
-) -> Response:
+def get_checkpoint(study_id: str, number: Number, held: Held, wanted: Wanted) -> Response:
     """The trained model of the trial's best epoch; `ETag` is its SHA-256."""
     artifact = _artifact(held, study_id, number, "checkpoint")
     return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.safetensors")
@@ -195,21 +191,9 @@ def get_checkpoint(
 @router.get(
     "/{number}/onnx",
     response_class=StreamingResponse,
-    responses={
-        **file_responses("ONNX, with the spec in its metadata"),
-        202: {
-            "description": "The file is being made; `Retry-After` says when to ask again",
-            "model": ExportDocument,
-        },
-        **documented(403, 404, 409, 416, 422),
-    },
+    responses=_made_responses("ONNX, with the spec in its metadata"),
 )
-def get_onnx(
-    study_id: str,
-    number: Number,
-    held: Held,
-    wanted: Wanted,
-) -> Response:
+def get_onnx(study_id: str, number: Number, held: Held, wanted: Wanted) -> Response:
     """The trained model as an ONNX file; `ETag` is its SHA-256.
 
     It is made of the checkpoint when it is first asked for, and stored only after onnxruntime has
@@ -221,21 +205,9 @@ def get_onnx(
 @router.get(
     "/{number}/dense",
     response_class=StreamingResponse,
-    responses={
-        **file_responses("safetensors: a state dict of plain torch.nn layers"),
-        202: {
-            "description": "The file is being made; `Retry-After` says when to ask again",
-            "model": ExportDocument,
-        },
-        **documented(403, 404, 409, 416, 422),
-    },
+    responses=_made_responses("safetensors: a state dict of plain torch.nn layers"),
 )
-def get_dense(
-    study_id: str,
-    number: Number,
-    held: Held,
-    wanted: Wanted,
-) -> Response:
+def get_dense(study_id: str, number: Number, held: Held, wanted: Wanted) -> Response:
     """The trained model with plain matrices, which torch.nn alone loads; `ETag` is its SHA-256.
 
     Structured matrices are folded: the answers are the same to rounding, and the file is as large
@@ -251,12 +223,7 @@ def get_dense(
     "/{number}/report",
     response_model=TrialReport,
     responses={
-        200: {
-            "content": {
-                "text/html": {"schema": {"type": "string"}},
-                "text/csv": {"schema": {"type": "string"}},
-            }
-        },
+        200: {"content": text("text/html", "text/csv")},
         **documented(403, 404, 422),
     },
 )
@@ -295,11 +262,8 @@ def get_report(
     "/{number}/log",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-        206: {
-            "description": "The range that was asked for",
-            "content": {"text/plain": {"schema": {"type": "string"}}},
-        },
+        200: {"content": text("text/plain")},
+        206: {"description": "The range that was asked for", "content": text("text/plain")},
         **documented(403, 404, 416, 422),
     },
 )

@@ -1,40 +1,26 @@
 """An upload from its first byte until its rows are written: within quotas, and in its turn."""
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from anyio import to_thread
-from fastapi import Request
+from fastapi import Request, Response
+from pydantic import BaseModel
 
 from service.api.resources import Resources
-from service.api.uploads.forms import Form, receive
+from service.api.uploads.forms import receive
+from service.api.uploads.intake import Taken, UploadIntake
 from storage.accounts.quotas import Quotas
+from storage.records import UploadRecord
 
-_Taken = TypeVar("_Taken", covariant=True)
-
-
-class Intake(Protocol[_Taken]):
-    """What makes something of uploads."""
-
-    def folder(self) -> AbstractContextManager[Path]:
-        """A folder for one upload, which is gone when the block ends."""
-        ...
-
-    def take(self, form: Form, folder: Path) -> _Taken:
-        """Make something of a form's files."""
-        ...
+_Record = TypeVar("_Record", bound=UploadRecord)
 
 
 async def take(
     request: Request,
     held: Resources,
-    intake: Intake[_Taken],
-    *,
-    files: Sequence[str],
-    fields: Sequence[str],
-) -> _Taken:
+    intake: UploadIntake[_Record, Any],
+) -> Taken[_Record]:
     """Receive a form and make something of it; what `receive` and the intake raise goes on.
 
     Raises:
@@ -52,8 +38,43 @@ async def take(
         ) as arrival,
         intake.folder() as folder,
     ):
-        form = await receive(request, folder, files=files, fields=fields, arrived=arrival.take)
+        form = await receive(
+            request,
+            folder,
+            files=intake.files,
+            fields=intake.fields,
+            arrived=arrival.take,
+        )
         return await held.uploads.read(tenant, intake.take, form, folder)
+
+
+def answer(response: Response, taken: Taken[_Record], path: str) -> _Record:
+    """Say in a response of 201 where the record is, and with 200 that it was there already."""
+    if not taken.is_new:
+        response.status_code = 200
+    response.headers["Location"] = path
+    return taken.record
+
+
+def form_schema(options: type[BaseModel], **files: str) -> dict[str, Any]:
+    """An upload's form with descriptions of its files, for the OpenAPI document."""
+    described: Mapping[str, Any] = {
+        name: {"type": "string", "format": "binary", "description": description}
+        for name, description in files.items()
+    }
+    schema = {
+        "type": "object",
+        "required": ["file"],
+        "additionalProperties": False,
+        "properties": {
+            **described,
+            "name": {"type": "string", "description": "by default the file's own"},
+            **options.model_json_schema()["properties"],
+        },
+    }
+    return {
+        "requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
+    }
 
 
 def _stored(held: Resources) -> int:

@@ -18,8 +18,9 @@ from service.commands.connection import (
     print_json,
 )
 from service.commands.operators.local_database import local_database
-from service.commands.shown.tables import empty_table
-from storage.records import LOCAL, ApiKeyRecord
+from service.commands.shown.tables import add_columns, empty_table
+from storage.account_records import ApiKeyRecord
+from storage.records import LOCAL
 
 if TYPE_CHECKING:
     from service.auth.api_keys import NewKey
@@ -106,8 +107,7 @@ def list_keys(
         return
     table = empty_table()
     table.add_column("id", no_wrap=True)
-    for column in ("name", "tenant", "scopes", "made", "last used", "expires", "state"):
-        table.add_column(column, overflow="fold")
+    add_columns(table, "name", "tenant", "scopes", "made", "last used", "expires", "state")
     now = datetime.now(UTC)
     for key in found:
         times = (key.created_at, key.last_used_at, key.expires_at)

@@ -16,7 +16,7 @@ from service.commands.connection import (
     print_json,
 )
 from service.commands.operators.local_database import local_database
-from service.commands.shown.tables import empty_table
+from service.commands.shown.tables import add_columns, empty_table
 
 commands = typer.Typer(help="What tenants may have, and what they have.")
 
@@ -62,8 +62,7 @@ def show(
         return
     table = empty_table(f"tenant {escape(quota.tenant)}, weight {quota.weight:g}")
     table.add_column("quota", no_wrap=True)
-    for column in ("used", "limit"):
-        table.add_column(column, justify="right")
+    add_columns(table, "used", "limit", numbers=True)
     table.add_column("")
     for name, item in quota.items.items():
         limit = _UNLIMITED if item.limit is None else f"{item.limit:,}"

@@ -6,17 +6,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from service.api.models.schemas import ModelDetail, ModelDocument, ModelSignature
-from service.commands.shown.tables import empty_table
+from service.commands.shown.tables import add_columns, empty_table, lines_table
 
 
 def models_table(models: Iterable[ModelDocument]) -> Table:
     """Models, one per line."""
     table = empty_table()
     table.add_column("id", no_wrap=True)
-    for column in ("name", "architecture"):
-        table.add_column(column, overflow="fold")
-    for column in ("units", "outputs", "parameters"):
-        table.add_column(column, justify="right")
+    add_columns(table, "name", "architecture")
+    add_columns(table, "units", "outputs", "parameters", numbers=True)
     table.add_column("uploaded")
     for model in models:
         units = str(model.architecture.get("hidden_size", "–"))
@@ -30,9 +28,6 @@ def models_table(models: Iterable[ModelDocument]) -> Table:
 
 def model_table(model: ModelDetail) -> Table:
     """What one model is, line by line, and each of its tensors."""
-    table = empty_table(escape(f"{model.name} ({model.id})"))
-    table.add_column("what")
-    table.add_column("value", overflow="fold")
     fits = (f"{fit.task} {fit.layout or ''}".strip() for fit in model.fits)
     lines = {
         "read from": "a state dict of torch" if model.source == "torch" else "a checkpoint",
@@ -43,8 +38,7 @@ def model_table(model: ModelDetail) -> Table:
         "fits": ", ".join(fits) or "no task as it is by default",
         "sha256": model.sha256,
     }
-    for what, value in lines.items():
-        table.add_row(escape(what), escape(value))
+    table = lines_table(f"{model.name} ({model.id})", lines)
     for note in model.notes:
         table.add_row("note", escape(note))
     for row in model.rows:

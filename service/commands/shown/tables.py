@@ -1,6 +1,6 @@
 """Answers as tables for people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pydantic import ByteSize
 from rich import box
@@ -66,6 +66,25 @@ def empty_table(title: str | None = None) -> Table:
     )
 
 
+def add_columns(table: Table, *names: str, numbers: bool = False) -> None:
+    """Columns of words, which fold where the terminal is narrow, or of numbers."""
+    for name in names:
+        if numbers:
+            table.add_column(name, justify="right")
+        else:
+            table.add_column(name, overflow="fold")
+
+
+def lines_table(title: str, lines: Mapping[str, str]) -> Table:
+    """What is to be told of one thing, line by line."""
+    table = empty_table(escape(title))
+    table.add_column("what")
+    table.add_column("value", overflow="fold")
+    for what, value in lines.items():
+        table.add_row(escape(what), escape(value))
+    return table
+
+
 def heading(objective: ObjectiveInfo) -> str:
     """Quality goes by its metric's name, the others by their own; a rate needs its unit."""
     name = objective.metric if objective.name == "quality" else objective.name
@@ -97,8 +116,7 @@ def importance_tables(importance: Importance) -> list[Table]:
         if found.reason is not None:
             table.add_row(escape(f"none: {found.reason}"))
             continue
-        for column in ("importance", "trials", "trend"):
-            table.add_column(column, justify="right")
+        add_columns(table, "importance", "trials", "trend", numbers=True)
         table.add_column("median by option", overflow="fold")
         for one in found.dimensions:
             trend = "–" if one.trend is None else f"{one.trend:+.2f}"
@@ -116,9 +134,7 @@ def studies_table(studies: Iterable[StudyDocument]) -> Table:
     table.add_column("id", no_wrap=True)
     table.add_column("name", overflow="fold")
     table.add_column("state")
-    for column in ("ended", "trials", "complete"):
-        table.add_column(column, justify="right")
-    table.add_column("priority", justify="right")
+    add_columns(table, "ended", "trials", "complete", "priority", numbers=True)
     table.add_column("created", no_wrap=True)
     for study in studies:
         trials = study.progress.trials
@@ -131,9 +147,6 @@ def studies_table(studies: Iterable[StudyDocument]) -> Table:
 
 def study_table(study: StudyDocument) -> Table:
     """Where one study stands, line by line."""
-    table = empty_table(escape(f"{study.name} ({study.id})"))
-    table.add_column("what")
-    table.add_column("value", overflow="fold")
     progress = study.progress
     counts = progress.trials.model_dump(exclude={"total", "refused"})
     trials = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
@@ -150,19 +163,15 @@ def study_table(study: StudyDocument) -> Table:
         lines["hypervolume"] = f"{progress.hypervolume:.4g}"
     if progress.eta_seconds is not None and not study.ended:
         lines["time left"] = f"{progress.eta_seconds:,.0f} s"
-    for what, value in lines.items():
-        table.add_row(what, escape(value))
-    return table
+    return lines_table(f"{study.name} ({study.id})", lines)
 
 
 def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:
     """Data sets, one per line."""
     table = empty_table()
     table.add_column("id", no_wrap=True)
-    for column in ("name", "problem"):
-        table.add_column(column, overflow="fold")
-    for column in ("samples", "steps", "features", "outputs"):
-        table.add_column(column, justify="right")
+    add_columns(table, "name", "problem")
+    add_columns(table, "samples", "steps", "features", "outputs", numbers=True)
     table.add_column("uploaded")
     for dataset in datasets:
         facts = dataset.facts
@@ -176,9 +185,6 @@ def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:
 def dataset_table(dataset: DatasetDocument) -> Table:
     """What one data set holds, line by line."""
     facts = dataset.facts
-    table = empty_table(escape(f"{dataset.name} ({dataset.id})"))
-    table.add_column("what")
-    table.add_column("value", overflow="fold")
     steps = f"{facts.steps:,}"
     lines = {
         "problem": facts.problem,
@@ -191,18 +197,14 @@ def dataset_table(dataset: DatasetDocument) -> Table:
     }
     for name, count in zip(facts.classes or [], facts.class_counts or [], strict=True):
         lines[f"samples of {name}"] = f"{count:,}"
-    for what, value in lines.items():
-        table.add_row(escape(what), value)
-    return table
+    return lines_table(f"{dataset.name} ({dataset.id})", lines)
 
 
 def devices_table(devices: Iterable[DeviceDocument]) -> Table:
     """Slots, one per line, under their devices."""
     table = empty_table()
-    for column in ("machine", "device", "slot"):
-        table.add_column(column, overflow="fold")
-    table.add_column("share", justify="right")
-    table.add_column("memory", justify="right")
+    add_columns(table, "machine", "device", "slot")
+    add_columns(table, "share", "memory", numbers=True)
     table.add_column("does", overflow="fold")
     for device in devices:
         lock = device.lane.state + (f" study {device.lane.study}" if device.lane.study else "")
@@ -225,8 +227,7 @@ def dry_run_table(answer: DryRun) -> Table:
         f"{answer.parameter_range.low:,} to {answer.parameter_range.high:,} parameters"
     )
     table = empty_table(title)
-    for column in ("dimension", "kind", "values"):
-        table.add_column(column, overflow="fold")
+    add_columns(table, "dimension", "kind", "values")
     for dimension in answer.dimensions:
         if isinstance(dimension, ChoiceDimension):
             values = ", ".join(map(str, dimension.options))
@@ -263,8 +264,7 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
     }
     for title, entries in groups.items():
         table = empty_table(title)
-        for column in ("kind", "what", "paper"):
-            table.add_column(column, overflow="fold")
+        add_columns(table, "kind", "what", "paper")
         for entry in entries:
             table.add_row(entry.kind, entry.title, entry.paper or "")
         tables.append(table)
@@ -276,8 +276,7 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
     for architecture, parametrizations in catalog.combinations.items():
         table.add_row(architecture, ", ".join(parametrizations))
     presets = empty_table("Presets")
-    for column in ("name", "what", "paper"):
-        presets.add_column(column, overflow="fold")
+    add_columns(presets, "name", "what", "paper")
     for preset in catalog.presets:
         presets.add_row(preset.name, preset.title, preset.paper)
     rules = {
@@ -290,8 +289,7 @@ def catalog_tables(catalog: Catalog) -> list[Table]:
 
 def _rules_table(title: str, entries: Iterable[RuleEntry]) -> Table:
     table = empty_table(title)
-    for column in ("kind", "what"):
-        table.add_column(column, overflow="fold")
+    add_columns(table, "kind", "what")
     for entry in entries:
         table.add_row(entry.kind, escape(entry.summary))
     return table

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from search.documents.fronts import ObjectiveInfo
 from service.api.trials.schemas import EpochDocument, TrialDetail, TrialDocument
-from service.commands.shown.tables import empty_table, heading, shown
+from service.commands.shown.tables import add_columns, empty_table, heading, lines_table, shown
 
 _VALUES = ("quality", "parameters", "throughput")
 
@@ -32,9 +32,6 @@ def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[Objective
 
 def trial_table(trial: TrialDetail) -> Table:
     """What one trial was and became, line by line."""
-    table = empty_table(f"Trial {trial.number}: {trial.outcome}")
-    table.add_column("what")
-    table.add_column("value", overflow="fold")
     values = {name: shown(trial.values.get(name), name) for name in _VALUES}
     ratio = "–" if trial.throughput_ratio is None else f"{trial.throughput_ratio:.2f}"
     lines = {
@@ -50,17 +47,16 @@ def trial_table(trial: TrialDetail) -> Table:
     for attempt in trial.attempts:
         told = f"{attempt.state} on {attempt.slot}"
         lines[f"attempt {attempt.number}"] = told + (f": {attempt.reason}" * bool(attempt.reason))
-    for what, value in lines.items():
-        if value is not None:
-            table.add_row(escape(what), escape(value))
-    return table
+    title = f"Trial {trial.number}: {trial.outcome}"
+    return lines_table(title, {what: value for what, value in lines.items() if value is not None})
 
 
 def curve_table(curve: Iterable[EpochDocument]) -> Table:
     """A learning curve, one epoch per line."""
     table = empty_table("Learning curve")
-    for column in ("epoch", "train loss", "validation", "spectral margin", "seconds"):
-        table.add_column(column, justify="right")
+    add_columns(
+        table, "epoch", "train loss", "validation", "spectral margin", "seconds", numbers=True
+    )
     for epoch in curve:
         margin = "–" if epoch.spectral_margin is None else f"{epoch.spectral_margin:.2e}"
         loss = "–" if epoch.train_loss is None else f"{epoch.train_loss:.4f}"

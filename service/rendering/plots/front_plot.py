@@ -135,39 +135,15 @@ def front_plot(
     up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
     third = (set(OBJECTIVES) - {x, y}).pop()
     scale = _Scale.of(points, third)
-
-    def mark(trial: TrialSummary, colour: str | None) -> Mark:
-        return Mark(
-            x=across.place(_value(trial, x)),
-            y=up.place(_value(trial, y)),
-            shape=_shape(trial, named),
-            colour=colour,
-            trial=trial.number,
-            text=_describe(trial, infos, named),
-        )
-
-    inside = [
-        trial
-        for trial in shown
-        if trial.number not in on_front
-        and across.holds(_value(trial, x))
-        and up.holds(_value(trial, y))
-    ]
-    others = [mark(trial, None) for trial in inside[-_MOST_OTHERS:]]
-    marks = [mark(trial, scale.colour(value_of(trial, third))) for trial in points]
+    frame = _Frame(x, y, across, up, infos, named)
+    others = [trial for trial in shown if trial.number not in on_front]
+    inside = [trial for trial in others if frame.holds(trial)]
+    marks = [frame.mark(trial, scale.colour(value_of(trial, third))) for trial in points]
     return FrontPlot(
         marks=tuple(_numbered(marks)),
-        others=tuple(others),
+        others=tuple(frame.mark(trial, None) for trial in inside[-_MOST_OTHERS:]),
         baselines=tuple(
-            Baseline(
-                x=across.place(baseline[x]),
-                y=up.place(baseline[y]),
-                to_x=across.place(_value(trial, x)),
-                to_y=up.place(_value(trial, y)),
-                text=f"dense baseline of trial {trial.number}\n"
-                f"{baseline['parameters']:,.0f} parameters\n"
-                f"{baseline['throughput']:,.0f} samples/s",
-            )
+            frame.baseline(trial, baseline)
             for trial in points
             if (baseline := beside.get(trial.number))
         ),
@@ -178,8 +154,44 @@ def front_plot(
         y_label=_axis_label(infos[y], up),
         scale_label=infos[third].metric,
         scale=scale.swatches(),
-        outside=len(shown) - len(points) - len(inside),
+        outside=len(others) - len(inside),
     )
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """Where the axes put trials."""
+
+    x: Objective
+    y: Objective
+    across: Axis
+    up: Axis
+    infos: Mapping[Objective, ObjectiveInfo]
+    named: Mapping[int, str]
+
+    def holds(self, trial: TrialSummary) -> bool:
+        return self.across.holds(_value(trial, self.x)) and self.up.holds(_value(trial, self.y))
+
+    def mark(self, trial: TrialSummary, colour: str | None) -> Mark:
+        return Mark(
+            x=self.across.place(_value(trial, self.x)),
+            y=self.up.place(_value(trial, self.y)),
+            shape=_shape(trial, self.named),
+            colour=colour,
+            trial=trial.number,
+            text=_describe(trial, self.infos, self.named),
+        )
+
+    def baseline(self, trial: TrialSummary, baseline: Mapping[Objective, float]) -> Baseline:
+        return Baseline(
+            x=self.across.place(baseline[self.x]),
+            y=self.up.place(baseline[self.y]),
+            to_x=self.across.place(_value(trial, self.x)),
+            to_y=self.up.place(_value(trial, self.y)),
+            text=f"dense baseline of trial {trial.number}\n"
+            f"{baseline['parameters']:,.0f} parameters\n"
+            f"{baseline['throughput']:,.0f} samples/s",
+        )
 
 
 @dataclass(frozen=True)

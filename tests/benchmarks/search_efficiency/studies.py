@@ -13,6 +13,7 @@ import optuna
 from models.model import ModelSpec
 from search.samplers import AnySampler, Past, SamplerContext
 from search.sampling.optuna_study import sampler_seed
+from search.spaces import Candidate, DrawnTrial
 from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
 from search.spaces.draws import Source, TrialSource
 from search.studies.spec import OBJECTIVES
@@ -56,13 +57,10 @@ class CountedModel(ModelSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableDraw:
+class TableDraw(DrawnTrial):
     """One configuration, as samplers know it and as the replay does."""
 
     configuration: Configuration
-    spec: TrialSpec
-    hyperparameters: Mapping[str, Scalar]
-    drawn: Mapping[str, Scalar]
 
 
 class TableSpace:
@@ -132,9 +130,12 @@ class TableSpace:
         )
         model = self._models[configuration.structure]
         return TableDraw(
+            candidate=Candidate(
+                architecture=structure.architecture, parametrization=structure.parametrization
+            ),
             configuration=configuration,
             spec=TrialSpec(model=model, training=training, seed=0),
-            hyperparameters=numbers,
+            hyperparameters={**numbers},
             drawn={**kinds, **numbers},
         )
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from search.running.attempts import announce_trial
+from search.running.trial_endings import announce_trial
 from storage.engine import Database
 from storage.records import TrialState
 from storage.repositories.trials import Trials

@@ -19,7 +19,7 @@ from search.fronts.hypervolumes import FRONT
 from search.fronts.pareto import reference_point
 from search.measuring.devices import device_model
 from search.optuna_tables import open_storage
-from search.running.attempts import announce_trial, end_trial
+from search.running.trial_endings import announce_trial, end_trial
 from search.samplers.modelling.configurations_drawn import RandomSource
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import past_of, sampler_context_of

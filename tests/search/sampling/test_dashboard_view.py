@@ -20,7 +20,7 @@ from search.samplers.adapters.distributions import distribution_of
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
 from search.sampling.optuna_dashboard import note_of
 from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import past_of, sampler_context_of
+from search.sampling.sampler_context import RememberedPast, sampler_context_of
 from search.spaces.space import SearchSpace
 from search.studies.spec import Limits, StudySpec
 from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
@@ -122,7 +122,7 @@ def test_a_note_shows_what_users_wrote_as_they_wrote_it(site: Site) -> None:
 
 def optuna_study_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaStudy:
     spec = StudySpec.model_validate(study.spec)
-    past = lambda: past_of(site.database, study.id)  # noqa: E731
+    past = RememberedPast(site.database, study.id).now
     return OptunaStudy(storage, study, spec, sampler_context_of(spec, SearchSpace(spec), past))
 
 

@@ -1,7 +1,6 @@
 """What training does with gradients and tells of them, on real runs."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,14 +43,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def splits(cache: Path) -> Splits[Split]:
     return load_splits(cache)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class AnyQuality:

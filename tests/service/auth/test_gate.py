@@ -14,10 +14,11 @@ from service.app import create_app
 from service.auth.api_keys import NewKey, create_key, reset_keys, revoke_key, rotate_key
 from service.auth.principal import Scope
 from service.auth.rate_limits import RateLimits
+from storage.account_records import AuditRecord
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
-from storage.records import LOCAL, AuditRecord, TrialState
+from storage.records import LOCAL, TrialState
 from tests.service.processes import wait_until
 from tests.service.site import SMALL_SPEC, Site
 

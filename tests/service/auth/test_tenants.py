@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from search.optuna_tables import open_storage, study_name
 from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import past_of, sampler_context_of
+from search.sampling.sampler_context import RememberedPast, sampler_context_of
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from service.app import create_app
@@ -130,7 +130,7 @@ def optuna_study(site: Site, study: StudyRecord) -> None:
         open_storage(site.settings.optuna_url),
         study,
         spec,
-        sampler_context_of(spec, SearchSpace(spec), lambda: past_of(site.database, study.id)),
+        sampler_context_of(spec, SearchSpace(spec), RememberedPast(site.database, study.id).now),
     )
     asked.ask(0).suggest_int("rnn.hidden_size", 8, 16)
 

@@ -1,9 +1,6 @@
 """Uploads from Python and from the command line, against the real API."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 from service.client import Client, Refused, Unreachable
 from tests.service.listening import listening
 from tests.service.relay import Relay
+from tests.service.running import command
 from tests.service.site import Site
 from tests.service.uploading import CSV, TS, assert_nothing_is_left, rows_of, unfinished
 
@@ -121,47 +119,38 @@ def test_a_dataset_of_no_server_is_unreachable(pets: Path) -> None:
         client.upload_dataset(pets)
 
 
-def datasets(server: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `reflectory datasets`."""
-    return subprocess.run(
-        [sys.executable, "-m", "service.cli", "datasets", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "REFLECTORY_SERVER": server, "COLUMNS": "100"},
-    )
-
-
 def test_the_command_line_uploads_lists_shows_and_deletes(
     server: str, site: Site, pets: Path
 ) -> None:
-    sent = datasets(server, "upload", pets, "--name", "[bold]pets[/]", "--json")
+    sent = command(server, "datasets", "upload", pets, "--name", "[bold]pets[/]", "--json")
     assert sent.returncode == 0, sent.stderr
     dataset = json.loads(sent.stdout)
     assert dataset["name"] == "[bold]pets[/]"
-    listed = datasets(server, "list")
+    listed = command(server, "datasets", "list")
     assert dataset["id"] in listed.stdout
     assert "[bold]" in listed.stdout, "a name is text, not markup"
-    shown = datasets(server, "show", dataset["id"])
+    shown = command(server, "datasets", "show", dataset["id"])
     for word in ("classification", "samples of dog", dataset["id"]):
         assert word in shown.stdout
-    again = datasets(server, "upload", pets)
+    again = command(server, "datasets", "upload", pets)
     assert f'"id": "{dataset["id"]}"' in again.stdout
-    assert json.loads(datasets(server, "list", "--json").stdout) == [dataset]
-    gone = datasets(server, "delete", dataset["id"])
+    assert json.loads(command(server, "datasets", "list", "--json").stdout) == [dataset]
+    gone = command(server, "datasets", "delete", dataset["id"])
     assert (gone.returncode, dataset["id"] in gone.stdout) == (0, True)
     assert_nothing_is_left(site)
-    assert datasets(server, "list").stdout.strip() == "no data sets"
+    assert command(server, "datasets", "list").stdout.strip() == "no data sets"
 
 
 def test_the_command_line_says_what_is_wrong(server: str, site: Site, tmp_path: Path) -> None:
     ragged = tmp_path / "ragged.ts"
     ragged.write_bytes(TS)
-    refused = datasets(server, "upload", ragged)
+    refused = command(server, "datasets", "upload", ragged)
     assert refused.returncode == 3
     assert "pad" in refused.stderr
-    assert datasets(server, "upload", ragged, "--pad", "--problem", "odd").returncode == 2
-    assert datasets(server, "upload", tmp_path / "none.csv").returncode == 2
-    assert datasets(server, "show", "none").returncode == 3
+    assert (
+        command(server, "datasets", "upload", ragged, "--pad", "--problem", "odd").returncode == 2
+    )
+    assert command(server, "datasets", "upload", tmp_path / "none.csv").returncode == 2
+    assert command(server, "datasets", "show", "none").returncode == 3
     assert_nothing_is_left(site)
-    assert datasets(server, "upload", ragged, "--pad").returncode == 0
+    assert command(server, "datasets", "upload", ragged, "--pad").returncode == 0

@@ -1,9 +1,6 @@
 """Uploaded models from Python and from the command line, against the real API."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +19,7 @@ from tests.service.model_files import (
     written,
 )
 from tests.service.relay import Relay
+from tests.service.running import command
 from tests.service.site import Site
 from tests.service.uploading import unfinished
 
@@ -85,45 +83,42 @@ def test_an_upload_whose_answer_is_lost_is_sent_again_and_stored_once(
     assert unfinished(site) == []
 
 
-def models(server: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `reflectory models`."""
-    return subprocess.run(
-        [sys.executable, "-m", "service.cli", "models", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        env={**os.environ, "REFLECTORY_SERVER": server, "COLUMNS": "100"},
-    )
-
-
 def test_the_command_line_uploads_lists_shows_downloads_and_deletes(
     server: str, site: Site, tmp_path: Path
 ) -> None:
     file = written(tmp_path / "rnn.safetensors", saved(plain(nn.RNN)))
-    sent = models(
-        server, "upload", file, "--name", "[bold]rnn[/]", "--nonlinearity", "relu", "--json"
+    sent = command(
+        server,
+        "models",
+        "upload",
+        file,
+        "--name",
+        "[bold]rnn[/]",
+        "--nonlinearity",
+        "relu",
+        "--json",
     )
     assert sent.returncode == 0, sent.stderr
     model = json.loads(sent.stdout)
     assert (model["name"], model["architecture"]["activation"]) == ("[bold]rnn[/]", "relu")
-    listed = models(server, "list")
+    listed = command(server, "models", "list")
     assert model["id"] in listed.stdout
     assert "[bold]" in listed.stdout, "a name is text, not markup"
-    shown = models(server, "show", model["id"])
+    shown = command(server, "models", "show", model["id"])
     for word in ("readout.weight", "hidden_size", model["id"]):
         assert word in shown.stdout
-    got = models(server, "download", model["id"], "--out", tmp_path / "back.safetensors")
+    got = command(server, "models", "download", model["id"], "--out", tmp_path / "back.safetensors")
     assert got.returncode == 0, got.stderr
     assert checkpoint.load(tmp_path / "back.safetensors").spec.architecture.kind == "rnn"
-    gone = models(server, "delete", model["id"])
+    gone = command(server, "models", "delete", model["id"])
     assert (gone.returncode, model["id"] in gone.stdout) == (0, True)
     assert_no_model_is_left(site)
 
 
 def test_the_command_line_says_what_is_wrong(server: str, site: Site, tmp_path: Path) -> None:
     wide = written(tmp_path / "both.safetensors", saved(plain(nn.GRU, bidirectional=True)))
-    refused = models(server, "upload", wide)
+    refused = command(server, "models", "upload", wide)
     assert refused.returncode == 3
     assert "bidirectional" in refused.stderr
-    assert models(server, "upload", wide, "--nonlinearity", "odd").returncode == 2
+    assert command(server, "models", "upload", wide, "--nonlinearity", "odd").returncode == 2
     assert_no_model_is_left(site)

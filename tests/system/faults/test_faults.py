@@ -5,7 +5,6 @@ import random
 import signal
 import struct
 import time
-from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,14 +26,6 @@ SMALL = {
     "sampler": {"kind": "random"},
     "seed": 5,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """One server for all tests that leave it running; studies do not see each other."""
-    running = Server(tmp_path_factory.mktemp("faults") / "data")
-    yield running.start()
-    running.close()
 
 
 def assert_told_once(server: Server, study_id: str) -> None:

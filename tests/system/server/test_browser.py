@@ -97,13 +97,6 @@ def browser(
     driver.quit()
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("browser") / "data")
-    yield running.start()
-    running.close()
-
-
 def text_of(browser: webdriver.Chrome) -> str:
     return browser.find_element(By.TAG_NAME, "body").text
 

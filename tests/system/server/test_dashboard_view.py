@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -20,13 +19,6 @@ SPEC: dict[str, Any] = {
     # No dense model is that small, and some of low rank are.
     "limits": {"parameters": 300},
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("view") / "data")
-    yield running.start()
-    running.close()
 
 
 def shown(server: Server, study_id: str) -> dict[str, Any]:

@@ -1,10 +1,7 @@
 """Studies that compress a deep network with counts of its own for each layer, over HTTP."""
 
 import io
-import subprocess
-import sys
 import zipfile
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from search.errors import SpecRefused
 from search.studies.named_trials import NamedTrial, enqueue
 from search.tasks import DataSources
 from tests.service.model_files import Plain, plain, saved, upload_model
-from tests.service.running import Server
+from tests.service.running import Server, command
 from tests.service.site import Site
 from tests.system.studies.test_compress_studies import ROWS, downloaded, trained, upload
 
@@ -93,13 +90,6 @@ class Deep:
     study: dict[str, Any]
     front: dict[str, Any]
     trials: list[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("layers") / "data")
-    yield running.start()
-    running.close()
 
 
 @pytest.fixture(scope="module")
@@ -217,15 +207,10 @@ def test_a_point_is_compressed_again_as_an_original(
     path = f"/v1/studies/{deep.study['id']}/trials/{number}/checkpoint"
     given = tmp_path / "point.safetensors"
     given.write_bytes(downloaded(server, path))
-    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
-    command += ["--parametrization", "low_rank", "--layers", "each"]
-    command += ["--trials", "2", "--epochs", "1", "--out", str(out)]
-    ran = subprocess.run(
-        [*command, "--server", str(server.http.base_url)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["compress", str(given), "--task", "digits"]
+    words += ["--parametrization", "low_rank", "--layers", "each"]
+    words += ["--trials", "2", "--epochs", "1", "--out", str(out)]
+    ran = command(str(server.http.base_url), *words)
     assert ran.returncode == 0, ran.stderr
     study = server.get("/v1/studies")["items"][0]
     assert study["spec"]["compress"]["layers"] == "each"

@@ -1,10 +1,7 @@
 """Checkpoints of our own go from one study into another, and come out smaller."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +18,7 @@ from torch.nn import functional as F
 from models import checkpoint
 from models.architectures import Mlp, Resnet
 from search.tasks import DataSources, Digits
-from tests.service.running import Server
+from tests.service.running import Server, command
 
 SIZE = 12
 TASK = {"kind": "digits", "train_samples": 300}
@@ -79,13 +76,6 @@ class Layers(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("ours") / "data")
-    yield running.start()
-    running.close()
-
-
-@pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Tensor:
     splits = Digits(layout="rows").load(DataSources(cache=tmp_path_factory.mktemp("digits")))
     return splits.test.x[:32]
@@ -93,13 +83,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Tensor:
 
 def reflectory(server: Server, *words: object) -> tuple[Any, str]:
     """What a command that has to end well prints as JSON, and what it complains of."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "service.cli", *map(str, words), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "REFLECTORY_SERVER": str(server.http.base_url)},
-    )
+    ran = command(str(server.http.base_url), *words, "--json")
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout), ran.stderr
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from models import checkpoint
 from search.tasks import DataSources, Digits
 from service.cli import application
 from tests.service.model_files import Plain
-from tests.service.running import Server, wait_until
+from tests.service.running import Server, command, wait_until
 
 ROWS = Digits(layout="rows")
 TRIALS = 5
@@ -53,13 +52,6 @@ class Compressed:
     @property
     def path(self) -> str:
         return f"/v1/studies/{self.study['id']}"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("compression") / "data")
-    yield running.start()
-    running.close()
 
 
 @pytest.fixture(scope="module")
@@ -338,15 +330,10 @@ def test_one_command_goes_from_a_file_to_files(
 ) -> None:
     given, out = tmp_path / "my gru.safetensors", tmp_path / "small"
     given.write_bytes(compressed.content)
-    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
-    command += ["--parametrization", "low_rank", "--limit", "parameters=800", "--distill"]
-    command += ["--trials", "3", "--epochs", "1", "--out", str(out)]
-    ran = subprocess.run(
-        [*command, "--server", str(server.http.base_url)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["compress", str(given), "--task", "digits"]
+    words += ["--parametrization", "low_rank", "--limit", "parameters=800", "--distill"]
+    words += ["--trials", "3", "--epochs", "1", "--out", str(out)]
+    ran = command(str(server.http.base_url), *words)
     assert ran.returncode == 0, ran.stderr
     assert "trial 0 complete, gru dense" in ran.stdout
     assert "The original, trial 0: accuracy" in ran.stdout
@@ -379,15 +366,10 @@ def test_a_command_that_found_nothing_smaller_is_no_success(
 ) -> None:
     given = tmp_path / "gru.safetensors"
     given.write_bytes(compressed.content)
-    command = [sys.executable, "-m", "service.cli", "compress", str(given), "--task", "digits"]
-    command += ["--parametrization", "low_rank", "--limit", "multiply_adds=1", "--json"]
-    command += ["--trials", "1", "--epochs", "1", "--out", str(tmp_path / "out")]
-    ran = subprocess.run(
-        [*command, "--server", str(server.http.base_url)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ["compress", str(given), "--task", "digits"]
+    words += ["--parametrization", "low_rank", "--limit", "multiply_adds=1", "--json"]
+    words += ["--trials", "1", "--epochs", "1", "--out", str(tmp_path / "out")]
+    ran = command(str(server.http.base_url), *words)
     assert ran.returncode == 1, ran.stderr
     assert "no trial is on the front" in ran.stderr
     told = json.loads(ran.stdout.splitlines()[-1])

@@ -3,7 +3,6 @@
 import csv
 import io
 import statistics
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -21,13 +20,6 @@ SPEC: dict[str, Any] = {
     "confirm": 2,
     "seed": 4,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("confirmation") / "data")
-    yield running.start()
-    running.close()
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Studies of users' own data: from the upload to the front, and who may read it on the way."""
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +67,6 @@ def upload(
 
 def task_of(dataset: dict[str, Any]) -> dict[str, Any]:
     return {"kind": "dataset", "id": dataset["id"]}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("uploads") / "data")
-    yield running.start()
-    running.close()
 
 
 def ended_well(server: Server, task: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:

@@ -5,7 +5,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +38,6 @@ NAMED: dict[str, Any] = {
     "parametrization": "low_rank",
     "hyperparameters": {"rnn.hidden_size": 12, "d": 4, "training.batch_size": 32},
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """One server for all tests; studies do not see each other."""
-    running = Server(tmp_path_factory.mktemp("enqueued") / "data")
-    yield running.start()
-    running.close()
 
 
 def post(server: Server, study_id: str, body: Any, key: str | None = None) -> httpx2.Response:

@@ -5,7 +5,6 @@ import io
 import json
 import signal
 import zipfile
-from collections.abc import Generator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -30,13 +29,6 @@ SPEC: dict[str, Any] = {
     "duplicates": "resample",
     "throughput": {"batch_size": 8},
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    running = Server(tmp_path_factory.mktemp("again") / "data")
-    yield running.start()
-    running.close()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import signal
 import time
-from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
@@ -22,14 +21,6 @@ SMALL: dict[str, Any] = {
     "sampler": {"kind": "random"},
     "seed": 5,
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """One server for all tests; studies do not see each other."""
-    running = Server(tmp_path_factory.mktemp("commands") / "data")
-    yield running.start()
-    running.close()
 
 
 def ask(server: Server, study_id: str, word: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Studies that start with what others found, over HTTP."""
 
 import statistics
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -26,14 +25,6 @@ SAMPLERS: list[dict[str, Any]] = [
     {"kind": "known_cost"},
     {"kind": "nsga2", "population": 6},
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
-    """One server for all tests."""
-    running = Server(tmp_path_factory.mktemp("warm") / "data")
-    yield running.start()
-    running.close()
 
 
 @pytest.fixture(scope="module")

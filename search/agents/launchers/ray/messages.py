@@ -8,6 +8,7 @@ from pydantic import Field, TypeAdapter
 from models.spec import Spec
 from search.agents.executor import AttemptTicket, Exit, Slot
 from search.agents.forking.containment import ContainmentName
+from search.agents.forking.frames import NotStarted
 
 LOCK_RESOURCE = "reflectory_lane"
 """What a node is started with that lends its devices for measuring: `{"reflectory_lane": 1}`."""
@@ -102,14 +103,6 @@ class Started(Spec):
 
     kind: Literal["started"] = "started"
     attempt_id: str
-
-
-class NotStarted(Spec):
-    """The attempt does not run, and why."""
-
-    kind: Literal["not_started"] = "not_started"
-    attempt_id: str
-    reason: str
 
 
 class Wrote(Spec):

@@ -34,14 +34,6 @@ from tests.search.training_cases import RecordingHooks
 VERSE = ["the cat sat", "the dog sat on the mat", "", "a cat", "on the mat", "the end"] * 10
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def sources(tmp_path: Path) -> DataSources:
     folder = tmp_path / "data"

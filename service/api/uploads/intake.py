@@ -1,19 +1,25 @@
-"""What all intakes of uploads have in common: bytes before their rows, and none without one."""
+"""Uploads made records, of every kind: bytes before their rows, and none without one."""
 
+import hashlib
+import json
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.orm import Session
 
+from models.errors import ModelError
+from search.errors import DataError
 from service.api.uploads.folders import UploadFolders
 from service.api.uploads.forms import Form, ReceivedFile, UploadRefused
 from service.api.uploads.names import clean_name, name_of_file
+from service.http.problems import ProblemFault
 from service.http.validation import faults
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
@@ -21,12 +27,13 @@ from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, StoreUnavailable
 from storage.garbage_collect import garbage_collect
-from storage.records import DatasetRecord, UploadedModelRecord
+from storage.records import ArtifactRecord, UploadRecord
 from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.uploads import Uploads
 
 _log = logging.getLogger(__name__)
 
-_Record = TypeVar("_Record", DatasetRecord, UploadedModelRecord)
+_Record = TypeVar("_Record", bound=UploadRecord)
 _Options = TypeVar("_Options", bound=BaseModel)
 
 
@@ -39,14 +46,96 @@ class Taken(Generic[_Record]):
     """Whether the same files were not there before, read in the same way."""
 
 
-class UploadKeeping:
-    """Stores and removes what uploads become; a fault or a kill leaves nothing behind."""
+@dataclass(frozen=True)
+class Sent(Generic[_Options]):
+    """What a form says, once it is looked through."""
+
+    name: str
+    options: _Options
+    files: Mapping[str, ReceivedFile]
+    said: Mapping[str, Any]
+    """What tells it from other uploads: the files' digests and the options, as JSON has them."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal ones are one upload."""
+        return hashlib.sha256(json.dumps(self.said, sort_keys=True).encode()).hexdigest()
+
+
+class UploadIntake(ABC, Generic[_Record, _Options]):
+    """Reads uploads, keeps them and removes them; a fault or a kill leaves nothing behind."""
+
+    files: ClassVar[Sequence[str]]
+    """The form's files."""
+    fields: ClassVar[Sequence[str]]
+    """The form's other parts, all of which can be left out."""
+    noun: ClassVar[str]
+    """The audit's word for what an upload becomes."""
 
     def __init__(self, database: Database, store: ArtifactStore, folder: Path) -> None:
         """Have a folder for each request below `folder`."""
         self.database = database
         self._store = store
         self._folders = UploadFolders(folder)
+
+    @abstractmethod
+    def rows(self, session: Session) -> Uploads[_Record]:
+        """What there is already."""
+
+    @abstractmethod
+    def sent(self, form: Form) -> Sent[_Options]:
+        """Look a form through.
+
+        Raises:
+            UploadRefused: it is at fault.
+        """
+
+    @abstractmethod
+    def read(self, sent: Sent[_Options], folder: Path) -> tuple[_Record, Mapping[str, Path]]:
+        """Read the files: what they become, and what to store by its digest.
+
+        Raises:
+            DataError: a file cannot be read.
+            ModelError: it is no model that is known.
+        """
+
+    def take(self, form: Form, folder: Path) -> Taken[_Record]:
+        """Make a record of a form's files, or find the one that they are already.
+
+        Args:
+            form: what was received, with its files in `folder`.
+            folder: of this upload alone.
+
+        Raises:
+            UploadRefused: the form or its files are at fault; nothing is kept.
+        """
+        sent = self.sent(form)
+        with self.database.read() as session:
+            earlier = self.rows(session).find(sent.fingerprint)
+        if earlier is not None:
+            return Taken(earlier, is_new=False)
+        try:
+            record, paths = self.read(sent, folder)
+        except (DataError, ModelError) as error:
+            raise UploadRefused(ProblemFault(path="file", message=str(error))) from error
+        return self._keep(folder, paths, record)
+
+    def delete(self, upload_id: str) -> None:
+        """Remove an upload, and those of its bytes that nothing else names.
+
+        Raises:
+            NotFound: there is none.
+            Conflict: a study that has not ended uses it.
+        """
+        with self.database.read() as session:
+            digests = self.rows(session).get(upload_id).digests
+        with self._folders.open() as folder:
+            self._folders.plan(folder, digests)
+            with self.database.write() as session:
+                ArtifactRows(session).lock_names()
+                upload = self.rows(session).delete(upload_id)
+                Audit(session).note(f"{self.noun}.deleted", upload_id, name=upload.name)
+            self._garbage_collect(digests)
 
     def of(self, database: Database) -> Self:
         """The same, for a tenant's uploads."""
@@ -69,24 +158,12 @@ class UploadKeeping:
                 # No reason not to start; bytes without a row are swept by the coordinator, too.
                 _log.warning("an abandoned upload is not removed", extra={"reason": str(error)})
 
-    def keep(
-        self,
-        folder: Path,
-        paths: Mapping[str, Path],
-        record: _Record,
-        add: Callable[[Session], _Record],
-        *,
-        noted: str,
-    ) -> Taken[_Record]:
-        """Store files, and then the rows that name them, within the tenant's quota.
-
-        Args:
-            folder: of this upload alone.
-            paths: the files by their digests.
-            record: what the upload becomes.
-            add: adds its rows, in one transaction, or finds those of the same files.
-            noted: the audit's word for it.
-        """
+    def _keep(self, folder: Path, paths: Mapping[str, Path], record: _Record) -> Taken[_Record]:
+        """Store files, and then the rows that name them, within the tenant's quota."""
+        artifacts = [
+            ArtifactRecord(sha256=digest, size=path.stat().st_size, created_at=record.created_at)
+            for digest, path in paths.items()
+        ]
         digests = list(paths)
         self._folders.plan(folder, digests)
         try:
@@ -98,10 +175,10 @@ class UploadKeeping:
                 for digest in self._missing(digests):
                     self._store_file(digest, paths[digest])
                 with Quotas(session).bytes_added():
-                    stored = add(session)
+                    stored = self.rows(session).add(record, artifacts)
                 is_new = stored.id == record.id
                 if is_new:
-                    Audit(session).note(noted, record.id, name=record.name)
+                    Audit(session).note(f"{self.noun}.uploaded", record.id, name=record.name)
         except BaseException:
             self._garbage_collect(digests)
             raise
@@ -109,15 +186,6 @@ class UploadKeeping:
             # Another request was faster with the same files.
             self._garbage_collect(digests)
         return Taken(stored, is_new=is_new)
-
-    def remove(self, digests: Sequence[str], delete: Callable[[Session], None]) -> None:
-        """Take away rows by `delete`, and then those of the bytes that nothing else names."""
-        with self._folders.open() as folder:
-            self._folders.plan(folder, digests)
-            with self.database.write() as session:
-                ArtifactRows(session).lock_names()
-                delete(session)
-            self._garbage_collect(digests)
 
     def _store_file(self, digest: str, path: Path) -> None:
         with path.open("rb") as stream:

@@ -1,0 +1,79 @@
+"""How trials end: their rows, the events that tell of it, and why."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy.orm import Session
+
+from search.running.early_stopping import reason_to_stop
+from search.training.jobs import Completion
+from storage.endings import StudyCause, TrialCause
+from storage.records import StudyEnding, TrialOutcome, TrialRecord, TrialState
+from storage.repositories.events import Events
+from storage.repositories.trials import Trials
+
+BROKEN = 1.0
+"""The violation of a trial that diverged or ran out of memory: broken, with no amount to tell."""
+
+
+def end_trial(
+    session: Session,
+    study_id: str,
+    number: int,
+    *,
+    state: TrialState,
+    outcome: TrialOutcome,
+    epochs_trained: int | None = None,
+) -> TrialRecord:
+    """End a trial and tell so; it ends once.
+
+    Raises:
+        Conflict: the trial has ended before.
+    """
+    now = datetime.now(UTC)
+    trial = Trials(session).end(
+        study_id, number, state=state, at=now, outcome=outcome, epochs_trained=epochs_trained
+    )
+    announce_trial(session, trial, at=now)
+    return trial
+
+
+def ended_with(ending: StudyEnding) -> TrialOutcome:
+    """What becomes of a trial that ends because its study does."""
+    if ending.ending_cause is StudyCause.BUDGET:
+        return TrialOutcome(cause=TrialCause.BUDGET)
+    failed = ending.ending_cause is StudyCause.FAILED
+    cause = TrialCause.STUDY_FAILED if failed else TrialCause.CANCELLED
+    return TrialOutcome(cause=cause, detail=ending.ending_detail)
+
+
+def announce_trial(session: Session, trial: TrialRecord, *, at: datetime) -> None:
+    """Write the event that tells where a trial stands."""
+    payload = {
+        "trial": trial.number,
+        "state": trial.state,
+        "reason": trial.reason,
+        "architecture": trial.architecture,
+        "parametrization": trial.parametrization,
+        "quality": trial.quality,
+        "parameters": trial.parameters,
+        "throughput": trial.throughput,
+        "throughput_ratio": trial.throughput_ratio,
+    }
+    Events(session).append(trial.study_id, "trial", payload, at)
+
+
+def why_ended(
+    body: Completion, state: TrialState, trial: TrialRecord, ending: StudyEnding
+) -> tuple[TrialCause | None, str | None]:
+    """Why a trial ended, and the details."""
+    if state == TrialState.COMPLETE:
+        return None, body.reason
+    if state == TrialState.INFEASIBLE:
+        return TrialCause.INFEASIBLE, body.reason
+    if state == TrialState.CANCELLED:
+        by_study = ended_with(ending)
+        return by_study.cause, by_study.detail
+    # The rule that stopped it, if one did, whatever else came meanwhile; or else a budget, which
+    # may have been raised by now.
+    stopped = reason_to_stop(trial, body.epochs_trained)
+    return (TrialCause.BUDGET, None) if stopped is None else (TrialCause.EARLY_STOPPING, stopped)
