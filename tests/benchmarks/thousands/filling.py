@@ -22,7 +22,7 @@ from search.optuna_tables import open_storage
 from search.running.trial_endings import announce_trial, end_trial
 from search.samplers.modelling.configurations_drawn import RandomSource
 from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import past_of, sampler_context_of
+from search.sampling.sampler_context import RememberedPast, sampler_context_of
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
 from search.studies import states as studies
@@ -319,7 +319,7 @@ def mirrored(database: Database, optuna_url: str, study_id: str) -> None:
         study, rows = Studies(session).get(study_id), Trials(session).list(study_id)
     spec = StudySpec.model_validate(study.spec)
     space = SearchSpace(spec)
-    sampler_context = sampler_context_of(spec, space, lambda: past_of(database, study_id))
+    sampler_context = sampler_context_of(spec, space, RememberedPast(database, study_id).now)
     storage = open_storage(optuna_url)
     OptunaStudy(storage, study, spec, sampler_context).rebuild(rows, space.dimensions)
     storage.remove_session()

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from search.optuna_tables import open_storage, study_name
 from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import past_of, sampler_context_of
+from search.sampling.sampler_context import RememberedPast, sampler_context_of
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from service.app import create_app
@@ -43,7 +43,7 @@ def mirrored(site: Site, *, tenant: str = LOCAL) -> StudyRecord:
         open_storage(site.settings.optuna_url),
         study,
         spec,
-        sampler_context_of(spec, SearchSpace(spec), lambda: past_of(site.database, study.id)),
+        sampler_context_of(spec, SearchSpace(spec), RememberedPast(site.database, study.id).now),
     )
     for number in range(2):
         optuna_study.ask(number).suggest_int("rnn.hidden_size", 8, 16)
