@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
 from models.errors import InputError, SignatureError
-from models.kernels.calls import Kind, StackName
+from models.kernels.calls import Kind
+from models.kernels.structs import StackName
 from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.ops.activations import Activation, activation_of

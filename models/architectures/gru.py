@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
-from models.kernels.calls import CellName, Kind
+from models.kernels.calls import Kind
+from models.kernels.structs import CellName
 from models.ops.factors import Factors
 from models.ops.recurrence import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.parametrizations import Parametrization

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.draw import Draw
-from models.kernels.calls import StackName
+from models.kernels.structs import StackName
 from models.linear import StructuredLinear
 from models.ops.factors import Factors
 from models.spec import Signature, Slot

@@ -5,22 +5,32 @@ contiguous; x alone may be strided, with steps of 1 in its last dimension.
 """
 
 import ctypes
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 
+from models.kernels.checks import check, check_range
 from models.kernels.library import library
+from models.kernels.structs import (
+    ACTIVATIONS,
+    CELLS,
+    RESULTS,
+    STACKS,
+    TENSORS,
+    ActivationName,
+    Arguments,
+    CellName,
+    Gradients,
+    Shape,
+    StackName,
+)
 
-CellName = Literal["rnn", "gru_reset_before", "gru_reset_after", "lstm"]
-StackName = Literal["plain_layers", "residual_layers", "highway_layers"]
-ActivationName = Literal["tanh", "relu", "leaky_relu", "abs", "identity"]
-
-CELLS: tuple[CellName, ...] = ("rnn", "gru_reset_before", "gru_reset_after", "lstm")
-STACKS: tuple[StackName, ...] = ("plain_layers", "residual_layers", "highway_layers")
-ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", "identity")
 GATES: Mapping[CellName | StackName, int] = {
     "rnn": 1,
     "gru_reset_before": 3,
@@ -31,27 +41,9 @@ GATES: Mapping[CellName | StackName, int] = {
     "highway_layers": 2,
 }
 
-_SHAPE_FIELDS = (
-    *("models", "steps", "batch", "size", "inputs", "rank", "readers", "cell", "activation"),
-    *("threads", "x_model", "x_step", "x_row"),
-)
-_TENSORS = (
-    *("x", "addends", "w_in", "bias", "candidate_bias"),
-    *("weight", "left", "right", "diagonal", "h0", "c0"),
-)
-_RESULTS = ("states", "cells", "last_h", "last_c")
 
-
-class _Shape(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in _SHAPE_FIELDS] + [("slope", ctypes.c_float)]
-
-
-class _Arguments(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in (*_TENSORS, "lengths", *_RESULTS)]
-
-
-class _Gradients(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in (*_RESULTS, *_TENSORS)]
+_KINDS = {name: number for number, name in enumerate((*CELLS, *STACKS))}
+_in_order: Callable[[object], tuple[Tensor | None, ...]] = attrgetter(*TENSORS)
 
 
 @dataclass(frozen=True)
@@ -87,11 +79,11 @@ class Tensors:
     @staticmethod
     def names() -> tuple[str, ...]:
         """The fields, in order."""
-        return _TENSORS
+        return TENSORS
 
     def in_order(self) -> tuple[Tensor | None, ...]:
         """The fields' values, in order."""
-        return tuple(getattr(self, name) for name in _TENSORS)
+        return _in_order(self)
 
     @property
     def steps(self) -> int:
@@ -122,7 +114,7 @@ class Results:
 
     states: Tensor | None
     cells: Tensor | None
-    last_h: Tensor
+    last_h: Tensor | None
     last_c: Tensor | None
 
 
@@ -139,44 +131,104 @@ class Incoming:
 class Packed:
     """Weights and biases packed for the kernels once, for many forward runs without gradients.
 
-    Later changes of the tensors have no effect.
+    Later changes of the tensors have no effect. An operator is given its `handle`, by which it is
+    found for as long as somebody holds it.
     """
 
     def __init__(self, kind: Kind, tensors: Tensors) -> None:
         """Pack; of the tensors' inputs and first states only the sizes matter.
 
         Raises:
+            ValueError: a tensor is not what such a kernel reads.
             MemoryError: there is none left for the copy.
         """
-        tensors = _contiguous(tensors)
+        tensors = _checked(kind, tensors)
         function = _functions()["sequence_pack"]
         function.restype = ctypes.c_void_p
         shape, arguments = _shape(kind, tensors), _arguments(tensors, None, None)
         found: int | None = function(ctypes.byref(shape), ctypes.byref(arguments))
         if not found:
             raise MemoryError("no memory for packed weights")
-        self.address = found
+        self._address = found
+        self._sizes = _sizes_of(kind, tensors)
+        self.handle = next(_handles)
+        _packed[self.handle] = self
 
     def __del__(self) -> None:
-        if address := getattr(self, "address", None):
+        if address := getattr(self, "_address", None):
             _functions()["sequence_unpack"](ctypes.c_void_p(address))
+
+    @property
+    def address(self) -> int:
+        """Where the copy is."""
+        return self._address
+
+    def check(self, kind: Kind, tensors: Tensors) -> None:
+        """Raise unless the weights are those of such a sequence, which is then computed with them.
+
+        Raises:
+            ValueError: they were packed for another kind or size, or the inputs are of another.
+        """
+        sizes = _sizes_of(kind, tensors)
+        if sizes != self._sizes:
+            parts = "(cell, n, shapes of w_in, weight, left and right)"
+            raise ValueError(f"weights packed for {self._sizes} {parts} are none for {sizes}")
+        _check_inputs(kind, tensors, tensors.models, GATES[kind.cell])
+
+
+_handles = itertools.count(1)
+_packed: WeakValueDictionary[int, Packed] = WeakValueDictionary()
+
+
+def _found(handle: int) -> Packed | None:
+    """The packed weights of a handle; 0 stands for none."""
+    found = _packed.get(handle)
+    if found is None and handle != 0:
+        raise ValueError(f"{handle} is no handle of packed weights that are still held")
+    return found
+
+
+def _sizes_of(kind: Kind, tensors: Tensors) -> tuple[object, ...]:
+    """The kind, the number of units, and the shapes of all that is packed."""
+    weights = tensors.w_in, tensors.weight, tensors.left, tensors.right
+    shapes = [None if tensor is None else tuple(tensor.shape) for tensor in weights]
+    return kind.cell, tensors.h0.shape[-1], *shapes
+
+
+def kind_of(names: Sequence[CellName] | Sequence[StackName], *given: Any) -> Kind:
+    """A cell's or a stack's kind as an operator is given it, if it is one of these names.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if given[0] not in names:
+        raise ValueError(f"there is no {given[0]!r} here; allowed are {names}")
+    return Kind(*given)
 
 
 def forward(
     kind: Kind, tensors: Tensors, lengths: Tensor | None, results: Results, packed: int = 0
 ) -> None:
-    """Run a sequence or stack, writing into `results`; `packed` is a `Packed`'s address, or 0.
+    """Run a sequence or stack, writing into `results`; `packed` is a `Packed`'s handle, or 0.
 
     Raises:
+        ValueError: a tensor is not what such a kernel reads, or there are no such packed weights.
         MemoryError: there is none left for the workspace.
     """
-    tensors = _contiguous(tensors)
+    # Held until the call is over.
+    held = _found(packed)
+    if held is None:
+        tensors = _checked(kind, tensors)
+    else:
+        held.check(kind, tensors)
+        tensors = _contiguous(tensors)
     shape = _shape(kind, tensors)
-    arguments = _arguments(tensors, lengths, results)
+    arguments = _arguments(tensors, _checked_lengths(lengths, shape), results)
     if kind.cell in STACKS:
         call("stack_forward", shape, arguments)
     else:
-        call("sequence_forward", shape, arguments, rest=(ctypes.c_void_p(packed),))
+        address = ctypes.c_void_p(held.address if held else None)
+        call("sequence_forward", shape, arguments, rest=(address,))
 
 
 def backward(
@@ -190,33 +242,159 @@ def backward(
     """Add what reaches the tensors to `outgoing`, which holds zeros for each that is wanted.
 
     Raises:
+        ValueError: a tensor is not what such a kernel reads.
         MemoryError: there is none left for the workspace.
     """
-    tensors = _contiguous(tensors)
+    tensors = _checked(kind, tensors)
     shape = _shape(kind, tensors)
-    arguments = _arguments(tensors, lengths, results)
+    lengths = _checked_lengths(lengths, shape)
+    for name in outgoing:
+        _needed(f"{name}, whose gradient is wanted,", getattr(tensors, name))
+    _needed("states", results.states)
+    if kind.cell == "lstm":
+        _needed("cells", results.cells)
     # The contiguous copies have to live as long as the call.
-    arriving = [
-        None if gradient is None else gradient.contiguous()
-        for gradient in (getattr(incoming, name) for name in _RESULTS)
-    ]
-    leaving = [outgoing.get(name) for name in _TENSORS]
-    gradients = _Gradients(*(address_of(tensor) for tensor in (*arriving, *leaving)))
+    results = Results(*_checked_results("", results, kind, shape))
+    arriving = _checked_results("the gradient of ", incoming, kind, shape)
+    arguments = _arguments(tensors, lengths, results)
+    leaving = [outgoing.get(name) for name in TENSORS]
+    gradients = Gradients(*(address_of(tensor) for tensor in (*arriving, *leaving)))
     name = "stack_backward" if kind.cell in STACKS else "sequence_backward"
     call(name, shape, arguments, gradients)
 
 
+def _checked(kind: Kind, given: Tensors) -> Tensors:
+    """The tensors, contiguous, if they are what the kernel of this kind reads."""
+    gates = _gates(kind)
+    _, batch, size = _sizes("h0", given.h0, 3)
+    models = _check_matrices(given, gates, size)
+    if given.bias is not None:
+        check("bias", given.bias, (models, gates, size), torch.float32)
+    if kind.cell in STACKS:
+        check("h0", given.h0, (1, batch, size), torch.float32)
+        _check_absent(kind, given, "x", "addends", "w_in", "candidate_bias", "c0")
+        return _contiguous(given)
+    if kind.cell != "gru_reset_after":
+        _check_absent(kind, given, "candidate_bias")
+    elif given.candidate_bias is not None:
+        check("candidate_bias", given.candidate_bias, (models, size), torch.float32)
+    _check_inputs(kind, given, models, gates)
+    if given.w_in is not None:
+        check("w_in", given.w_in, (models, gates, size, given.w_in.shape[-1]), torch.float32)
+    return _contiguous(given)
+
+
+def _gates(kind: Kind) -> int:
+    """How many gates there are, if there is such a kind."""
+    if kind.activation not in ACTIVATIONS:
+        raise ValueError(f"there is no activation {kind.activation!r}; allowed: {ACTIVATIONS}")
+    gates = GATES.get(kind.cell)
+    if gates is None:
+        raise ValueError(f"there is no cell or stack {kind.cell!r}; allowed are {list(GATES)}")
+    return gates
+
+
+def _check_inputs(kind: Kind, given: Tensors, models: int, gates: int) -> None:
+    """What a sequence is computed from beside its weights."""
+    _, batch, size = given.h0.shape
+    check("h0", given.h0, (models, batch, size), torch.float32)
+    if kind.cell == "lstm":
+        check("c0", _needed("c0", given.c0), (models, batch, size), torch.float32)
+    else:
+        _check_absent(kind, given, "c0")
+    if given.x is None:
+        addends = _needed("x or addends", given.addends)
+        steps = _sizes("addends", addends, 4)[1]
+        check("addends", addends, (models, steps, batch, gates * size), torch.float32)
+        _check_absent(kind, given, "w_in")
+    else:
+        steps, width = _sizes("x", given.x, 4)[1], _sizes("w_in", _needed("w_in", given.w_in), 4)[3]
+        check("x", given.x, (models, steps, batch, width), torch.float32)
+        if given.addends is not None:
+            raise ValueError("addends are given beside x")
+
+
+def _check_matrices(given: Tensors, gates: int, size: int) -> int:
+    """The number of models, if the matrices are dense or diagonal plus low rank."""
+    if given.weight is not None:
+        models = _sizes("weight", given.weight, 4)[0]
+        check("weight", given.weight, (models, gates, size, size), torch.float32)
+        if not given.left is given.right is given.diagonal is None:
+            raise ValueError("left, right or diagonal is given beside weight")
+        return models
+    left, right = _needed("weight or left", given.left), _needed("right", given.right)
+    models, _, _, rank = _sizes("left", left, 4)
+    if rank == 0:
+        raise ValueError("left has no columns; the kernel takes a rank of at least 1")
+    readers = 1 if _sizes("right", right, 4)[1] == 1 else gates
+    check("left", left, (models, gates, size, rank), torch.float32)
+    check("right", right, (models, readers, rank, size), torch.float32)
+    if given.diagonal is not None:
+        check("diagonal", given.diagonal, (models, gates, size), torch.float32)
+    return models
+
+
+def _sizes(name: str, tensor: Tensor, dimensions: int) -> Sequence[int]:
+    if tensor.dim() != dimensions:
+        raise ValueError(f"{name} has {tensor.dim()} dimensions; the kernel takes {dimensions}")
+    return tensor.shape
+
+
+def _needed(name: str, tensor: Tensor | None) -> Tensor:
+    if tensor is None:
+        raise ValueError(f"{name} is missing")
+    return tensor
+
+
+def _check_absent(kind: Kind, given: Tensors, *names: str) -> None:
+    for name in names:
+        if getattr(given, name) is not None:
+            raise ValueError(f"{name} is given, for which {kind.cell} has no use here")
+
+
+def _checked_lengths(lengths: Tensor | None, shape: Shape) -> Tensor | None:
+    if lengths is None:
+        return None
+    check("lengths", lengths, (shape.models, shape.batch), torch.int64)
+    check_range("lengths", lengths, 1, shape.steps)
+    return lengths.contiguous()
+
+
+def _checked_results(
+    of: str, results: "Results | Incoming", kind: Kind, shape: Shape
+) -> list[Tensor | None]:
+    """A forward run's results, or their gradients, contiguous, if they have its sizes."""
+    last = (shape.models, shape.batch, shape.size)
+    every = (shape.models, shape.steps, shape.batch, shape.size)
+    if kind.cell in STACKS:
+        last, every = last[1:], last
+    shapes = dict(zip(RESULTS, (every, every, last, last), strict=True))
+    found: list[Tensor | None] = []
+    for name in RESULTS:
+        tensor = getattr(results, name)
+        if tensor is not None:
+            if name in ("cells", "last_c") and kind.cell != "lstm":
+                raise ValueError(f"{of}{name} is given, which {kind.cell} does not have")
+            check(f"{of}{name}", tensor, shapes[name], torch.float32)
+            tensor = tensor.contiguous()
+        found.append(tensor)
+    return found
+
+
 def _contiguous(tensors: Tensors) -> Tensors:
     x, *rest = tensors.in_order()
-    if x is not None and x.stride(-1) != 1:
+    strided = x is not None and x.stride(-1) != 1
+    if not strided and all(tensor is None or tensor.is_contiguous() for tensor in rest):
+        return tensors
+    if x is not None and strided:
         x = x.contiguous()
     return Tensors(x, *(None if tensor is None else tensor.contiguous() for tensor in rest))  # pyright: ignore[reportArgumentType] -- h0 stays given
 
 
-def _shape(kind: Kind, tensors: Tensors) -> _Shape:
+def _shape(kind: Kind, tensors: Tensors) -> Shape:
     _, batch, size = tensors.h0.shape
     x, left, right = tensors.x, tensors.left, tensors.right
-    return _Shape(
+    return Shape(
         models=tensors.models,
         steps=tensors.steps,
         batch=batch,
@@ -224,7 +402,7 @@ def _shape(kind: Kind, tensors: Tensors) -> _Shape:
         inputs=0 if x is None else x.shape[-1],
         rank=0 if left is None else left.shape[-1],
         readers=0 if right is None else right.shape[1],
-        cell=(*CELLS, *STACKS).index(kind.cell),
+        cell=_KINDS[kind.cell],
         activation=ACTIVATIONS.index(kind.activation),
         threads=torch.get_num_threads(),
         x_model=0 if x is None else x.stride(0),
@@ -234,9 +412,9 @@ def _shape(kind: Kind, tensors: Tensors) -> _Shape:
     )
 
 
-def _arguments(tensors: Tensors, lengths: Tensor | None, results: Results | None) -> _Arguments:
-    written = (getattr(results, name, None) for name in _RESULTS)
-    return _Arguments(*(address_of(t) for t in (*tensors.in_order(), lengths, *written)))
+def _arguments(tensors: Tensors, lengths: Tensor | None, results: Results | None) -> Arguments:
+    written = (getattr(results, name, None) for name in RESULTS)
+    return Arguments(*(address_of(t) for t in (*tensors.in_order(), lengths, *written)))
 
 
 def address_of(tensor: Tensor | None) -> int | None:

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from models.kernels.structs import layout
+
 _log = logging.getLogger(__name__)
 
 _SOURCES = Path(__file__).parent / "cpu"
@@ -32,11 +34,14 @@ _FLAGS = (
     "-fno-trapping-math",
     "-fno-exceptions",
     "-fno-rtti",
-    # A vector of zeros would become a call of memset, which costs as much as a small product.
-    "-fno-tree-loop-distribute-patterns",
     "-pthread",
     "-fPIC",
 )
+_WHERE_KNOWN = (
+    # A vector of zeros would become a call of memset, which costs as much as a small product.
+    "-fno-tree-loop-distribute-patterns",
+)
+"""Flags that not all compilers have."""
 _COMPILERS = ("c++", "g++", "clang++")
 _LONGEST_BUILD_SECONDS = 120.0
 
@@ -97,7 +102,20 @@ def load(folder: Path) -> ctypes.CDLL:
         with _locked(folder / "lock"):
             if not path.exists():
                 _build(compiler, path)
-    return ctypes.CDLL(str(path))
+    found = ctypes.CDLL(str(path))
+    _check_layout(found)
+    return found
+
+
+def _check_layout(found: ctypes.CDLL) -> None:
+    """Compare the structs and enums of a library with those that it will be called with."""
+    expected = layout()
+    answers = (ctypes.c_int64 * len(expected))()
+    ask = found["kernels_layout"]
+    ask.restype = ctypes.c_int64
+    ask.argtypes = [ctypes.POINTER(ctypes.c_int64), ctypes.c_int64]
+    if ask(answers, len(expected)) != len(expected) or [*answers] != expected:
+        raise BuildError(f"{found._name} has other structs than this program")
 
 
 def _compiler() -> str:
@@ -117,7 +135,7 @@ def _build(compiler: str, path: Path) -> None:
     if _digest_of_sources() != _SOURCES_AT_START:
         raise BuildError("the sources changed since this process began; start it again")
     sources = sorted(_SOURCES.glob("*.cpp"))
-    flags = (*_FLAGS, *_wide_vectors())
+    flags = (*_FLAGS, *_known_to(compiler, (*_WHERE_KNOWN, *_wide_vectors())))
     with tempfile.TemporaryDirectory(dir=path.parent, ignore_cleanup_errors=True) as folder:
         objects = [str(Path(folder) / f"{source.stem}.o") for source in sources]
         with ThreadPoolExecutor(len(sources)) as pool:
@@ -130,6 +148,20 @@ def _build(compiler: str, path: Path) -> None:
         draft = Path(folder) / path.name
         _run([compiler, *flags, "-shared", *objects, "-o", str(draft)])
         draft.replace(path)
+
+
+def _known_to(compiler: str, flags: tuple[str, ...]) -> list[str]:
+    """Those of the flags that a compiler takes without a word."""
+    empty = ("-x", "c++", "-std=c++17", "-Werror", "-fsyntax-only", os.devnull)
+    return [flag for flag in flags if _runs([compiler, flag, *empty])]
+
+
+def _runs(command: list[str]) -> bool:
+    try:
+        _run(command)
+    except BuildError:
+        return False
+    return True
 
 
 def _run(command: list[str]) -> str:
@@ -150,7 +182,15 @@ def _digest(compiler: str) -> str:
     """Names what a library follows from."""
     digest = hashlib.sha256(_SOURCES_AT_START)
     version = _run([compiler, "--version"])
-    parts = (*_FLAGS, *_wide_vectors(), compiler, version, platform.machine(), _cpu())
+    parts = (
+        *_FLAGS,
+        *_WHERE_KNOWN,
+        *_wide_vectors(),
+        compiler,
+        version,
+        platform.machine(),
+        _cpu(),
+    )
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
 

@@ -1,12 +1,13 @@
 """Singular value decompositions by reflectors as diagonal plus low rank, as a torch operator."""
 
-import ctypes
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from models.kernels.calls import address_of, call
+from models.kernels.checks import check
+from models.kernels.structs import SvdArguments, SvdGradients, SvdShape
 
 _library = cast(Any, torch.library)
 
@@ -16,20 +17,6 @@ _library.define(
     "(Tensor grad_left, Tensor grad_right, Tensor u, Tensor v, Tensor sigma) "
     "-> (Tensor, Tensor, Tensor)",
 )
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64) for name in ("copies", "size", "u_count", "v_count", "threads")
-    ]
-
-
-class _Arguments(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("u", "v", "sigma", "left", "right")]
-
-
-class _Gradients(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("left", "right", "u", "v", "sigma")]
 
 
 def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,10 +31,11 @@ def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _run(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
+    shape = _checked(u, v, sigma)
     left, right = _results(u, v, sigma)
     given = [tensor.contiguous() for tensor in (u, v, sigma)]
-    arguments = _Arguments(*map(address_of, (*given, left, right)))
-    call("svd_factors_forward", _shape(u, v), arguments)
+    arguments = SvdArguments(*map(address_of, (*given, left, right)))
+    call("svd_factors_forward", shape, arguments)
     return left, right
 
 
@@ -60,11 +48,15 @@ def _results(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:  # n
 def _run_backward(
     grad_left: Tensor, grad_right: Tensor, u: Tensor, v: Tensor, sigma: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
+    shape = _checked(u, v, sigma)
+    rank = shape.u_count + shape.v_count
+    check("grad_left", grad_left, (shape.copies, shape.size, rank), torch.float32)
+    check("grad_right", grad_right, (shape.copies, rank, shape.size), torch.float32)
     given = [tensor.contiguous() for tensor in (u, v, sigma, grad_left, grad_right)]
     results = _gradients(grad_left, grad_right, u, v, sigma)
-    arguments = _Arguments(*map(address_of, given[:3]), None, None)
-    gradients = _Gradients(*map(address_of, (*given[3:], *results)))
-    call("svd_factors_backward", _shape(u, v), arguments, gradients)
+    arguments = SvdArguments(*map(address_of, given[:3]), None, None)
+    gradients = SvdGradients(*map(address_of, (*given[3:], *results)))
+    call("svd_factors_backward", shape, arguments, gradients)
     return results
 
 
@@ -93,6 +85,13 @@ _library.register_fake("reflectory::svd_factors_backward", _gradients)
 _library.register_autograd("reflectory::svd_factors", _backward, setup_context=_setup_context)
 
 
-def _shape(u: Tensor, v: Tensor) -> _Shape:
-    copies, m1, size = u.shape
-    return _Shape(copies, size, m1, v.shape[1], torch.get_num_threads())
+def _checked(u: Tensor, v: Tensor, sigma: Tensor) -> SvdShape:
+    """The sizes, if the tensors have them."""
+    if sigma.dim() != 2 or u.dim() != 3 or v.dim() != 3:
+        dimensions = u.dim(), v.dim(), sigma.dim()
+        raise ValueError(f"u, v and sigma have {dimensions} dimensions; the kernel takes 3, 3, 2")
+    copies, size = sigma.shape
+    check("sigma", sigma, (copies, size), torch.float32)
+    check("u", u, (copies, u.shape[1], size), torch.float32)
+    check("v", v, (copies, v.shape[1], size), torch.float32)
+    return SvdShape(copies, size, u.shape[1], v.shape[1], torch.get_num_threads())

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
+from models.kernels.structs import CELLS
 
 _TENSORS = (
     "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? candidate_bias, "
@@ -51,9 +52,9 @@ def sequence(
         packed: the tensors' weights, packed; gradients then would be of the tensors themselves.
     """
     operator = torch.ops.reflectory.sequence
-    address = packed.address if packed else 0
+    handle = packed.handle if packed else 0
     return operator(
-        *tensors.in_order(), lengths, kind.cell, kind.activation, kind.slope, keep, address
+        *tensors.in_order(), lengths, kind.cell, kind.activation, kind.slope, keep, handle
     )
 
 
@@ -62,7 +63,7 @@ def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     results = _results(tensors, cell, keep=keep)
     states, cells, last_h, last_c = results
     calls.forward(
-        Kind(cell, activation, slope),
+        calls.kind_of(CELLS, cell, activation, slope),
         tensors,
         lengths,
         Results(_given(states), _given(cells), last_h, _given(last_c)),
@@ -77,14 +78,14 @@ def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _run_backward(*arguments: Any) -> list[Tensor]:
-    incoming = Incoming(*arguments[:4])
+    incoming = Incoming(*(None if one is None else _given(one) for one in arguments[:4]))
     tensors, (lengths, states, cells, cell, activation, slope, wanted) = _split(arguments[4:])
     gradients = _gradients(tensors, wanted)
     calls.backward(
-        Kind(cell, activation, slope),
+        calls.kind_of(CELLS, cell, activation, slope),
         tensors,
         lengths,
-        Results(states, _given(cells), states, None),
+        Results(states, _given(cells), None, None),
         incoming,
         {
             name: gradient
@@ -145,7 +146,7 @@ def _results(tensors: Tensors, cell: str, *, keep: bool) -> tuple[Tensor, Tensor
 
 def _given(tensor: Tensor) -> Tensor | None:
     """None for what `_results` left empty."""
-    return None if tensor.dim() == 1 else tensor
+    return None if tensor.shape == (0,) else tensor
 
 
 def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Results, Tensors
+from models.kernels.structs import STACKS
 
 _TENSORS = "Tensor x, Tensor bias, Tensor? weight, Tensor? left, Tensor? right, Tensor? diagonal"
 _KIND = "str stack, str activation, float slope"
@@ -69,7 +70,7 @@ def _run(*arguments: Any) -> tuple[Tensor, Tensor]:
     tensors, (name, activation, slope, keep) = _split(arguments)
     states, last = _results(tensors, keep=keep)
     results = Results(states if keep else None, None, last, None)
-    calls.forward(Kind(name, activation, slope), tensors, None, results)
+    calls.forward(calls.kind_of(STACKS, name, activation, slope), tensors, None, results)
     return states, last
 
 
@@ -92,10 +93,10 @@ def _run_backward(*arguments: Any) -> list[Tensor]:
         if want
     }
     calls.backward(
-        Kind(name, activation, slope),
+        calls.kind_of(STACKS, name, activation, slope),
         tensors,
         None,
-        Results(states, None, states, None),
+        Results(states, None, None, None),
         Incoming(None, None, grad_last, None),
         outgoing,
     )

@@ -134,8 +134,8 @@ def pack(
     """
     if kind is None or choose(kind, factors, inputs, state) != "cpp":
         return None
-    cell = state.new_empty(state.shape)
-    return Packed(kind, _tensors(factors, inputs, (state, cell), candidate_bias))
+    initial: State = (state, state.new_empty(state.shape)) if kind.cell == "lstm" else (state,)
+    return Packed(kind, _tensors(factors, inputs, initial, candidate_bias))
 
 
 def choose(kind: Kind | None, factors: Factors, inputs: Inputs, state: Tensor) -> Backend:

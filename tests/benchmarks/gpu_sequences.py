@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from models.kernels.calls import GATES, CellName, Kind
+from models.kernels.calls import GATES, Kind
+from models.kernels.structs import CellName
 from models.ops.activations import activation_of
 from models.ops.factors import DenseFactors, Factors, LowRankFactors
 from models.ops.recurrence import (

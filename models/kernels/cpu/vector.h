@@ -16,11 +16,14 @@ constexpr int LANES = 8, TILE_ROWS = 6;
 constexpr int LANES = 4, TILE_ROWS = 8;
 #endif
 
-typedef float Vec __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-typedef int32_t Bits __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+typedef float Vec __attribute__((vector_size(LANES * 4), may_alias));
+typedef int32_t Bits __attribute__((vector_size(LANES * 4), may_alias));
+// A vector in memory, anywhere. Clang forgets what a type says of alignment where the type is an
+// argument of a template, so that this one is for loading and storing alone.
+typedef float Anywhere __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-static inline Vec load(const float *p) { return *(const Vec *)p; }
-static inline void store(float *p, Vec v) { *(Vec *)p = v; }
+static inline Vec load(const float *p) { return *(const Anywhere *)p; }
+static inline void store(float *p, Vec v) { *(Anywhere *)p = v; }
 static inline Vec fill(float x) { return x - (Vec){}; }
 
 // The first `count` lanes from memory, 0 in the others; nothing behind them is read or written.

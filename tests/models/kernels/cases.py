@@ -6,7 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.kernels.calls import GATES, CellName, Kind, Tensors
+from models.kernels.calls import GATES, Kind, Tensors
+from models.kernels.structs import CellName
 
 Form = Literal["dense", "low_rank", "low_rank_diagonal", "tied"]
 FORMS: tuple[Form, ...] = ("dense", "low_rank", "low_rank_diagonal", "tied")

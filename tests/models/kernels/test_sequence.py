@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.kernels.calls import ACTIVATIONS, CELLS, CellName, Kind, Packed, Tensors
+from models.kernels.calls import Kind, Packed, Tensors
 from models.kernels.library import library
 from models.kernels.sequence import sequence
+from models.kernels.structs import ACTIVATIONS, CELLS, CellName
 from tests.models.kernels.cases import (
     FORMS,
     SLOPE,

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.kernels.calls import ACTIVATIONS, GATES, STACKS, Kind, StackName
+from models.kernels.calls import GATES, Kind
 from models.kernels.library import library
 from models.kernels.stack import stack
+from models.kernels.structs import ACTIVATIONS, STACKS, StackName
 from tests.models.kernels import cases
 from tests.models.kernels.cases import FORMS, SLOPE, Form
 

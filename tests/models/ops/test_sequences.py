@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.gru import GruCell
-from models.kernels.calls import CELLS, GATES, CellName, Kind, Tensors
+from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.library import library
+from models.kernels.structs import CELLS, CellName
 from models.ops import cuda_graphs
 from models.ops.activations import activation_of
 from models.ops.backends import Backend, prefer

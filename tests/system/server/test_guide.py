@@ -74,7 +74,7 @@ def test_everything_that_the_guide_tells_to_type_works(tmp_path: Path) -> None:
     made = {path.name for path in here.iterdir()}
     assert {"models", "study.html", "trials.csv", "best.safetensors"} <= made
     assert any(name.endswith(".zip") for name in made)
-    assert "numbers" in output
+    assert "parameters" in output
 
 
 def test_the_guides_study_can_be_run() -> None:

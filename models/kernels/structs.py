@@ -1,0 +1,97 @@
+"""The structs of the C interface and its enums, as Python has them.
+
+`cpu/layout.cpp` says what they are in C++; a library that says otherwise is not used.
+"""
+
+import ctypes
+from typing import Literal
+
+CellName = Literal["rnn", "gru_reset_before", "gru_reset_after", "lstm"]
+StackName = Literal["plain_layers", "residual_layers", "highway_layers"]
+ActivationName = Literal["tanh", "relu", "leaky_relu", "abs", "identity"]
+
+CELLS: tuple[CellName, ...] = ("rnn", "gru_reset_before", "gru_reset_after", "lstm")
+STACKS: tuple[StackName, ...] = ("plain_layers", "residual_layers", "highway_layers")
+ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", "identity")
+
+TENSORS = (
+    *("x", "addends", "w_in", "bias", "candidate_bias"),
+    *("weight", "left", "right", "diagonal", "h0", "c0"),
+)
+RESULTS = ("states", "cells", "last_h", "last_c")
+
+
+def _numbers(*names: str) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_int64) for name in names]
+
+
+def _pointers(*names: str) -> list[tuple[str, type]]:
+    return [(name, ctypes.c_void_p) for name in names]
+
+
+class Shape(ctypes.Structure):
+    """The sizes of a sequence or a stack."""
+
+    _fields_ = [
+        *_numbers("models", "steps", "batch", "size", "inputs", "rank", "readers"),
+        *_numbers("cell", "activation", "threads", "x_model", "x_step", "x_row"),
+        ("slope", ctypes.c_float),
+    ]
+
+
+class Arguments(ctypes.Structure):
+    """What a sequence or a stack is computed from, and where its results go."""
+
+    _fields_ = _pointers(*TENSORS, "lengths", *RESULTS)
+
+
+class Gradients(ctypes.Structure):
+    """What arrives at the results, and where what leaves the tensors goes."""
+
+    _fields_ = _pointers(*RESULTS, *TENSORS)
+
+
+class SvdShape(ctypes.Structure):
+    """The sizes of singular value decompositions by reflectors."""
+
+    _fields_ = _numbers("copies", "size", "u_count", "v_count", "threads")
+
+
+class SvdArguments(ctypes.Structure):
+    """Their factors, and where diagonal plus low rank go."""
+
+    _fields_ = _pointers("u", "v", "sigma", "left", "right")
+
+
+class SvdGradients(ctypes.Structure):
+    """What arrives, and where what leaves goes."""
+
+    _fields_ = _pointers("left", "right", "u", "v", "sigma")
+
+
+class RotationShape(ctypes.Structure):
+    """The sizes of a product of packed rotations."""
+
+    _fields_ = _numbers("copies", "stages", "size", "threads")
+
+
+class RotationArguments(ctypes.Structure):
+    """Its turns, and the product."""
+
+    _fields_ = _pointers("cos", "sin", "partners", "product")
+
+
+_STRUCTS: tuple[type[ctypes.Structure], ...] = (
+    *(Shape, Arguments, Gradients),
+    *(SvdShape, SvdArguments, SvdGradients),
+    *(RotationShape, RotationArguments),
+)
+
+
+def layout() -> list[int]:
+    """The size and all offsets of each struct, then the values of each enum."""
+    found: list[int] = []
+    for struct in _STRUCTS:
+        names = [field[0] for field in struct._fields_]
+        found += [ctypes.sizeof(struct), *(getattr(struct, name).offset for name in names)]
+    return [*found, *range(len(CELLS) + len(STACKS)), *range(len(ACTIVATIONS))]

@@ -1,0 +1,212 @@
+"""Calls every operator of the kernels with arguments that are wrong: run as a process of its own.
+
+Each call has to raise. It prints how many did; a crash ends the process by a signal, and a call
+that was taken for good ends it with 1.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+import models.kernels.reflectors
+import models.kernels.sequence
+import models.kernels.stack  # noqa: F401 -- registers its operators, as the others do
+from models.kernels.calls import GATES, Kind, Packed, Tensors
+from models.kernels.rotations import rotations_backward, rotations_forward, rotations_sweep_
+from models.kernels.structs import CELLS, STACKS
+from models.ops.rotations import circle_partners
+from tests.models.kernels.cases import Form, Sizes, random_tensors
+
+Arguments: TypeAlias = list[Any]
+Case: TypeAlias = tuple[str, Callable[..., Any], Arguments]
+"""A name, a function, and arguments that it takes."""
+
+SIZES = Sizes(models=2, steps=3, batch=4, size=8, inputs=5)
+PROJECTED = Sizes(models=2, steps=3, batch=4, size=8, inputs=0)
+FORMS: tuple[Form, ...] = ("dense", "low_rank_diagonal", "tied")
+RIGHT_AS_WELL = tuple(
+    map(
+        re.compile,
+        (
+            r"sequence .* with one more in dimension 1 as argument [01]",  # steps after all lengths
+            r"sequence .* with fewer in dimension 1 as argument 7",  # factors that gates share
+            r"sequence_backward .* with fewer in dimension 1 as argument 11",
+            r"sequence .*, packed with .* as argument [2-8]",  # not read again
+            r"stack highway_layers .* in dimension 1 as argument 4",
+            r"stack_backward highway_layers .* in dimension 1 as argument 6",
+            r"stack \w+ \w+ with .* in dimension 0 as argument 0",  # samples
+            r"svd_factors with .* in dimension 1 as argument [01]",  # reflectors
+            r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
+            r"rotations_forward with another type as argument 0",
+        ),
+    )
+)
+"""What is not wrong, although one argument alone was changed."""
+
+ANGLES = torch.linspace(-1, 1, 2 * 3 * 8).reshape(2, 3, 8)
+PARTNERS = circle_partners(8, 3)
+SQUARES = torch.randn(2, 8, 8)
+
+
+def main() -> int:
+    """Call, count, and say what was taken for good."""
+    torch.manual_seed(0)
+    refused, taken = 0, list[str]()
+    for name, function, arguments in cases():
+        function(*arguments)
+        for what, wrong in spoilt(arguments):
+            try:
+                function(*wrong)
+            except Exception:
+                refused += 1
+            else:
+                call = f"{name} with {what}"
+                if not any(right.fullmatch(call) for right in RIGHT_AS_WELL):
+                    taken.append(call)
+    sys.stdout.write(f"{refused}\n")
+    sys.stderr.write("\n".join(taken))
+    return 1 if taken else 0
+
+
+def cases() -> Iterator[Case]:
+    """Every operator with arguments that are right, of every cell, stack and form."""
+    for cell in CELLS:
+        for form in FORMS:
+            for sizes in (SIZES, PROJECTED):
+                yield from of_a_cell(cell, form, sizes)
+    for stack in STACKS:
+        for form in FORMS:
+            yield from of_a_stack(stack, form)
+    u, v, sigma = torch.randn(2, 3, 8), torch.randn(2, 2, 8), torch.randn(2, 8)
+    operators = torch.ops.reflectory
+    yield "svd_factors", operators.svd_factors, [u, v, sigma]
+    left, right = operators.svd_factors(u, v, sigma)
+    yield "svd_factors_backward", operators.svd_factors_backward, [left, right, u, v, sigma]
+    yield "rotations_forward", rotations_forward, [ANGLES, PARTNERS]
+    yield "rotations_backward", rotations_backward, [SQUARES, ANGLES, PARTNERS, SQUARES]
+    yield "rotations_sweep_", rotations_sweep_, [SQUARES.double(), ANGLES.double(), PARTNERS]
+
+
+def of_a_cell(cell: Any, form: Form, sizes: Sizes) -> Iterator[Case]:
+    """A sequence forward, with packed weights, and backward."""
+    given = random_tensors(cell, form, sizes)
+    tensors = Tensors(*(None if t is None else t.detach() for t in given.in_order()))  # pyright: ignore[reportArgumentType] -- h0 is given
+    lengths = torch.tensor([[1, 2, 3, 3], [3, 1, 2, 2]])
+    kind = (cell, "tanh", 0.0)
+    name = f"{cell} {form}{'' if sizes.inputs else ', projected'}"
+    run = torch.ops.reflectory.sequence
+    arguments = [*tensors.in_order(), lengths, *kind, True, 0]
+    yield f"sequence {name}", run, arguments
+    packed = Packed(Kind(*kind), tensors)
+    yield f"sequence {name}, packed", holding(packed, run), [*arguments[:-1], packed.handle]
+    states, cells, last_h, last_c = run(*arguments)
+    of_lstm = [cells, last_c] if cell == "lstm" else [None, None]
+    incoming = [states, of_lstm[0], last_h, of_lstm[1]]
+    wanted = [tensor is not None for tensor in tensors.in_order()]
+    backward = torch.ops.reflectory.sequence_backward
+    yield (
+        f"sequence_backward {name}",
+        backward,
+        [*incoming, *tensors.in_order(), lengths, states, cells, *kind, wanted],
+    )
+
+
+def holding(packed: Packed, run: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator, while the packed weights are held."""
+
+    def held(*arguments: Any) -> Any:
+        assert packed.handle
+        return run(*arguments)
+
+    return held
+
+
+def of_a_stack(stack: Any, form: Form) -> Iterator[Case]:
+    """A stack forward and backward."""
+    gates, dense = GATES[stack], form == "dense"
+    readers = 1 if form == "tied" else gates
+    tensors = [
+        torch.randn(4, 8),
+        torch.randn(2, gates, 8),
+        torch.randn(2, gates, 8, 8) if dense else None,
+        None if dense else torch.randn(2, gates, 8, 3),
+        None if dense else torch.randn(2, readers, 3, 8),
+        None if dense else torch.randn(2, gates, 8),
+    ]
+    kind = (stack, "relu", 0.0)
+    run = torch.ops.reflectory.stack
+    yield f"stack {stack} {form}", run, [*tensors, *kind, True]
+    states, last = run(*tensors, *kind, True)
+    wanted = [tensor is not None for tensor in tensors]
+    backward = torch.ops.reflectory.stack_backward
+    yield (
+        f"stack_backward {stack} {form}",
+        backward,
+        [None, last, *tensors, states, *kind, wanted],
+    )
+
+
+def spoilt(arguments: Arguments) -> Iterator[tuple[str, Arguments]]:
+    """The arguments with one of them wrong, in every way."""
+    for place, right in enumerate(arguments):
+        for what, wrong in wrongs(right):
+            yield (
+                f"{what} as argument {place}",
+                [
+                    *arguments[:place],
+                    wrong,
+                    *arguments[place + 1 :],
+                ],
+            )
+
+
+def wrongs(right: Any) -> Iterator[tuple[str, Any]]:
+    """What is none of its kind."""
+    if isinstance(right, Tensor):
+        yield from wrong_tensors(right)
+    elif isinstance(right, str):
+        yield "no name", "made up"
+        if right in (*CELLS, *STACKS):
+            yield "a name of the others", STACKS[0] if right in CELLS else CELLS[0]
+    elif isinstance(right, list):
+        yield "too short a list", right[:-1]
+        if not all(right):
+            yield "a gradient of what is not there", [True] * len(right)
+    elif isinstance(right, int) and not isinstance(right, bool):
+        yield "a made-up address", 0x7F0000001000
+        yield "a negative number", -1
+    elif right is None:
+        yield "a tensor out of place", torch.ones(1)
+
+
+def wrong_tensors(right: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Tensors of another type, size, number of dimensions, place or layout."""
+    if right.numel() == 0:
+        return
+    other = torch.float32 if right.dtype in (torch.float64, torch.int64) else torch.float64
+    yield "another type", right.to(other)
+    yield "halves", right.to(torch.bfloat16)
+    yield "truth values", right.bool()
+    for dimension in range(right.dim()):
+        yield (
+            f"one more in dimension {dimension}",
+            torch.cat((right, right.narrow(dimension, 0, 1)), dimension),
+        )
+        if right.shape[dimension] > 1:
+            yield f"fewer in dimension {dimension}", right.narrow(dimension, 0, 1)
+        yield f"nothing in dimension {dimension}", right.narrow(dimension, 0, 0)
+    yield "a dimension more", right.unsqueeze(0)
+    yield "a dimension fewer", right.flatten(0, 1) if right.dim() > 1 else right[0]
+    yield "a number", right.flatten()[0]
+    yield "a sparse one", right.to_sparse()
+    if right.dtype == torch.int64:
+        yield "numbers that are too large", right + 1000
+        yield "numbers that are too small", right - 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())
