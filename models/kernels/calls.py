@@ -151,19 +151,14 @@ class Packed:
         found: int | None = function(ctypes.byref(shape), ctypes.byref(arguments))
         if not found:
             raise MemoryError("no memory for packed weights")
-        self._address = found
+        self.address = found
         self._sizes = _sizes_of(kind, tensors)
         self.handle = next(_handles)
         _packed[self.handle] = self
 
     def __del__(self) -> None:
-        if address := getattr(self, "_address", None):
+        if address := getattr(self, "address", None):
             _functions()["sequence_unpack"](ctypes.c_void_p(address))
-
-    @property
-    def address(self) -> int:
-        """Where the copy is."""
-        return self._address
 
     def check(self, kind: Kind, tensors: Tensors) -> None:
         """Raise unless the weights are those of such a sequence, which is then computed with them.
@@ -321,7 +316,7 @@ def _check_matrices(given: Tensors, gates: int, size: int) -> int:
     if given.weight is not None:
         models = _sizes("weight", given.weight, 4)[0]
         check("weight", given.weight, (models, gates, size, size), torch.float32)
-        if not given.left is given.right is given.diagonal is None:
+        if any(tensor is not None for tensor in (given.left, given.right, given.diagonal)):
             raise ValueError("left, right or diagonal is given beside weight")
         return models
     left, right = _needed("weight or left", given.left), _needed("right", given.right)

@@ -26,7 +26,7 @@ def api_client(
 ) -> httpx2.Client:
     """A client of `path` below the service at `url`, which may be a `unix://` URL.
 
-    It uses no proxy and no .netrc of the surroundings: credentials go to the service alone.
+    It uses no proxy and no .netrc: credentials go to the service alone.
     """
     if url.startswith(_UNIX):
         transport = httpx2.HTTPTransport(uds=unquote(url.removeprefix(_UNIX)), verify=False)

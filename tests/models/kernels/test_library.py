@@ -100,6 +100,13 @@ def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(
     assert [path.name for path in cache.iterdir()] == ["lock"]
 
 
+def test_flags_that_a_compiler_does_not_know_are_left_out(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\ncase "$*" in *-funknown*) exit 1;; esac\n')
+    compiler.chmod(0o755)
+    assert library._known_to(str(compiler), ("-funknown", "-fknown")) == ["-fknown"]
+
+
 @needs_compiler
 def test_a_folder_that_cannot_be_written_is_no_harm(tmp_path: Path) -> None:
     occupied = tmp_path / "file"
