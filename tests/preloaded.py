@@ -39,6 +39,8 @@ PROGRAMS = frozenset(
         "search.agents.forking.fork_server",
         "tests.search.agents.executors.lingering",
         "tests.search.agents.executors.lying",
+        "tests.search.dying_coordinator",
+        "tests.search.forked",
         "tests.service.api_process",
         "tests.service.dashboard_process",
     }

@@ -1,25 +1,20 @@
 """An API process and a database, with coordinators that come and go."""
 
-import multiprocessing
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 from tests.databases import migrated
-from tests.search import dying_coordinator
 from tests.service.running import wait_until
-
-# The server process imports the coordinator once; a fork of it is a new one in milliseconds.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload([dying_coordinator.__name__])
 
 
 class Site:
@@ -35,14 +30,8 @@ class Site:
         self.http = httpx2.Client(base_url=self.url, timeout=300)
         settings = {"REFLECTORY_DATA_DIR": str(folder), "REFLECTORY_PORT": str(port)}
         self.log = folder / "processes.log"
-        with self.log.open("ab") as log:
-            self._api = subprocess.Popen(
-                [sys.executable, "-m", "service.cli", "api"],
-                env={**os.environ, **settings},
-                stdout=log,
-                stderr=log,
-            )
-        self._coordinators: list[BaseProcess] = []
+        self._api = self._start("service.cli", "api", environment=settings)
+        self._coordinators: list[subprocess.Popen[bytes]] = []
         wait_until(self._answers, what="the API")
 
     def _answers(self) -> bool:
@@ -50,13 +39,22 @@ class Site:
             return self.http.get("/healthz").status_code == 200
         return False
 
-    def coordinate(self, point: str, number: int, **given: Any) -> BaseProcess:
-        process = _CONTEXT.Process(
-            target=dying_coordinator.main,
-            args=(point, number),
-            kwargs={"folder": self.folder, "api_url": self.url, "log": self.log, **given},
-        )
-        process.start()
+    def _start(
+        self, *words: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *words],
+                env={**os.environ, **(environment or {})},
+                stdout=log,
+                stderr=log,
+            )
+
+    def coordinate(self, point: str, number: int, **given: Any) -> "subprocess.Popen[bytes]":
+        """Start a coordinator that does what `tests.search.dying_coordinator` says."""
+        asked = {"folder": str(self.folder), "api_url": self.url, **given}
+        document = json.dumps({"point": point, "number": number, **asked})
+        process = self._start("tests.search.dying_coordinator", document)
         self._coordinators.append(process)
         return process
 
@@ -66,15 +64,14 @@ class Site:
         self._api.wait()
         for process in self._coordinators:
             process.kill()
-            process.join()
+            process.wait()
         self.database.dispose()
 
 
 def break_off(site: Site, point: str, number: int) -> None:
     """Have a coordinator work until it dies at its point."""
     dying = site.coordinate(point, number)
-    dying.join(timeout=1200)
-    assert dying.exitcode == -signal.SIGKILL
+    assert dying.wait(timeout=1200) == -signal.SIGKILL
 
 
 def finish(site: Site, study_id: str) -> None:
@@ -84,4 +81,4 @@ def finish(site: Site, study_id: str) -> None:
         what=f"the study's end; log {site.log}",
     )
     last.terminate()
-    last.join(timeout=200)
+    last.wait(timeout=200)

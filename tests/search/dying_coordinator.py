@@ -1,12 +1,13 @@
 """A coordinator that is killed at a chosen point between Optuna and our rows.
 
-`main` is run as a process of its own: the real coordinator, which dies of SIGKILL at the point when
-it comes to the trial of that number; with the point `never` it works until it is stopped. With the
-point `slow` it lives, and the sampler takes its time: `THINKING_SECONDS` for each suggestion, and
-for those of a study named `stuck`, from that number on, until there is a file `released`.
+A program, with what `run` takes as a JSON document: the real coordinator, which dies of SIGKILL at
+the point when it comes to the trial of that number; with the point `never` it works until it is
+stopped. With the point `slow` it lives, and the sampler takes its time: `THINKING_SECONDS` for each
+suggestion, and for those of a study named `stuck`, from that number on, until there is a file
+`released`.
 """
 
-import os
+import json
 import signal
 import sys
 import threading
@@ -95,26 +96,23 @@ class DyingOptunaStudy(OptunaStudy):
             die()
 
 
-def main(
+def run(
     point: str,
     number: int,
     *,
     folder: Path,
     api_url: str,
-    log: Path,
     owner: str = "test",
     lease_seconds: float = 10.0,
-    sign: signal.Signals = signal.SIGKILL,
+    sign: int = signal.SIGKILL,
     fork_server: str = "search.agents.forking.fork_server",
 ) -> None:
-    """Run until killed; what is printed goes to the log."""
-    with log.open("ab") as output:
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(output.fileno(), stream.fileno())
+    """Coordinate until killed."""
     preloaded.install()
     preloaded.fork_from_here()
     DyingOptunaStudy.released = folder / "released"
-    DyingOptunaStudy.point, DyingOptunaStudy.number, DyingOptunaStudy.sign = point, number, sign
+    DyingOptunaStudy.point, DyingOptunaStudy.number = point, number
+    DyingOptunaStudy.sign = signal.Signals(sign)
     study_run.OptunaStudy = DyingOptunaStudy
     executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs", server_module=fork_server)
     folders = Folders(
@@ -131,3 +129,8 @@ def main(
         folders=folders,
         lease_seconds=lease_seconds,
     ).run(stop)
+
+
+if __name__ == "__main__":
+    given = json.loads(sys.argv[1])
+    run(**given | {"folder": Path(given["folder"])})

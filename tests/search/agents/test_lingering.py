@@ -41,8 +41,7 @@ def test_a_process_that_outlives_its_attempt_gives_its_slot_back(site: Site) -> 
         what=f"the study's end; log {site.log}",
     )
     coordinator.terminate()
-    coordinator.join(timeout=200)
-    assert coordinator.exitcode == 0
+    assert coordinator.wait(timeout=200) == 0
     with site.database.read() as session:
         attempts = Attempts(session).of_study(study_id, AttemptKind.TRAIN)
     assert [row.state for row in attempts] == [AttemptState.ENDED] * 2
@@ -59,8 +58,7 @@ def test_a_trial_whose_worker_says_what_cannot_be_fails_and_the_others_complete(
         what=f"the study's end; log {site.log}",
     )
     coordinator.terminate()
-    coordinator.join(timeout=600)
-    assert coordinator.exitcode == 0
+    assert coordinator.wait(timeout=600) == 0
     lied, honest = site.http.get(f"/v1/studies/{study_id}/trials").json()["items"]
     assert (lied["outcome"], honest["outcome"]) == ("failed", "complete")
     said = "said what cannot be: validation: 5; allowed are numbers from 0 to 1"

@@ -45,7 +45,6 @@ def test_what_a_late_coordinator_was_about_to_do_is_done_once(site: Site, point:
     """It stops between Optuna and our rows, and wakes up when the other has gone on."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
     late = site.coordinate(point, 2, owner="late", lease_seconds=LEASE_SECONDS, sign=signal.SIGSTOP)
-    assert late.pid is not None
     stopped = psutil.Process(late.pid)
     wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, what="the point")
     said = site.log.stat().st_size
@@ -56,11 +55,10 @@ def test_what_a_late_coordinator_was_about_to_do_is_done_once(site: Site, point:
         lambda: "a study is another's" in site.log.read_text()[said:], what="the late one's word"
     )
     wait_until(lambda: state(site, study_id) == StudyState.FINISHED, what="the study's end")
-    assert late.is_alive(), "it is there for other studies"
+    assert late.poll() is None, "it is there for other studies"
     for process in (late, other):
         process.terminate()
-        process.join(timeout=200)
-        assert process.exitcode == 0
+        assert process.wait(timeout=200) == 0
     assert_whole(site, study_id)
 
 

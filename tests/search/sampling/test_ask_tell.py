@@ -46,7 +46,7 @@ def test_slots_are_filled_while_a_sampler_thinks(site: Site) -> None:
     (site.folder / "released").touch()
     wait_until(lambda: complete(site, stuck) == 6, what="the trials of the study that was stuck")
     coordinator.terminate()
-    coordinator.join(timeout=200)
+    coordinator.wait(timeout=200)
     assert exchanged(site, stuck) == exchanged(site, quick)
 
 
@@ -55,7 +55,7 @@ def test_a_slow_sampler_suggests_what_a_quick_one_does(site: Site) -> None:
     coordinator = site.coordinate("slow", 0)
     wait_until(lambda: complete(site, thought) == 6, what="the study's trials")
     coordinator.terminate()
-    coordinator.join(timeout=200)
+    coordinator.wait(timeout=200)
     at_once = submit(site, "at once")
     finish(site, at_once)
     assert exchanged(site, thought) == exchanged(site, at_once)
