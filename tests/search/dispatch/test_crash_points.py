@@ -17,13 +17,14 @@ from storage.repositories.exchanges import Exchanges
 from storage.repositories.trials import Trials
 from tests.search.coordinating import Site, break_off, finish
 
+TRIALS = 4
 SPEC = {
     "task": {"kind": "digits"},
     "architectures": ["rnn"],
     "parametrizations": ["dense", "low_rank"],
     "space": {"rnn.hidden_size": {"low": 8, "high": 16}},
     "objectives": ["quality", "parameters"],
-    "budget": {"trials": 6, "epochs": 1},
+    "budget": {"trials": TRIALS, "epochs": 1},
     "sampler": {"kind": "tpe", "startup_trials": 2},
 }
 
@@ -61,14 +62,14 @@ def assert_whole(site: Site, study_id: str) -> list[dict]:
     with site.database.read() as session:
         trials = Trials(session).list(study_id)
         exchanges = Exchanges(session).list(study_id)
-    assert [trial.number for trial in trials] == list(range(6))
+    assert [trial.number for trial in trials] == list(range(TRIALS))
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
     for kind in ("ask", "tell"):
-        assert sorted(row.trial for row in exchanges if row.kind == kind) == list(range(6))
+        assert sorted(row.trial for row in exchanges if row.kind == kind) == list(range(TRIALS))
     mirrored = optuna.load_study(
         study_name=f"study [{study_id}]", storage=f"sqlite:///{site.folder / 'optuna.db'}"
     )
-    assert len(mirrored.trials) == 6
+    assert len(mirrored.trials) == TRIALS
     for ours, theirs in zip(trials, mirrored.trials, strict=True):
         assert theirs.state == optuna.trial.TrialState.COMPLETE
         assert theirs.params == ours.drawn
@@ -100,7 +101,7 @@ def test_a_coordinator_that_dies_between_optuna_and_our_rows_loses_nothing(
 
 def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    break_off(site, "told", 3)
+    break_off(site, "told", 2)
     for file in site.folder.glob("optuna.db*"):
         file.unlink()
     finish(site, study_id)
@@ -110,7 +111,7 @@ def test_a_study_survives_the_loss_of_optunas_tables(site: Site) -> None:
 def test_a_study_survives_the_loss_of_what_its_own_tables_knew_last(site: Site) -> None:
     """They are set back to when trials were open of which Optuna has been told since."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    break_off(site, "told", 3)
+    break_off(site, "told", 2)
     ours, before = site.folder / "reflectory.db", site.folder / "before.db"
     with closing(sqlite3.connect(ours)) as now, closing(sqlite3.connect(before)) as kept:
         now.backup(kept)
@@ -122,7 +123,7 @@ def test_a_study_survives_the_loss_of_what_its_own_tables_knew_last(site: Site) 
         old.backup(now)
     with site.database.read() as session:
         trials = Trials(session).list(study_id)
-    assert not all(trial.state.has_ended for trial in trials) or len(trials) < 6
+    assert not all(trial.state.has_ended for trial in trials) or len(trials) < TRIALS
     said = site.log.stat().st_size
     finish(site, study_id)
     assert_whole(site, study_id)
@@ -143,7 +144,7 @@ def test_presets_come_first_whenever_the_coordinator_dies(
 
 def test_presets_survive_the_loss_of_optunas_tables(site: Site) -> None:
     study_id = site.http.post("/v1/studies", json=PRESETS_SPEC).json()["id"]
-    break_off(site, "told", 3)
+    break_off(site, "told", 2)
     for file in site.folder.glob("optuna.db*"):
         file.unlink()
     finish(site, study_id)

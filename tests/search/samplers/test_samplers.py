@@ -1,7 +1,7 @@
 """Every sampler: what it suggests follows from seed, number and past, and lies in the space."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
@@ -282,11 +282,10 @@ def test_known_cost_reaches_a_hypervolume_with_fewer_trials_than_random() -> Non
     assert sum(trials < 30 for trials in needed) >= 9
 
 
-def volumes(sampler: dict[str, Any], *, trials: int, **fields: Any) -> list[float]:
+def volumes(sampler: dict[str, Any], *, trials: int, **fields: Any) -> Iterator[float]:
     """Area between error and log10 parameters after each trial; more of both is worse."""
     played = Played(sampler, objectives=["quality", "parameters"], **fields)
     points: list[tuple[float, float]] = []
-    found: list[float] = []
     for number in range(trials):
         drawn = played.space.draw(TrialSource(played.optuna_study.ask(number)))
         played.end(number, drawn)
@@ -297,8 +296,7 @@ def volumes(sampler: dict[str, Any], *, trials: int, **fields: Any) -> list[floa
             played.trials[-1], state=TrialState.COMPLETE, quality=1 - error, epochs_trained=9
         )
         points.append((float(np.log10(count)), error))
-        found.append(area(points))
-    return found
+        yield area(points)
 
 
 def area(points: list[tuple[float, float]]) -> float:

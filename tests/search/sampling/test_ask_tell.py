@@ -8,7 +8,7 @@ from storage.records import TrialState
 from storage.repositories.exchanges import Exchanges
 from storage.repositories.trials import Trials
 from tests.search.coordinating import Site, finish
-from tests.search.dispatch.test_crash_points import SPEC
+from tests.search.dispatch.test_crash_points import SPEC, TRIALS
 from tests.service.running import wait_until
 
 
@@ -41,10 +41,12 @@ def test_slots_are_filled_while_a_sampler_thinks(site: Site) -> None:
     coordinator = site.coordinate("slow", 2)
     wait_until(lambda: complete(site, stuck) == 2, what="the two trials that were suggested")
     quick = submit(site, "quick")
-    wait_until(lambda: complete(site, quick) == 6, what="the other study's trials")
+    wait_until(lambda: complete(site, quick) == TRIALS, what="the other study's trials")
     assert complete(site, stuck) == 2
     (site.folder / "released").touch()
-    wait_until(lambda: complete(site, stuck) == 6, what="the trials of the study that was stuck")
+    wait_until(
+        lambda: complete(site, stuck) == TRIALS, what="the trials of the study that was stuck"
+    )
     coordinator.terminate()
     coordinator.wait(timeout=200)
     assert exchanged(site, stuck) == exchanged(site, quick)
@@ -53,7 +55,7 @@ def test_slots_are_filled_while_a_sampler_thinks(site: Site) -> None:
 def test_a_slow_sampler_suggests_what_a_quick_one_does(site: Site) -> None:
     thought = submit(site, "thought over")
     coordinator = site.coordinate("slow", 0)
-    wait_until(lambda: complete(site, thought) == 6, what="the study's trials")
+    wait_until(lambda: complete(site, thought) == TRIALS, what="the study's trials")
     coordinator.terminate()
     coordinator.wait(timeout=200)
     at_once = submit(site, "at once")
