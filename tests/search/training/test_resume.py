@@ -1,9 +1,7 @@
 """A run that was killed and went on equals an unbroken one, bit for bit, in new processes."""
 
-import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,12 +10,12 @@ from models.architectures import Rnn
 from models.checkpoint import save_bytes
 from models.errors import CheckpointError
 from models.model import ModelSpec
-from search.tasks import DataSources
 from search.training.jobs import TrainJob
 from search.training.resume import Position, ResumeState, from_bytes, to_bytes
 from search.training.run import train
 from search.training.trial_spec import OptimizerName, TrainingSpec
 from tests.search.forked import in_new_process
+from tests.search.killed_training import run
 from tests.search.training_cases import (
     TASK,
     RecordingHooks,
@@ -30,37 +28,6 @@ EPOCHS = 3
 BATCHES = 4  # 200 samples, 64 at a time
 SAVES = EPOCHS * (BATCHES + 1)  # after every batch, and after every epoch
 DECAYING = TrainingSpec(learning_rate=0.01, batch_size=64, decay=0.7, weight_decay=0.01)
-
-
-class KilledHooks(RecordingHooks):
-    """Writes resume files to disk, and is killed right after one of them."""
-
-    def __init__(self, file: Path, kill_after: int | None) -> None:
-        super().__init__()
-        self.file, self.kill_after = file, kill_after
-
-    def save(self, resume: bytes) -> None:
-        super().save(resume)
-        self.file.write_bytes(resume)
-        if len(self.saved) == self.kill_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-def run(job: TrainJob, cache: Path, file: Path, kill_after: int | None) -> dict[str, Any]:
-    """Train from the file where there is one; give every number that came out."""
-    hooks = KilledHooks(file, kill_after)
-    resume = file.read_bytes() if file.exists() else None
-    splits = job.task.load(DataSources(cache=cache))
-    result = train(job, splits, task=job.task, hooks=hooks, resume=resume)
-    return {
-        "outcome": result.outcome,
-        "checkpoint": save_bytes(result.module, job.trial.model),
-        "best": (result.quality, result.test_quality, result.best_epoch, result.epochs_trained),
-        "curve": {
-            report.epoch: report.model_dump(exclude={"seconds", "stood_still_seconds"})
-            for report in hooks.reports
-        },
-    }
 
 
 @pytest.fixture(scope="module")
