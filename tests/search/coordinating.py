@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 
 from tests.databases import migrated
-from tests.service.running import wait_until
+from tests.service.running import ASKING_SECONDS, wait_until
 
 
 class Site:
@@ -79,6 +79,7 @@ def finish(site: Site, study_id: str) -> None:
     wait_until(
         lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
         what=f"the study's end; log {site.log}",
+        pause=ASKING_SECONDS,
     )
     last.terminate()
     last.wait(timeout=200)

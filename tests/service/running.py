@@ -16,10 +16,15 @@ import psutil
 
 from tests.patience import LONG_SECONDS, PATIENCE_SECONDS, wait_while_it_moves
 
+ASKING_SECONDS = 0.15
+"""Between two questions about a study's end: an answer takes a server a hundredth of a second."""
 
-def wait_until(holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE_SECONDS) -> Any:
+
+def wait_until(
+    holds: Callable[[], Any], *, what: str, seconds: float = PATIENCE_SECONDS, pause: float = 0.05
+) -> Any:
     """The first true answer of `holds`; a test fails that waits in vain."""
-    return wait_while_it_moves(holds, what=what, seconds=seconds)
+    return wait_while_it_moves(holds, what=what, seconds=seconds, pause=pause)
 
 
 def command(server: str, *words: object) -> subprocess.CompletedProcess[str]:
@@ -179,7 +184,10 @@ class Server:
             return study if study["state"] in ("finished", "failed", "cancelled") else None
 
         return wait_until(
-            ended, what=f"the end of study {study_id}; log {self.log}", seconds=seconds
+            ended,
+            what=f"the end of study {study_id}; log {self.log}",
+            seconds=seconds,
+            pause=ASKING_SECONDS,
         )
 
     def trials(self, study_id: str) -> list[dict[str, Any]]:
