@@ -23,8 +23,8 @@ from models.compression.torch_names import CellName, RecurrentWeights, read_recu
 from models.errors import ConversionError
 from models.kernels.calls import Kind
 from models.linear import Affine, StructuredAffine, StructuredLinear
-from models.ops.activations import activation_of
-from models.ops.initialisation import generator_of
+from models.math.activations import activation_of
+from models.math.initialisation import generator_of
 from models.parametrizations import Dense
 from models.spec import Slot
 

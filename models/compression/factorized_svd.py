@@ -5,8 +5,8 @@ from torch import Tensor
 
 from models.compression.rotation_planes import planes_of
 from models.compression.target import Target
-from models.ops.linalg import determinant, singular_values, solve, svd
-from models.ops.orthogonal_maps import CAYLEY, skew_positions
+from models.math.linalg import determinant, singular_values, solve, svd
+from models.math.orthogonal_maps import CAYLEY, skew_positions
 from models.parametrizations.factorized_svd import FactorizedSvdLinear
 
 TRIED_SIGNS = 32

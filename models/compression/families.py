@@ -22,7 +22,7 @@ from models.compression.rotation_svd import fit_rotation_svd_
 from models.compression.target import Target
 from models.errors import ConversionError, SlotError
 from models.linear import StructuredLinear
-from models.ops.initialisation import generator_of
+from models.math.initialisation import generator_of
 from models.parametrizations import (
     Dense,
     FactorizedSvd,

@@ -16,9 +16,9 @@ from models.compression.torch_names import (
     read_recurrent,
 )
 from models.errors import ConversionError
+from models.math.activations import Activation
 from models.model import ModelSpec
 from models.network import Network
-from models.ops.activations import Activation
 from models.parametrizations import Dense
 from models.spec import Signature
 

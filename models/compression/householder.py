@@ -13,7 +13,7 @@ from models.compression.reflectors import (
 )
 from models.compression.rotation_planes import best_reflections
 from models.compression.target import Target, weight_errors
-from models.ops.linalg import svd
+from models.math.linalg import svd
 from models.parametrizations.householder import HouseholderLinear
 
 

@@ -19,8 +19,8 @@ from models.compression.reflectors import (
 )
 from models.compression.rotation_planes import best_reflections
 from models.compression.target import Target, sizes, weight_errors
-from models.ops.initialisation import generator_of, normal_
-from models.ops.linalg import svd
+from models.math.initialisation import generator_of, normal_
+from models.math.linalg import svd
 from models.parametrizations.householder_svd import HouseholderSvdLinear
 from models.parametrizations.staircase import Staircase
 

@@ -10,11 +10,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from models.architectures.inputs import InputLayer
 from models.architectures.recurrent import Cell
+from models.backends.call import Inputs, PlainInputs, ProjectedInputs, State
+from models.backends.sequences import run_sequence
 from models.errors import InputError
 from models.linear import StructuredLinear
-from models.ops.factors import Factors
-from models.ops.recurrence import State
-from models.ops.sequences import Inputs, PlainInputs, ProjectedInputs, run_sequence
 
 Hidden: TypeAlias = Tensor | tuple[Tensor, Tensor]
 """h `[layers*directions, B, n]`, or (h, c) of an LSTM."""
@@ -99,76 +98,46 @@ class CompressedRecurrent(nn.Module):
         single = input.dim() == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
         state = self._state(hx, x, single=single)
-        steps = torch.full((x.shape[1],), x.shape[0])
-        outputs, last = self._run(x, state, steps)
+        outputs, last = self._run(x, state, None)
         if single:
             return outputs.squeeze(1), self._joined([part.squeeze(1) for part in last])
         return (outputs.transpose(0, 1) if self.batch_first else outputs), self._joined(last)
 
     def _packed(self, packed: PackedSequence, hx: Hidden | None) -> tuple[PackedSequence, Hidden]:
         x, lengths = pad_packed_sequence(packed)
+        outputs, last = self._run(x, self._state(hx, x, single=False), lengths.to(x.device))
         order = packed.sorted_indices
-        state = self._state(hx, x, single=False)
         if order is not None:
-            # Longest first: whoever has ended stands behind all who go on.
-            x, lengths = x[:, order], lengths[order.cpu()]
-            state = tuple(part[:, order] for part in state)
-        outputs, last = self._run(x, state, lengths)
-        again = pack_padded_sequence(outputs, lengths)
-        if packed.unsorted_indices is not None:
-            last = [part[:, packed.unsorted_indices] for part in last]
-        result = PackedSequence(
-            again.data, packed.batch_sizes, packed.sorted_indices, packed.unsorted_indices
-        )
+            outputs, lengths = outputs[:, order], lengths[order.cpu()]
+        data = pack_padded_sequence(outputs, lengths).data
+        result = PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
         return result, self._joined(last)
 
-    def _run(self, x: Tensor, state: State, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Outputs `[T, B, directions*n]` and the last state, parts `[layers*directions, B, n]`."""
-        factors = self.recurrent.factors().split(self.recurrent.slot.gates)
+    def _run(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        """Outputs `[T, B, directions*n]` and the last state, parts `[layers*directions, B, n]`.
+
+        With lengths what stands behind a sequence's end is of no use.
+        """
+        forms = self.recurrent.form().split(self.recurrent.slot.gates)
         ends: list[State] = []
         for layer in range(self.num_layers):
             sides: list[Tensor] = []
             for direction in range(self.directions):
                 place = layer * self.directions + direction
-                seen = _reversed(x, lengths) if direction else x
-                states, end = self._run_one(
-                    place, factors[place], seen, tuple(part[place] for part in state), lengths
+                cell = cast(Cell, self.cells[place])
+                call = cell.call(
+                    forms[place],
+                    self._inputs(place, _reversed(x, lengths) if direction else x),
+                    tuple(part[place] for part in state),
+                    lengths=lengths,
                 )
+                states, end = run_sequence(call)
                 sides.append(_reversed(states, lengths) if direction else states)
                 ends.append(end)
             x = sides[0] if len(sides) == 1 else torch.cat(sides, dim=-1)
             if layer + 1 < self.num_layers:
                 x = F.dropout(x, self.dropout, self.training)
         return x, [torch.stack(part) for part in zip(*ends, strict=True)]
-
-    def _run_one(
-        self, place: int, factors: Factors, x: Tensor, state: State, lengths: Tensor
-    ) -> tuple[Tensor, State]:
-        """One layer in one direction; sequences come longest first, 0 stands behind their ends."""
-        cell = cast(Cell, self.cells[place])
-        outputs: list[Tensor] = []
-        ends: list[State] = []
-        begin = 0
-        numbers = [int(length) for length in lengths]
-        for end in sorted(set(numbers)):
-            going = sum(length > begin for length in numbers)
-            ends.append(tuple(part[going:] for part in state))
-            state = tuple(part[:going].contiguous() for part in state)
-            inputs = self._inputs(place, x[begin:end, :going])
-            states, state = run_sequence(
-                cell.kind,
-                cell,
-                factors,
-                inputs,
-                state,
-                every=True,
-                candidate_bias=cell.candidate_bias,
-            )
-            outputs.append(F.pad(states, (0, 0, 0, x.shape[1] - going)))
-            begin = end
-        ends.append(state)
-        whole = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
-        return whole, tuple(torch.cat(part[::-1]) for part in zip(*ends, strict=True))
 
     def _inputs(self, place: int, x: Tensor) -> Inputs:
         project = cast(InputLayer, self.inputs[place])
@@ -218,9 +187,11 @@ class CompressedLSTM(CompressedRecurrent):
     state_parts: ClassVar[int] = 2
 
 
-def _reversed(x: Tensor, lengths: Tensor) -> Tensor:
+def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
     """Each sequence of `[T, B, ...]` backwards within its own length, padding left behind it."""
+    if lengths is None:
+        return x.flip(0)
     steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    ends = lengths.to(x.device).unsqueeze(0)
+    ends = lengths.unsqueeze(0)
     order = torch.where(steps < ends, ends - 1 - steps, steps)
     return x.gather(0, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))

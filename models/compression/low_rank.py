@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from models.compression.target import Target, roots
-from models.ops.householder import row_lengths
-from models.ops.linalg import svd
-from models.ops.weight_norm import NormalisedRows
+from models.math.householder import row_lengths
+from models.math.linalg import svd
+from models.math.weight_norm import NormalisedRows
 from models.parametrizations.low_rank_factors import LowRankLinear
 
 _SMALLEST_BALANCE = 1e-3

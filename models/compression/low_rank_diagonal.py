@@ -11,7 +11,7 @@ from models.compression.low_rank import (
     write_factors_,
 )
 from models.compression.target import Target
-from models.ops.linalg import qr, svd
+from models.math.linalg import qr, svd
 from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 
 MOST_STEPS = 500

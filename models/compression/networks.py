@@ -23,9 +23,9 @@ from models.compression.report import (
 from models.compression.target import Target, refuse_not_finite
 from models.errors import ConversionError
 from models.linear import Affine, StructuredAffine, StructuredLinear
+from models.math.weight_norm import NormalisedRows
 from models.model import ModelSpec
 from models.network import Network
-from models.ops.weight_norm import NormalisedRows
 
 
 def convert(

@@ -1,20 +1,20 @@
 """Reflectors of given matrices: the staircase of a QR decomposition, and the best few of them.
 
 A stack of staircase reflectors is `rows` `[G, m, n]` with j leading zeros in row j, as in
-`models.ops.householder`; here a zero row is the identity and the 1 x 1 reflector a row like others.
-All is in double precision.
+`models.math.householder`; here a zero row is the identity and the 1 x 1 reflector a row like
+others. All is in double precision.
 """
 
 import torch
 from torch import Tensor
 
 from models.errors import ConversionError
-from models.ops.householder import (
+from models.math.householder import (
     apply_inverse_triangle,
     rows_of_length_root_two,
     staircase_positions,
 )
-from models.ops.linalg import symmetric_eigen
+from models.math.linalg import symmetric_eigen
 from models.parametrizations.staircase import Staircase
 
 NEGLIGIBLE = 1e-9

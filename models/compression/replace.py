@@ -26,7 +26,7 @@ from models.compression.report import (
 )
 from models.errors import ConversionError, SlotError
 from models.linear import StructuredLinear
-from models.ops.initialisation import generator_of
+from models.math.initialisation import generator_of
 from models.parametrizations import AnyParametrization, Parametrization
 from models.spec import kind_of
 

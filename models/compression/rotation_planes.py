@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.ops.linalg import hermitian_eigen, svd, symmetric_eigen
+from models.math.linalg import hermitian_eigen, svd, symmetric_eigen
 
 _SAME_COSINE = 1e-7
 _NO_TURN = 1e-9

@@ -1,7 +1,7 @@
 """Angles of packed rotations for given matrices, a stage at a time.
 
 A product of stages is `P_{K-1} ... P_1 P_0` with angles `[G, K, floor(n / 2)]`, see
-`models.ops.rotations`; all is in double precision.
+`models.math.rotations`; all is in double precision.
 """
 
 import torch
@@ -9,9 +9,9 @@ from torch import Tensor
 
 from models.compression.target import sizes
 from models.errors import ConversionError
+from models.kernels.choice import kernels_take
 from models.kernels.rotations import rotations_sweep_
-from models.ops.backends import kernels_take
-from models.ops.rotations import circle_partners, pair_places, rotation_product
+from models.math.rotations import circle_partners, pair_places, rotation_product
 from models.parametrizations.packed_angles import PackedAngles
 
 RESTARTS = 5

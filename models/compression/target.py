@@ -8,7 +8,7 @@ from torch import Tensor
 
 from models.errors import ConversionError
 from models.linear import StructuredLinear
-from models.ops.linalg import symmetric_eigen
+from models.math.linalg import symmetric_eigen
 from models.spec import Slot
 
 SMALLEST_MOMENT = 1e-6

@@ -18,9 +18,9 @@ from models import checkpoint
 from models.compression.from_torch import from_torch
 from models.compression.networks import fold
 from models.errors import CheckpointError, ModelError
+from models.math.activations import Activation
 from models.model import ModelSpec
 from models.network import Network
-from models.ops.activations import Activation
 from models.parametrizations import Dense
 from models.spec import Spec
 from search.training.tensor_files import DTYPES, MOST_TENSORS, TensorFile, look_through

@@ -19,18 +19,19 @@ RUN_A_MODEL = """
 import logging, torch
 logging.basicConfig(level=logging.INFO)
 from models.kernels.calls import Kind
-from models.ops.factors import LowRankFactors
-from models.ops.recurrence import gru_sequence_reset_before
-from models.ops.sequences import PlainInputs, run_sequence
+from models.forms import LowRankForm
+from models.backends.loops import gru_sequence_reset_before
+from models.backends.call import PlainInputs, SequenceCall
+from models.backends.sequences import run_sequence
 generator = torch.Generator().manual_seed(0)
 def draw(*shape):
     return torch.randn(shape, generator=generator)
-factors = LowRankFactors(draw(3, 6, 2), draw(3, 2, 6))
+form = LowRankForm(draw(3, 6, 2), draw(3, 2, 6))
 inputs = PlainInputs(draw(4, 5, 3), draw(18, 3), draw(18))
 kind = Kind("gru_reset_before", "tanh", 0.0)
-_, (last,) = run_sequence(
-    kind, gru_sequence_reset_before, factors, inputs, (draw(5, 6),), every=False
-)
+state = (draw(5, 6),)
+call = SequenceCall(kind, gru_sequence_reset_before, form, inputs, state, every=False)
+_, (last,) = run_sequence(call)
 print(last.double().sum().item())
 """
 

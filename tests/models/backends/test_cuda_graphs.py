@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.ops.cuda_graphs import Graphs, capture
+from models.backends.cuda_graphs import Graphs, capture
 
 Call = Callable[[], tuple[Tensor, ...]]
 

@@ -1,9 +1,12 @@
 """Which backend runs a sequence, and that all of them compute the same."""
 
+import contextlib
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -12,43 +15,39 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.gru import GruCell
-from models.kernels.calls import GATES, Kind, Tensors
-from models.kernels.library import library
-from models.kernels.structs import CELLS, CellName
-from models.ops import cuda_graphs
-from models.ops.activations import activation_of
-from models.ops.backends import Backend, prefer
-from models.ops.cuda_graphs import Graphs
-from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
-from models.ops.recurrence import (
-    State,
+from models.backends import cuda_graphs
+from models.backends.call import Inputs, Loop, PlainInputs, ProjectedInputs, SequenceCall, State
+from models.backends.cuda_graphs import Graphs
+from models.backends.loops import (
     gru_sequence_reset_after,
     gru_sequence_reset_before,
     lstm_sequence,
     rnn_sequence,
 )
-from models.ops.sequences import (
+from models.backends.sequences import (
     VENDOR_LSTM_BATCH,
     VENDOR_LSTM_SIZE,
-    Inputs,
-    PlainInputs,
-    ProjectedInputs,
-    Reference,
-    _graphed,  # pyright: ignore[reportPrivateUsage]
     choose,
     computing,
     run_sequence,
 )
+from models.backends.torch_loop import GraphedLoop
+from models.forms import DenseForm, Form, LowRankForm, MaskedForm
+from models.kernels.calls import GATES, Kind, Tensors
+from models.kernels.choice import Backend, prefer
+from models.kernels.library import library
+from models.kernels.structs import CELLS, CellName
+from models.math.activations import activation_of
+from tests.models.backends.test_cuda_graphs import Recorder
 from tests.models.kernels.cases import (
     FORMS,
     SLOPE,
-    Form,
+    FormName,
     Sizes,
     in_double_precision,
     random_tensors,
     step_by_step,
 )
-from tests.models.ops.test_cuda_graphs import Recorder
 
 needs_kernels = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 
@@ -75,15 +74,17 @@ def name_of(kind: Kind) -> str:
     return kind.activation if kind.cell == "rnn" else kind.cell
 
 
-def drawn(kind: Kind | None, form: Form, sizes: Sizes, *, candidate_bias: bool = True) -> Tensors:
+def drawn(
+    kind: Kind | None, form: FormName, sizes: Sizes, *, candidate_bias: bool = True
+) -> Tensors:
     """Random tensors of a cell, with a candidate bias where it can have one, or without."""
     cell = "rnn" if kind is None else cast(CellName, kind.cell)
     return random_tensors(cell, form, sizes, candidate_bias=candidate_bias)
 
 
-def reference_of(kind: Kind) -> Reference:
+def loop_of(kind: Kind) -> Loop:
     """The cell as a loop in torch's operations."""
-    cells: dict[str, Reference] = {
+    cells: dict[str, Loop] = {
         "rnn": partial(rnn_sequence, activation=activation_of(kind.activation, leak=kind.slope)),
         "gru_reset_before": gru_sequence_reset_before,
         "gru_reset_after": gru_sequence_reset_after,
@@ -96,20 +97,22 @@ def never(*_: object, **__: object) -> Iterator[State]:
     raise AssertionError("the loop was not to run")
 
 
-def as_called(tensors: Tensors) -> tuple[Factors, Inputs, State]:
+def as_call(
+    kind: Kind | None, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
+) -> SequenceCall:
     """One model's tensors as a network hands them over."""
 
     def only(tensor: Tensor) -> Tensor:
         return tensor[0]
 
-    factors: Factors
+    form: Form
     if tensors.weight is not None:
-        factors = DenseFactors(only(tensors.weight))
+        form = DenseForm(only(tensors.weight))
     else:
         assert tensors.left is not None
         assert tensors.right is not None
         diagonal = None if tensors.diagonal is None else only(tensors.diagonal)
-        factors = LowRankFactors(only(tensors.left), only(tensors.right), diagonal)
+        form = LowRankForm(only(tensors.left), only(tensors.right), diagonal)
     inputs: Inputs
     if tensors.x is None:
         assert tensors.addends is not None
@@ -119,28 +122,22 @@ def as_called(tensors: Tensors) -> tuple[Factors, Inputs, State]:
         bias = None if tensors.bias is None else only(tensors.bias).flatten()
         inputs = PlainInputs(only(tensors.x), only(tensors.w_in).flatten(0, 1), bias)
     cell = () if tensors.c0 is None else (only(tensors.c0),)
-    return factors, inputs, (only(tensors.h0), *cell)
-
-
-def bias_of(tensors: Tensors) -> Tensor | None:
-    """One model's candidate bias."""
-    return None if tensors.candidate_bias is None else tensors.candidate_bias[0]
+    return SequenceCall(
+        kind=kind,
+        loop=loop or (never if kind is None else loop_of(kind)),
+        form=form,
+        inputs=inputs,
+        initial=(only(tensors.h0), *cell),
+        every=every,
+        candidate_bias=None if tensors.candidate_bias is None else only(tensors.candidate_bias),
+    )
 
 
 def run(
-    kind: Kind, tensors: Tensors, reference: Reference | None = None, *, every: bool = True
+    kind: Kind, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
 ) -> tuple[Tensor, State]:
     """One model's sequence, as a network runs it."""
-    factors, inputs, initial = as_called(tensors)
-    return run_sequence(
-        kind,
-        reference or reference_of(kind),
-        factors,
-        inputs,
-        initial,
-        every=every,
-        candidate_bias=bias_of(tensors),
-    )
+    return run_sequence(as_call(kind, tensors, loop, every=every))
 
 
 def moved(tensors: Tensors, device: str, dtype: torch.dtype = torch.float32) -> Tensors:
@@ -180,13 +177,10 @@ def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
     close(alone[0], expected.states[0, -1], tolerance)
 
 
-def asked(
-    kind: Kind | None, form: Form, sizes: Sizes, **like: object
-) -> tuple[Kind | None, Factors, Inputs, Tensor]:
-    """What `choose` is asked about random tensors."""
+def asked(kind: Kind | None, form: FormName, sizes: Sizes, **like: object) -> SequenceCall:
+    """A call with random tensors."""
     tensors = drawn(kind, form, sizes)
-    factors, inputs, initial = as_called(moved(tensors, "cpu", **like))  # pyright: ignore[reportArgumentType]
-    return kind, factors, inputs, initial[0]
+    return as_call(kind, moved(tensors, "cpu", **like))  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -194,7 +188,7 @@ def asked(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_every_backend_that_computes_a_sequence_computes_the_same(
-    kind: Kind, form: Form, inputs: int, device: str
+    kind: Kind, form: FormName, inputs: int, device: str
 ) -> None:
     sizes = Sizes(models=1, steps=6, batch=3, size=7, inputs=inputs)
     check_all_backends(kind, moved(drawn(kind, form, sizes), device))
@@ -202,18 +196,18 @@ def test_every_backend_that_computes_a_sequence_computes_the_same(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_backend_does_without_a_candidate_bias(form: Form, device: str) -> None:
+def test_every_backend_does_without_a_candidate_bias(form: FormName, device: str) -> None:
     kind = Kind("gru_reset_after", "tanh", 0.0)
     check_all_backends(kind, moved(drawn(kind, form, SMALL, candidate_bias=False), device))
 
 
 def check_all_backends(kind: Kind, tensors: Tensors) -> None:
-    factors, given, initial = as_called(tensors)
-    backends = computing(kind, factors, given, initial[0])
+    call = as_call(kind, tensors)
+    backends = computing(call)
     assert backends[-1] == "torch"
     for backend in backends:
         with prefer(backend):
-            assert choose(kind, factors, given, initial[0]) == backend
+            assert choose(call) == backend
             # A graph replays from the second call on.
             for _ in range(3):
                 # Single precision, a few steps: a few dozen roundings of 6e-8.
@@ -223,13 +217,13 @@ def check_all_backends(kind: Kind, tensors: Tensors) -> None:
 @needs_kernels
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_our_kernels_come_first_and_the_vendors_second(kind: Kind, form: Form) -> None:
+def test_our_kernels_come_first_and_the_vendors_second(kind: Kind, form: FormName) -> None:
     vendors = form == "dense" and (kind.cell, kind.activation) in VENDORS_KINDS
     expected = ("cpp", "vendor", "torch") if vendors else ("cpp", "torch")
     if kind.cell != "lstm":
-        assert computing(*asked(kind, form, SMALL)) == expected
+        assert computing(asked(kind, form, SMALL)) == expected
     with torch.no_grad():
-        assert computing(*asked(kind, form, SMALL)) == expected
+        assert computing(asked(kind, form, SMALL)) == expected
 
 
 @needs_kernels
@@ -237,37 +231,39 @@ def test_a_dense_lstm_is_trained_by_the_vendor_but_for_large_batches_of_small_on
     kind = Kind("lstm", "tanh", 0.0)
     small, large = VENDOR_LSTM_BATCH, VENDOR_LSTM_BATCH + 1
 
-    def of(
-        size: int, batch: int, form: Form = "dense"
-    ) -> tuple[Kind | None, Factors, Inputs, Tensor]:
+    def of(size: int, batch: int, form: FormName = "dense") -> SequenceCall:
         return asked(kind, form, Sizes(models=1, steps=1, batch=batch, size=size, inputs=1))
 
-    assert computing(*of(8, small)) == ("vendor", "cpp", "torch")
-    assert computing(*of(8, large)) == ("cpp", "vendor", "torch")
-    assert choose(*of(VENDOR_LSTM_SIZE - 1, large)) == "cpp"
-    assert choose(*of(VENDOR_LSTM_SIZE, large)) == "vendor"
-    assert choose(*of(8, small, "low_rank")) == "cpp"
+    assert computing(of(8, small)) == ("vendor", "cpp", "torch")
+    assert computing(of(8, large)) == ("cpp", "vendor", "torch")
+    assert choose(of(VENDOR_LSTM_SIZE - 1, large)) == "cpp"
+    assert choose(of(VENDOR_LSTM_SIZE, large)) == "vendor"
+    assert choose(of(8, small, "low_rank")) == "cpp"
     with torch.no_grad():
-        assert choose(*of(8, small)) == "cpp"
-    _, factors, inputs, state = of(8, small)
-    assert isinstance(factors, DenseFactors)
-    assert isinstance(inputs, PlainInputs)
-    frozen = DenseFactors(factors.weight.detach())
-    still = PlainInputs(inputs.x.detach(), inputs.weight.detach(), None)
-    assert choose(kind, frozen, still, state.detach()) == "cpp"
+        assert choose(of(8, small)) == "cpp"
+    call = of(8, small)
+    assert isinstance(call.inputs, PlainInputs)
+    still = replace(
+        call,
+        form=call.form.rebuild([tensor.detach() for tensor in call.form.tensors()]),
+        inputs=PlainInputs(call.inputs.x.detach(), call.inputs.weight.detach(), None),
+        initial=tuple(part.detach() for part in call.initial),
+    )
+    assert choose(still) == "cpp"
     # One thing that learns is enough.
-    assert choose(kind, frozen, still, state) == "vendor"
-    assert choose(kind, frozen, inputs, state.detach()) == "vendor"
+    assert choose(replace(still, initial=call.initial)) == "vendor"
+    assert choose(replace(still, inputs=call.inputs)) == "vendor"
+    assert choose(replace(still, form=call.form)) == "vendor"
     gru = Kind("gru_reset_after", "tanh", 0.0)
-    assert choose(*asked(gru, "dense", SMALL)) == "cpp"
+    assert choose(asked(gru, "dense", SMALL)) == "cpp"
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 def test_double_precision_is_the_vendors_or_torchs(kind: Kind) -> None:
     vendors = (kind.cell, kind.activation) in VENDORS_KINDS
-    found = choose(*asked(kind, "dense", SMALL, dtype=torch.float64))
+    found = choose(asked(kind, "dense", SMALL, dtype=torch.float64))
     assert found == ("vendor" if vendors else "torch")
-    assert choose(*asked(kind, "tied", SMALL, dtype=torch.float64)) == "torch"
+    assert choose(asked(kind, "tied", SMALL, dtype=torch.float64)) == "torch"
     for form in FORMS:
         tensors = moved(drawn(kind, form, SMALL), "cpu", torch.float64)
         check(kind, tensors, tolerance=1e-13)
@@ -275,8 +271,8 @@ def test_double_precision_is_the_vendors_or_torchs(kind: Kind) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_half_precision_is_not_ours(kind: Kind, form: Form) -> None:
-    assert "cpp" not in computing(*asked(kind, form, SMALL, dtype=torch.bfloat16))
+def test_half_precision_is_not_ours(kind: Kind, form: FormName) -> None:
+    assert "cpp" not in computing(asked(kind, form, SMALL, dtype=torch.bfloat16))
     tensors = drawn(kind, form, SMALL)
     exact = step_by_step(kind, in_double_precision(tensors))
     states, _ = run(kind, moved(tensors, "cpu", torch.bfloat16))
@@ -286,7 +282,7 @@ def test_half_precision_is_not_ours(kind: Kind, form: Form) -> None:
 
 
 def test_a_cell_that_only_its_loop_computes_is_looped() -> None:
-    assert computing(*asked(None, "dense", SMALL)) == ("torch",)
+    assert computing(asked(None, "dense", SMALL)) == ("torch",)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -294,29 +290,19 @@ def test_a_cell_that_only_its_loop_computes_is_looped() -> None:
 def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
     kind, gates = Kind(cell, "tanh", 0.0), GATES[cell]
     tensors = moved(random_tensors(cell, "low_rank", SMALL), "cpu", torch.float64)
-    inner, inputs, initial = as_called(tensors)
+    call = as_call(kind, tensors)
     generator = torch.Generator().manual_seed(2)
     shape = 1 if tied else gates, SMALL.batch, SMALL.size
     mask = torch.randint(0, 2, shape, generator=generator).double()
-    factors = MaskedFactors(inner, mask)
-    assert computing(kind, factors, inputs, initial[0]) == ("torch",)
-    candidate_bias = bias_of(tensors)
-    states, _ = run_sequence(
-        kind,
-        reference_of(kind),
-        factors,
-        inputs,
-        initial,
-        every=True,
-        candidate_bias=candidate_bias,
-    )
+    masked = replace(call, form=MaskedForm(call.form, mask))
+    assert computing(masked) == ("torch",)
+    states, _ = run_sequence(masked)
     # The first step by hand: what a matrix sees of h0, and of r * h0, is what its mask leaves.
     assert tensors.left is not None
     assert tensors.right is not None
-    assert isinstance(inputs, PlainInputs)
     weight = (tensors.left @ tensors.right)[0]
-    base = inputs.projections()[0].unflatten(-1, (gates, SMALL.size)).transpose(0, 1)
-    h = initial[0]
+    base = call.inputs.projections()[0].unflatten(-1, (gates, SMALL.size)).transpose(0, 1)
+    h = call.state
 
     def gate(number: int, state: Tensor) -> Tensor:
         return (mask[0 if tied else number] * state) @ weight[number].T
@@ -326,13 +312,13 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
     elif cell == "lstm":
         enter, forget, _, leave = ((base[g] + gate(g, h)).sigmoid() for g in range(4))
         candidate = (base[2] + gate(2, h)).tanh()
-        first = leave * (forget * initial[1] + enter * candidate).tanh()
+        first = leave * (forget * call.initial[1] + enter * candidate).tanh()
     else:
         update, reset = ((base[g] + gate(g, h)).sigmoid() for g in range(2))
-        if candidate_bias is None:
+        if call.candidate_bias is None:
             product = gate(2, reset * h)
         else:
-            product = reset * (gate(2, h) + candidate_bias)
+            product = reset * (gate(2, h) + call.candidate_bias)
         first = update * h + (1 - update) * (base[2] + product).tanh()
     close(states[0], first.detach(), 1e-12)
 
@@ -343,9 +329,8 @@ def test_no_sample_is_no_work_and_no_error(kind: Kind, backend: Backend) -> None
     none = Sizes(models=1, steps=4, batch=0, size=6, inputs=2)
     for form in FORMS:
         tensors = drawn(kind, form, none)
-        factors, inputs, initial = as_called(tensors)
         with prefer(backend):
-            assert choose(kind, factors, inputs, initial[0]) != "vendor"
+            assert choose(as_call(kind, tensors)) != "vendor"
             states, last = run(kind, tensors)
         assert states.shape == (4, 0, 6)
         assert all(part.shape == (0, 6) for part in last)
@@ -357,19 +342,19 @@ def test_the_environment_names_a_backend_and_comes_before_a_preference(
 ) -> None:
     tanh, leaky = Kind("rnn", "tanh", 0.0), Kind("rnn", "leaky_relu", 0.1)
     monkeypatch.setenv("REFLECTORY_BACKEND", "vendor")
-    assert choose(*asked(tanh, "dense", SMALL)) == "vendor"
+    assert choose(asked(tanh, "dense", SMALL)) == "vendor"
     # Where it does not compute the same, the fastest that does is taken.
-    assert choose(*asked(leaky, "dense", SMALL)) == "cpp"
+    assert choose(asked(leaky, "dense", SMALL)) == "cpp"
     with prefer("torch"):
-        assert choose(*asked(tanh, "dense", SMALL)) == "vendor"
+        assert choose(asked(tanh, "dense", SMALL)) == "vendor"
     monkeypatch.setenv("REFLECTORY_BACKEND", "graph")
-    assert choose(*asked(tanh, "dense", SMALL)) == "cpp"
+    assert choose(asked(tanh, "dense", SMALL)) == "cpp"
     monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
-    assert choose(*asked(tanh, "dense", SMALL)) == "torch"
+    assert choose(asked(tanh, "dense", SMALL)) == "torch"
     monkeypatch.delenv("REFLECTORY_BACKEND")
     with prefer("torch"):
-        assert choose(*asked(tanh, "dense", SMALL)) == "torch"
-    assert choose(*asked(tanh, "dense", SMALL)) == "cpp"
+        assert choose(asked(tanh, "dense", SMALL)) == "torch"
+    assert choose(asked(tanh, "dense", SMALL)) == "cpp"
 
 
 def test_an_unknown_backend_is_refused_with_those_that_there_are(
@@ -377,7 +362,7 @@ def test_an_unknown_backend_is_refused_with_those_that_there_are(
 ) -> None:
     monkeypatch.setenv("REFLECTORY_BACKEND", "fortran")
     with pytest.raises(ValueError, match="'fortran'; allowed are cpp, vendor, graph, torch"):
-        choose(*asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
+        choose(asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
 
 
 @needs_kernels
@@ -386,6 +371,47 @@ def test_where_our_kernels_run_no_loop_does(kind: Kind) -> None:
     with torch.no_grad():
         states, _ = run(kind, drawn(kind, "tied", SMALL), never)
     assert states.shape == (SMALL.steps, SMALL.batch, SMALL.size)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "torch"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_a_state_stays_after_its_samples_own_length(
+    kind: Kind, form: FormName, backend: Backend
+) -> None:
+    """As of each sample alone, cut at its length; gradients behind the end are 0."""
+    lengths = torch.tensor([2, SMALL.steps, 1])
+    tensors = drawn(kind, form, SMALL)
+    call = as_call(kind, tensors)
+    with prefer(backend):
+        states, last = run_sequence(replace(call, lengths=lengths))
+        _, last_alone = run_sequence(replace(call, lengths=lengths, every=False))
+    exact = step_by_step(kind, in_double_precision(tensors))
+    for sample, length in enumerate(lengths.tolist()):
+        end = exact.states[0, length - 1, sample]
+        close(states[:length, sample], exact.states[0, :length, sample], 5e-6)
+        close(states[length - 1 :, sample], end.expand(SMALL.steps - length + 1, -1), 5e-6)
+        for found in (last, last_alone):
+            close(found[0][sample], end, 5e-6)
+            if exact.cells is not None:
+                close(found[1][sample], exact.cells[0, length - 1, sample], 5e-6)
+    given = tensors.x if tensors.x is not None else tensors.addends
+    assert given is not None
+    (gradient,) = torch.autograd.grad(last[0].sum(), given)
+    for sample, length in enumerate(lengths.tolist()):
+        assert not gradient[0, length:, sample].any()
+        assert gradient[0, length - 1, sample].any()
+
+
+def test_what_runs_step_by_step_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    call = asked(None, "low_rank", SMALL, dtype=torch.float64)
+    loop = replace(call, loop=loop_of(Kind("lstm", "tanh", 0.0)), initial=call.initial * 2)
+    with caplog.at_level(logging.INFO, "models.backends.sequences"):
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                run_sequence(loop)
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "low_rank matrices, torch.float64 on cpu" in line]) == 1
 
 
 def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
@@ -398,12 +424,9 @@ def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
     drawn_cells = [random_tensors("gru_reset_after", "tied", SMALL, seed=seed) for seed in (0, 1)]
     for tensors in drawn_cells * 3:
         cell = GruCell("after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan)))
-        factors, inputs, initial = as_called(tensors)
         bias = tensors.candidate_bias
         assert bias is not None
-        states, _ = _graphed(
-            kind, cell, factors, inputs, initial, every=True, candidate_bias=bias[0]
-        )
+        states, _ = GraphedLoop().run(as_call(kind, tensors, cell))
         exact = in_double_precision(tensors)
         assert exact.candidate_bias is not None
         expected = step_by_step(kind, exact)
@@ -417,16 +440,17 @@ def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
 WITHOUT_KERNELS = """
 import torch
 from models.kernels.calls import Kind
-from models.ops.backends import Backend, prefer
-from models.ops.factors import DenseFactors, LowRankFactors
-from models.ops.sequences import PlainInputs, computing
-state = torch.zeros(2, 3)
+from models.kernels.choice import Backend, prefer
+from models.forms import DenseForm, LowRankForm
+from models.backends.call import PlainInputs, SequenceCall
+from models.backends.sequences import computing
+state = (torch.zeros(2, 3),)
 inputs = PlainInputs(torch.zeros(4, 2, 1), torch.zeros(3, 1), None)
 for activation in ("tanh", "leaky_relu"):
     kind = Kind("rnn", activation, 0.1)
-    print(*computing(kind, DenseFactors(torch.zeros(1, 3, 3)), inputs, state))
-    low_rank = LowRankFactors(torch.zeros(1, 3, 1), torch.zeros(1, 1, 3))
-    print(*computing(kind, low_rank, inputs, state))
+    low_rank = LowRankForm(torch.zeros(1, 3, 1), torch.zeros(1, 1, 3))
+    for form in (DenseForm(torch.zeros(1, 3, 3)), low_rank):
+        print(*computing(SequenceCall(kind, None, form, inputs, state)))
 """
 
 
@@ -451,8 +475,8 @@ WITH_TORCH_ALONE = """
 import importlib, importlib.util, pkgutil, sys
 for name in ("pydantic", "scipy", "optuna", "sqlalchemy", "safetensors", "sklearn"):
     sys.modules[name] = None
-import models.kernels, models.ops
-for package in (models.kernels, models.ops):
+import models.backends, models.forms, models.kernels, models.math
+for package in (models.backends, models.forms, models.kernels, models.math):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
         print(module.name)
@@ -461,4 +485,4 @@ for package in (models.kernels, models.ops):
 
 def test_kernels_and_operations_need_torch_alone() -> None:
     imported = run_python(WITH_TORCH_ALONE).splitlines()
-    assert {"models.kernels.sequence", "models.ops.sequences"} <= set(imported)
+    assert {"models.kernels.sequence", "models.backends.sequences"} <= set(imported)

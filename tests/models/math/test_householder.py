@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.ops.householder import (
+from models.math.householder import (
     row_lengths,
     rows_of_length_root_two,
     staircase_entries,

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from models.ops.householder import row_lengths
-from models.ops.linalg import row_norms
-from models.ops.precision import raised
+from models.math.householder import row_lengths
+from models.math.linalg import row_norms
+from models.math.precision import raised
 from models.upkeep import Settling
 
 LONGEST_ROW = 10.0

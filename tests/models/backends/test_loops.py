@@ -4,9 +4,7 @@ from functools import partial
 import pytest
 import torch
 
-from models.ops.activations import modulus
-from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
-from models.ops.recurrence import (
+from models.backends.loops import (
     State,
     gru_sequence_reset_after,
     gru_sequence_reset_before,
@@ -14,12 +12,14 @@ from models.ops.recurrence import (
     rnn_sequence,
     urnn_sequence,
 )
+from models.forms import DenseForm, Form, LowRankForm, factored_form_pays
+from models.math.activations import modulus
 
 STEPS, BATCH, SIZE = 5, 3, 6
 
 FORMS = ["dense", "low_rank", "low_rank_diagonal", "shared"]
 
-Sequence = Callable[[Factors, torch.Tensor, State], Iterator[State]]
+Sequence = Callable[[Form, torch.Tensor, State], Iterator[State]]
 
 
 def random(*shape: int, seed: int) -> torch.Tensor:
@@ -27,19 +27,19 @@ def random(*shape: int, seed: int) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def factors_of(form: str, *tensors: torch.Tensor) -> tuple[Factors, torch.Tensor]:
+def factors_of(form: str, *tensors: torch.Tensor) -> tuple[Form, torch.Tensor]:
     """Factors of L, R and D, and the matrices that they stand for."""
     left, right, diagonal = tensors
     if form == "dense":
-        return DenseFactors(left @ right), left @ right
+        return DenseForm(left @ right), left @ right
     if form == "low_rank":
-        return LowRankFactors(left, right), left @ right
+        return LowRankForm(left, right), left @ right
     if form == "shared":
         right = right[:1]
-    return LowRankFactors(left, right, diagonal), left @ right + torch.diag_embed(diagonal)
+    return LowRankForm(left, right, diagonal), left @ right + torch.diag_embed(diagonal)
 
 
-def made(form: str, copies: int) -> tuple[Factors, torch.Tensor]:
+def made(form: str, copies: int) -> tuple[Form, torch.Tensor]:
     left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
     return factors_of(form, left, right, random(copies, SIZE, seed=3))
 
@@ -105,7 +105,7 @@ def test_urnn_follows_its_equation_in_complex_numbers() -> None:
     a, b = (random(half, half, seed=seed) for seed in (1, 2))
     w = torch.complex(a, b)
     real = torch.cat((torch.cat((a, -b), dim=1), torch.cat((b, a), dim=1)))
-    factors = DenseFactors(real[None])
+    factors = DenseForm(real[None])
     projections, start = random(STEPS, BATCH, SIZE, seed=4), random(BATCH, SIZE, seed=5)
     bias = torch.tensor([-0.9, 0.2, -50.0], dtype=torch.float64)
     z = torch.complex(start[:, :half], start[:, half:])
@@ -126,7 +126,7 @@ def test_a_complex_state_of_zero_has_a_gradient() -> None:
     projections = torch.zeros(2, BATCH, SIZE, dtype=torch.float64, requires_grad=True)
     bias = torch.full((SIZE // 2,), 0.1, dtype=torch.float64, requires_grad=True)
     start = torch.zeros(BATCH, SIZE, dtype=torch.float64)
-    *_, (last,) = urnn_sequence(DenseFactors(weight), projections, (start,), bias=bias)
+    *_, (last,) = urnn_sequence(DenseForm(weight), projections, (start,), bias=bias)
     assert not last.any()
     last.sum().backward()
     for tensor in (weight, projections, bias):
@@ -139,7 +139,7 @@ def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
     weight = random(3, SIZE, SIZE, seed=6)
 
     def last(sequence: Sequence, weight: torch.Tensor) -> torch.Tensor:
-        return list(sequence(DenseFactors(weight), projections, (start,)))[-1][0]
+        return list(sequence(DenseForm(weight), projections, (start,)))[-1][0]
 
     before, after = gru_sequence_reset_before, gru_sequence_reset_after
     assert (last(before, weight) - last(after, weight)).abs().max() > 1e-3

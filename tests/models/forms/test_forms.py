@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
+from models.forms import DenseForm, Form, LowRankForm, MaskedForm
 
 MATRICES, SIZE, RANK, BATCH = 12, 5, 2, 3
 
@@ -12,7 +12,7 @@ def random(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=generator).requires_grad_()
 
 
-def stacks() -> dict[str, tuple[list[Tensor], Factors]]:
+def stacks() -> dict[str, tuple[list[Tensor], Form]]:
     """Each form with the tensors that it is made of."""
     weight = random(MATRICES, SIZE, SIZE, seed=0)
     left = random(MATRICES, SIZE, RANK, seed=1)
@@ -20,17 +20,17 @@ def stacks() -> dict[str, tuple[list[Tensor], Factors]]:
     rights = {shared: random(MATRICES // shared, RANK, SIZE, seed=3) for shared in (1, 3, 6, 12)}
     mask = random(MATRICES, BATCH, SIZE, seed=4)
     return {
-        "dense": ([weight], DenseFactors(weight)),
-        "low_rank": ([left, rights[1]], LowRankFactors(left, rights[1])),
+        "dense": ([weight], DenseForm(weight)),
+        "low_rank": ([left, rights[1]], LowRankForm(left, rights[1])),
         **{
             f"shared_by_{shared}": (
                 [left, right, diagonal],
-                LowRankFactors(left, right, diagonal),
+                LowRankForm(left, right, diagonal),
             )
             for shared, right in rights.items()
         },
-        "masked": ([weight, mask], MaskedFactors(DenseFactors(weight), mask)),
-        "masked_alike": ([weight, mask], MaskedFactors(DenseFactors(weight), mask[:1])),
+        "masked": ([weight, mask], MaskedForm(DenseForm(weight), mask)),
+        "masked_alike": ([weight, mask], MaskedForm(DenseForm(weight), mask[:1])),
     }
 
 
@@ -40,9 +40,9 @@ def test_parts_of_a_split_are_what_select_gives(form: str, size: int) -> None:
     made_of, factors = stacks()[form]
     x = random(BATCH, SIZE, seed=5)
 
-    def outputs(parts: list[Factors]) -> tuple[list[Tensor], list[Tensor | None]]:
+    def outputs(parts: list[Form]) -> tuple[list[Tensor], list[Tensor | None]]:
         # Every part gets a weight of its own, so that swapped parts would give other gradients.
-        result = [torch.stack(part.advance(x)) * (i + 1) for i, part in enumerate(parts)]
+        result = [torch.stack(part.matmul(x)) * (i + 1) for i, part in enumerate(parts)]
         total = torch.stack([part.square().sum() for part in result]).sum()
         return result, list(torch.autograd.grad(total, made_of, allow_unused=True))
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from models.ops.rotations import circle_partners, pair_places, rotation_product, stage_count
+from models.math.rotations import circle_partners, pair_places, rotation_product, stage_count
 from tests.models import reference
 
 Pairs = list[list[tuple[int, int]]]

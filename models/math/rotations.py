@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from models.kernels.choice import kernels_take
 from models.kernels.rotations import ROTATED, rotations_backward, rotations_forward
-from models.ops.backends import kernels_take
 
 
 def stage_count(size: int) -> int:

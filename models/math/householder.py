@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from models.kernels.choice import kernels_take
 from models.kernels.reflectors import svd_factors
-from models.ops.backends import kernels_take
-from models.ops.linalg import solve_unit_triangle
+from models.math.linalg import solve_unit_triangle
 
 
 def staircase_entries(size: int, count: int) -> int:
@@ -32,7 +32,7 @@ def staircase_positions(size: int, count: int) -> Tensor:
 def staircase_rows(packed: Tensor, positions: Tensor, *, size: int, count: int) -> Tensor:
     """Spread packed numbers `[G, R(n, m)]` over rows `[G, m, n]`, zero left of the staircase."""
     copies = packed.shape[0]
-    flat = packed.new_zeros(copies, count * size).index_copy(1, positions, packed)
+    flat = packed.new_zeros(copies, count * size).index_copy(1, positions.to(packed.device), packed)
     return flat.view(copies, count, size)
 
 

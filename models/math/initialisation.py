@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from models.ops.linalg import qr
+from models.math.linalg import qr
 
 
 def generator_of(seed: int | None) -> torch.Generator:

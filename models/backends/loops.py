@@ -1,24 +1,22 @@
 """Recurrences over precomputed input projections.
 
-Each takes the recurrent matrices as `Factors`, the projections `[T, B, G*n]` of all inputs (biases
+Each takes the recurrent matrices as a `Form`, the projections `[T, B, G*n]` of all inputs (biases
 included) and the state before the first step, and yields the T states one by one: whoever needs
 only the last one keeps only the last one. A state is a tuple of tensors `[B, n]`, of which the
 first, h, is what the next layer reads.
 """
 
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from models.ops.factors import Factors
-
-State: TypeAlias = tuple[Tensor, ...]
+from models.backends.call import State
+from models.forms import Form
 
 
 def rnn_sequence(
-    factors: Factors,
+    form: Form,
     projections: Tensor,
     initial: State,
     *,
@@ -26,34 +24,32 @@ def rnn_sequence(
 ) -> Iterator[State]:
     """`h_t = phi(W h_{t-1} + M x_t + b)`, with G = 1."""
     (state,) = initial
-    for addend in factors.arrange(projections):
-        (inner,) = factors.advance(state, addend)
+    for addend in form.addends(projections):
+        (inner,) = form.matmul(state, addend)
         state = activation(inner)
         yield (state,)
 
 
-def gru_sequence_reset_before(
-    factors: Factors, projections: Tensor, initial: State
-) -> Iterator[State]:
+def gru_sequence_reset_before(form: Form, projections: Tensor, initial: State) -> Iterator[State]:
     """A GRU that resets the state before its matrix: `q = tanh(W_q (r * h) + U_q x + b_q)`.
 
     G = 3, in the order update u, reset r, candidate q; `h_t = u * h_{t-1} + (1 - u) * q`.
     """
     (state,) = initial
     size = state.shape[-1]
-    gates, candidate = factors.select(0, 2), factors.select(2, 3)
+    gates, candidate = form.select(0, 2), form.select(2, 3)
     gate_projections, candidate_projections = torch.split(projections, [2 * size, size], dim=-1)
     for gate_addend, candidate_addend in zip(
-        gates.arrange(gate_projections), candidate.arrange(candidate_projections), strict=True
+        gates.addends(gate_projections), candidate.addends(candidate_projections), strict=True
     ):
-        update, reset = gates.advance(state, gate_addend)
-        (inner,) = candidate.advance(reset.sigmoid() * state, candidate_addend)
+        update, reset = gates.matmul(state, gate_addend)
+        (inner,) = candidate.matmul(reset.sigmoid() * state, candidate_addend)
         state = torch.lerp(inner.tanh(), state, update.sigmoid())
         yield (state,)
 
 
 def gru_sequence_reset_after(
-    factors: Factors,
+    form: Form,
     projections: Tensor,
     initial: State,
     *,
@@ -68,7 +64,7 @@ def gru_sequence_reset_after(
     size = state.shape[-1]
     for projection in projections.unbind(0):
         update_addend, reset_addend, candidate_addend = torch.split(projection, size, dim=-1)
-        update, reset, inner = factors.advance(state)
+        update, reset, inner = form.matmul(state)
         if candidate_bias is not None:
             inner = inner + candidate_bias
         reset = (reset + reset_addend).sigmoid()
@@ -78,7 +74,7 @@ def gru_sequence_reset_after(
 
 
 def lstm_sequence(
-    factors: Factors,
+    form: Form,
     projections: Tensor,
     initial: State,
     *,
@@ -90,8 +86,8 @@ def lstm_sequence(
     what the output gate reads.
     """
     state, cell = initial
-    for addend in factors.arrange(projections):
-        enter, forget, candidate, leave = factors.advance(state, addend)
+    for addend in form.addends(projections):
+        enter, forget, candidate, leave = form.matmul(state, addend)
         cell = torch.addcmul(forget.sigmoid() * cell, enter.sigmoid(), candidate.tanh())
         if peephole is not None:
             leave = leave + peephole(cell)
@@ -100,7 +96,7 @@ def lstm_sequence(
 
 
 def urnn_sequence(
-    factors: Factors, projections: Tensor, initial: State, *, bias: Tensor
+    form: Form, projections: Tensor, initial: State, *, bias: Tensor
 ) -> Iterator[State]:
     """`z_t = rescale(W z_{t-1} + V x_t)` with complex states, kept as `(re | im)` `[B, 2 n]`.
 
@@ -108,8 +104,8 @@ def urnn_sequence(
     arXiv:1511.06464, eq. 8, as their code computes it).
     """
     (state,) = initial
-    for addend in factors.arrange(projections):
-        (inner,) = factors.advance(state, addend)
+    for addend in form.addends(projections):
+        (inner,) = form.matmul(state, addend)
         parts = inner.view(inner.shape[0], 2, bias.shape[0])
         modulus = _modulus(parts)
         scale = (modulus + bias).relu() / (modulus + 1e-5)

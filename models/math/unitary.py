@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from models.ops.weight_norm import unit_rows
+from models.math.weight_norm import unit_rows
 
 _fft = cast(Any, torch.fft)  # torch ships it without types
 

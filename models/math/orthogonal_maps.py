@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from models.ops.complex_matrices import real_form
-from models.ops.linalg import matrix_exp, solve
+from models.math.complex_matrices import real_form
+from models.math.linalg import matrix_exp, solve
 
 
 def skew_positions(size: int) -> Tensor:
@@ -24,7 +24,7 @@ def skew_positions(size: int) -> Tensor:
 def skew_matrix(packed: Tensor, positions: Tensor, *, size: int) -> Tensor:
     """`[G, n, n]` with `packed` `[G, n (n - 1) / 2]` above the diagonal, and its negative below."""
     copies = packed.shape[0]
-    upper = packed.new_zeros(copies, size * size).index_copy(1, positions, packed)
+    upper = packed.new_zeros(copies, size * size).index_copy(1, positions.to(packed.device), packed)
     upper = upper.view(copies, size, size)
     return upper - upper.mT
 
