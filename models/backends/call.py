@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -55,8 +55,7 @@ class ProjectedInputs:
 Inputs: TypeAlias = PlainInputs | ProjectedInputs
 
 
-@dataclass(frozen=True, eq=False)
-class SequenceCall:
+class SequenceCall(NamedTuple):
     """One layer's sequence."""
 
     kind: Kind | None
@@ -85,9 +84,11 @@ class SequenceCall:
 
     def learns(self) -> bool:
         """Whether a backward pass may follow."""
+        if not torch.is_grad_enabled():
+            return False
         biases = () if self.candidate_bias is None else (self.candidate_bias,)
         tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial, *biases)
-        return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        return any(tensor.requires_grad for tensor in tensors)
 
 
 class SequenceBackend(Protocol):

@@ -51,15 +51,12 @@ class CppKernels:
 
 def _tensors(call: SequenceCall) -> Tensors:
     """One model's tensors as the kernels take them, with a model axis of 1."""
-    inputs = call.inputs
+    inputs, parts = call.inputs, call.form.parts()
+    assert parts is not None
     plain = inputs if isinstance(inputs, PlainInputs) else None
     state, *cell = call.initial
-    parts = call.form.parts()
-    assert parts is not None
-    whole = parts if isinstance(parts, Whole) else None
-    thin = parts if isinstance(parts, Thin) else None
-    gates = (parts.weight if isinstance(parts, Whole) else parts.left).shape[0]
-    size = state.shape[-1]
+    whole, thin = (parts, None) if isinstance(parts, Whole) else (None, parts)
+    gates, size = parts[0].shape[0], state.shape[-1]
     bias = None if plain is None else plain.bias
     return Tensors(
         x=None if plain is None else plain.x.unsqueeze(0),

@@ -7,8 +7,7 @@ few matrix products whatever the parametrization.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
@@ -23,16 +22,14 @@ def factored_form_pays(rank: int, size: int) -> bool:
     return 2 * rank + 32 <= size
 
 
-@dataclass(frozen=True, eq=False)
-class Whole:
+class Whole(NamedTuple):
     """Matrices as a whole, for kernels and writers of files."""
 
     weight: Tensor
     """[G, out, in]"""
 
 
-@dataclass(frozen=True, eq=False)
-class Thin:
+class Thin(NamedTuple):
     """`W_g = L_g R_g + diag(D_g)` as its parts, for kernels and writers of files."""
 
     left: Tensor

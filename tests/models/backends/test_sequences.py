@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -243,17 +242,16 @@ def test_a_dense_lstm_is_trained_by_the_vendor_but_for_large_batches_of_small_on
         assert choose(of(8, small)) == "cpp"
     call = of(8, small)
     assert isinstance(call.inputs, PlainInputs)
-    still = replace(
-        call,
+    still = call._replace(
         form=call.form.rebuild([tensor.detach() for tensor in call.form.tensors()]),
         inputs=PlainInputs(call.inputs.x.detach(), call.inputs.weight.detach(), None),
         initial=tuple(part.detach() for part in call.initial),
     )
     assert choose(still) == "cpp"
     # One thing that learns is enough.
-    assert choose(replace(still, initial=call.initial)) == "vendor"
-    assert choose(replace(still, inputs=call.inputs)) == "vendor"
-    assert choose(replace(still, form=call.form)) == "vendor"
+    assert choose(still._replace(initial=call.initial)) == "vendor"
+    assert choose(still._replace(inputs=call.inputs)) == "vendor"
+    assert choose(still._replace(form=call.form)) == "vendor"
     gru = Kind("gru_reset_after", "tanh", 0.0)
     assert choose(asked(gru, "dense", SMALL)) == "cpp"
 
@@ -294,7 +292,7 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
     generator = torch.Generator().manual_seed(2)
     shape = 1 if tied else gates, SMALL.batch, SMALL.size
     mask = torch.randint(0, 2, shape, generator=generator).double()
-    masked = replace(call, form=MaskedForm(call.form, mask))
+    masked = call._replace(form=MaskedForm(call.form, mask))
     assert computing(masked) == ("torch",)
     states, _ = run_sequence(masked)
     # The first step by hand: what a matrix sees of h0, and of r * h0, is what its mask leaves.
@@ -384,8 +382,8 @@ def test_a_state_stays_after_its_samples_own_length(
     tensors = drawn(kind, form, SMALL)
     call = as_call(kind, tensors)
     with prefer(backend):
-        states, last = run_sequence(replace(call, lengths=lengths))
-        _, last_alone = run_sequence(replace(call, lengths=lengths, every=False))
+        states, last = run_sequence(call._replace(lengths=lengths))
+        _, last_alone = run_sequence(call._replace(lengths=lengths, every=False))
     exact = step_by_step(kind, in_double_precision(tensors))
     for sample, length in enumerate(lengths.tolist()):
         end = exact.states[0, length - 1, sample]
@@ -405,7 +403,7 @@ def test_a_state_stays_after_its_samples_own_length(
 
 def test_what_runs_step_by_step_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     call = asked(None, "low_rank", SMALL, dtype=torch.float64)
-    loop = replace(call, loop=loop_of(Kind("lstm", "tanh", 0.0)), initial=call.initial * 2)
+    loop = call._replace(loop=loop_of(Kind("lstm", "tanh", 0.0)), initial=call.initial * 2)
     with caplog.at_level(logging.INFO, "models.backends.sequences"):
         for _ in range(3):
             with contextlib.suppress(Exception):
