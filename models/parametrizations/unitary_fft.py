@@ -32,6 +32,10 @@ class UnitaryFft(Family):
         "arXiv:1511.06464)"
     )
 
+    no_fit: ClassVar[str | None] = (
+        "no way is known to find the seven factors whose product is nearest to a given matrix"
+    )
+
     kind: Literal["unitary_fft"] = "unitary_fft"
 
     @classmethod

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.compression.rotations import Stages
+from models.compression.fit.rotations import Stages
 from models.kernels.choice import kernels_take, prefer
 from models.kernels.library import library
 from models.kernels.rotations import ROTATED

@@ -1,74 +1,31 @@
-"""Which algorithm finds the members of each parametrization that are nearest to given matrices.
+"""The member of a parametrization that is nearest to given matrices."""
 
-A parametrization that can be converted to has one file here and one name in the mapping.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 
-from models.compression.dense import fit_dense_
-from models.compression.factorized_svd import fit_factorized_svd_
-from models.compression.householder import fit_householder_
-from models.compression.householder_svd import fit_householder_svd_
-from models.compression.low_rank import fit_low_rank_
-from models.compression.low_rank_diagonal import fit_low_rank_diagonal_
-from models.compression.packed_rotations import fit_packed_rotations_
-from models.compression.per_layer import fit_per_layer_
-from models.compression.rotation_svd import fit_rotation_svd_
-from models.compression.target import Target
+from models.compression.fit import FAMILY_FITS, FITS
+from models.compression.fit.target import Target
 from models.errors import ConversionError, SlotError
 from models.linear import StructuredLinear
 from models.math.initialisation import generator_of
-from models.parametrizations import (
-    Dense,
-    FactorizedSvd,
-    Householder,
-    HouseholderSvd,
-    LowRank,
-    LowRankDiagonal,
-    PackedRotations,
-    Parametrization,
-    PerLayer,
-    RotationSvd,
-)
+from models.parametrizations import Parametrization
 from models.spec import Slot, kind_of
-
-Converter: TypeAlias = Callable[[Any, Target], None]
-"""Brings a freshly built module of its family, in double precision, near a target, in place."""
-
-_OF_FAMILIES: Mapping[type[Parametrization], Converter] = {
-    Dense: fit_dense_,
-    FactorizedSvd: fit_factorized_svd_,
-    Householder: fit_householder_,
-    HouseholderSvd: fit_householder_svd_,
-    LowRank: fit_low_rank_,
-    LowRankDiagonal: fit_low_rank_diagonal_,
-    PackedRotations: fit_packed_rotations_,
-    RotationSvd: fit_rotation_svd_,
-}
-
-CONVERTERS: Mapping[type[Parametrization], Converter] = {
-    **_OF_FAMILIES,
-    PerLayer: partial(fit_per_layer_, converters=_OF_FAMILIES),
-}
 
 
 def refuse_unconvertible(*families: type[Parametrization]) -> None:
-    """Refuse families for which nearest members have no algorithm.
+    """Refuse families to which plain matrices are not converted.
 
     Raises:
-        ConversionError: names the first one and those that have one.
+        ConversionError: names the first one, why, and those that have a conversion.
     """
     for family in families:
-        if family not in _OF_FAMILIES:
-            allowed = ", ".join(sorted(kind_of(variant) for variant in _OF_FAMILIES))
+        if family not in FAMILY_FITS:
+            allowed = ", ".join(sorted(kind_of(variant) for variant in FAMILY_FITS))
+            why = getattr(family, "no_fit", None) or "nobody has written one"
             raise ConversionError(
-                f"there is no conversion of plain matrices to {kind_of(family)}, whose "
-                f"nearest members only training finds; allowed are {allowed}"
+                f"no conversion is implemented for {kind_of(family)}: {why}; allowed are {allowed}"
             )
 
 
@@ -130,7 +87,7 @@ def convert_weight(
     )
     target.check(name)
     with torch.no_grad():
-        CONVERTERS[type(parametrization)](linear, target)
+        FITS[type(parametrization)](linear, target)
     return linear
 
 

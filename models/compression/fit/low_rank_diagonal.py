@@ -5,12 +5,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from models.compression.low_rank import (
+from models.compression.fit.low_rank import (
     best_factors,
     reader_weighting,
     write_factors_,
 )
-from models.compression.target import Target
+from models.compression.fit.target import Target
 from models.math.linalg import qr, svd
 from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 

@@ -11,7 +11,7 @@ from models.architectures import Gru, Lstm, Mlp, Resnet, Rnn
 from models.architectures.architecture import Architecture
 from models.architectures.recurrent import Recurrent
 from models.compression.networks import fold
-from models.compression.torch_names import CellName, reordered
+from models.compression.torch_layers.names import CellName, reordered
 from models.errors import ConversionError
 from models.model import ModelSpec
 from models.network import Network

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from models.compression.target import Target
+from models.compression.fit.target import Target
 from models.errors import ConversionError
 from models.linear import StructuredLinear
 from models.parametrizations import Parametrization
@@ -14,9 +14,9 @@ def fit_per_layer_(
     linear: PerLayerLinear,
     target: Target,
     *,
-    converters: Mapping[type[Parametrization], Callable[[Any, Target], None]],
+    fits: Mapping[type[Parametrization], Callable[[Any, Target], None]],
 ) -> None:
-    """Bring each layer near its own matrices, in place; `converters` are those of the families.
+    """Bring each layer near its own matrices, in place; `fits` are those of the families.
 
     What holds of a family's algorithm holds of each layer, monotony included.
 
@@ -25,7 +25,7 @@ def fit_per_layer_(
     """
     layers = target.by_layer(_earlier(linear, target.earlier))
     for member, family, part in zip(linear.members, linear.families, layers, strict=True):
-        converters[family](member, part)
+        fits[family](member, part)
 
 
 def _earlier(

@@ -10,16 +10,16 @@ from models.architectures.inputs import InputLayer, StructuredInputs, is_structu
 from models.architectures.lstm import LstmCell
 from models.architectures.recurrent import Cell
 from models.architectures.rnn import RnnCell
-from models.compression.dense import fit_dense_
-from models.compression.layers import (
+from models.compression.fit.dense import fit_dense_
+from models.compression.fit.target import Target, refuse_not_finite
+from models.compression.torch_layers.layers import (
     CompressedGRU,
     CompressedLinear,
     CompressedLSTM,
     CompressedRecurrent,
     CompressedRNN,
 )
-from models.compression.target import Target, refuse_not_finite
-from models.compression.torch_names import CellName, RecurrentWeights, read_recurrent
+from models.compression.torch_layers.names import CellName, RecurrentWeights, read_recurrent
 from models.errors import ConversionError
 from models.kernels.calls import Kind
 from models.linear import Affine, StructuredAffine, StructuredLinear
