@@ -34,6 +34,7 @@ class Gru(Recurrent):
     """
 
     title: ClassVar[str] = "GRU"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Cho et al.: Learning Phrase Representations using RNN Encoder-Decoder for Statistical "
         "Machine Translation (EMNLP 2014, arXiv:1406.1078); with low-rank matrices Miceli Barone "

@@ -53,6 +53,7 @@ class Highway(FeedForward):
     """
 
     title: ClassVar[str] = "Highway"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Srivastava, Greff, Schmidhuber: Highway Networks (2015, arXiv:1505.00387); with low-rank "
         "matrices Miceli Barone (2016, arXiv:1603.03116)"

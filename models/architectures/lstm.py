@@ -25,6 +25,7 @@ class Lstm(Recurrent):
     """
 
     title: ClassVar[str] = "LSTM"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Hochreiter, Schmidhuber: Long Short-Term Memory (Neural Computation 9, 1997), with the "
         "forget gate of Gers, Schmidhuber, Cummins (2000); with low-rank matrices Miceli Barone "

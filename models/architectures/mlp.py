@@ -21,6 +21,7 @@ class Mlp(Perceptron):
     """
 
     title: ClassVar[str] = "MLP"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Rumelhart, Hinton, Williams: Learning representations by back-propagating errors (Nature "
         "323, 1986); with singular values near 1 Zhang, Lei, Dhillon (2018, arXiv:1803.09327)"

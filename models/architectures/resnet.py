@@ -23,6 +23,7 @@ class Resnet(Perceptron):
     """
 
     title: ClassVar[str] = "ResNet"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (CVPR 2016, "
         "arXiv:1512.03385); with bounded singular values Zhang, Lei, Dhillon (2018, "

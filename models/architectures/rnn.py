@@ -26,6 +26,7 @@ class Rnn(Recurrent):
     """
 
     title: ClassVar[str] = "RNN"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = "Elman: Finding structure in time (Cognitive Science 14, 1990)"
 
     kind: Literal["rnn"] = "rnn"

@@ -1,5 +1,6 @@
 """What a weight is when it is applied, whatever it is stored as: one class per file."""
 
+from models.forms.batched import BatchedForm
 from models.forms.dense import DenseForm
 from models.forms.form import Form, Thin, Whole, factored_form_pays
 from models.forms.layered import LayeredForm, joined
@@ -7,6 +8,7 @@ from models.forms.low_rank import LowRankForm
 from models.forms.masked import MaskedForm
 
 __all__ = [
+    "BatchedForm",
     "DenseForm",
     "Form",
     "LayeredForm",
