@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from models.kernels import library
-from models.kernels.library import BuildError, load
+from models.kernels import compiling
+from models.kernels.compiling import BuildError
+from models.kernels.library import load
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
@@ -105,7 +106,7 @@ def test_flags_that_a_compiler_does_not_know_are_left_out(tmp_path: Path) -> Non
     compiler = tmp_path / "compiler"
     compiler.write_text('#!/bin/sh\ncase "$*" in *-funknown*) exit 1;; esac\n')
     compiler.chmod(0o755)
-    assert library._known_to(str(compiler), ("-funknown", "-fknown")) == ["-fknown"]
+    assert compiling.known_to(str(compiler), ("-funknown", "-fknown")) == ["-fknown"]
 
 
 @needs_compiler
@@ -123,9 +124,9 @@ def test_sources_that_changed_beneath_a_process_are_not_built_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgraded = tmp_path / "cpu"
-    shutil.copytree(library._SOURCES, upgraded)
+    shutil.copytree(compiling.SOURCES, upgraded)
     (upgraded / "reflectors.cpp").write_text("// one more argument\n")
-    monkeypatch.setattr(library, "_SOURCES", upgraded)
+    monkeypatch.setattr(compiling, "SOURCES", upgraded)
     with pytest.raises(BuildError, match="changed since this process began; start it again"):
         load(tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*.so"))
