@@ -24,6 +24,7 @@ from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors
 ROOT = Path(__file__).parents[3]
 ALL = frozenset().union(*(target.needs for target in TARGETS))
 CROSS = "aarch64-linux-gnu-g++"
+KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "checks")
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 
 
@@ -151,3 +152,26 @@ def test_the_library_for_arm_computes_the_same(
     assert found.shape == expected.shape
     scale = expected.abs().max()
     assert (found - expected).abs().max() <= 2e-5 * scale
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_all_kernel_tests_pass_whatever_compiler_built_them(tmp_path: Path, compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    environment = {
+        "CXX": compiler,
+        "REFLECTORY_KERNELS": "native",
+        "REFLECTORY_KERNEL_CACHE": str(tmp_path),
+    }
+    files = [f"tests/models/kernels/test_{name}.py" for name in KERNEL_TESTS]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert list(tmp_path.glob("*.so"))
