@@ -18,7 +18,7 @@ WHEEL_VENV ?= build/wheel-venv
 BIN := $(VENV)/bin
 GPU_PYTHON ?= $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 TORCH_ALONE := -c /dev/null --rootdir=. --confcutdir=tests/models -p no:cacheprovider \
-  -W ignore::pytest.PytestUnknownMarkWarning tests/models/kernels tests/models/ops
+  -W ignore::pytest.PytestUnknownMarkWarning tests/models/kernels tests/models/math tests/models/forms tests/models/backends
 # Errors alone: pip warns of every source that lacks a package.
 PIP_QUIET := -m pip install -qq --disable-pip-version-check
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.ops.initialisation import uniform_
+from models.math.initialisation import uniform_
 
 START = 0.1
 

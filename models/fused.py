@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from models.architectures.highway import NormalisedMiddle
 from models.errors import ModelError
+from models.forms import Form
+from models.kernels.choice import Backend
 from models.linear import StructuredLinear, hold, release, stored_matrices
+from models.math.weight_norm import NormalisedRows
 from models.network import Network
-from models.ops.backends import Backend
-from models.ops.factors import DenseFactors, Factors, LowRankFactors, factored_form_pays
-from models.ops.precision import raised
-from models.ops.weight_norm import NormalisedRows
 
 
 def fuse(network: Network) -> "FusedNetwork":
@@ -86,53 +85,23 @@ class FusedNetwork(nn.Module):
 class FrozenLinear(StructuredLinear):
     """The matrices of a structured weight, as they were, in the form that is applied."""
 
-    weight: Tensor | None
-    left: Tensor | None
-    right: Tensor | None
-    diagonal: Tensor | None
-
     def __init__(self, linear: StructuredLinear, *, fold: bool) -> None:
-        """With `fold` a low-rank form that does not pay becomes dense."""
+        """With `fold` it is the form in which the matrices answer fastest."""
         super().__init__(linear.slot)
-        factors = linear.factors()
-        if fold:
-            factors = _in_the_faster_form(factors)
-        parts = dict.fromkeys(("weight", "left", "right", "diagonal"), None)
-        for name in parts:
-            part: Tensor | None = getattr(factors, name, None)
-            own = (
-                None if part is None else part.detach().clone(memory_format=torch.contiguous_format)
-            )
-            self.register_buffer(name, own, persistent=False)
+        form = linear.form()
+        self._form = form.for_inference() if fold else form
+        for index, tensor in enumerate(self._form.tensors()):
+            own = tensor.detach().clone(memory_format=torch.contiguous_format)
+            self.register_buffer(f"part_{index}", own, persistent=False)
+        self._form = self._form.rebuild(tuple(self.buffers()))
 
-    def make_factors(self) -> Factors:
+    def make_form(self) -> Form:
         """The matrices themselves."""
-        if self.weight is not None:
-            return DenseFactors(self.weight)
-        assert self.left is not None
-        assert self.right is not None
-        return LowRankFactors(self.left, self.right, self.diagonal)
-
-    def multiply_adds(self) -> int:
-        """One per number that is kept."""
-        return sum(buffer.numel() for buffer in self.buffers())
+        return self._form.rebuild(tuple(self.buffers()))
 
     def degrees_of_freedom(self) -> int:
         """None: nothing is free any more."""
         return 0
-
-
-def _in_the_faster_form(factors: Factors) -> Factors:
-    if not isinstance(factors, LowRankFactors):
-        return factors
-    _, rows, rank = factors.left.shape
-    if factored_form_pays(rank, min(rows, factors.right.shape[-1])):
-        return factors
-    right = factors.right.repeat_interleave(factors.shared_by, 0)
-    weight = raised(factors.left) @ raised(right)
-    if factors.diagonal is not None:
-        weight = weight + torch.diag_embed(raised(factors.diagonal))
-    return DenseFactors(weight.to(factors.left.dtype))
 
 
 def _freeze_(part: nn.Module) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from models.ops.factors import DenseFactors, Factors
-from models.ops.initialisation import glorot_uniform_, normal_
-from models.ops.weight_norm import NormalisedRows
+from models.forms import Form, Whole
+from models.math.initialisation import glorot_uniform_, normal_
+from models.math.weight_norm import NormalisedRows
 from models.spec import Slot
 from models.upkeep import Holding
 
@@ -29,19 +29,20 @@ class StructuredLinear(nn.Module, Holding):
         self.in_features = parts * slot.in_features
         self.out_features = parts * slot.out_features
         self.copies = slot.copies
-        self.held_factors: Factors | None = None
+        self.held_form: Form | None = None
 
     @abstractmethod
-    def make_factors(self) -> Factors:
+    def make_form(self) -> Form:
         """The form in which the matrices are applied, differentiable in the parameters."""
-
-    @abstractmethod
-    def multiply_adds(self) -> int:
-        """Multiply-adds of applying all copies to one vector, in the form that `factors` has."""
 
     @abstractmethod
     def degrees_of_freedom(self) -> int:
         """Dimension of the set of matrices that the parameters reach, all copies together."""
+
+    @torch.no_grad()
+    def multiply_adds(self) -> int:
+        """Multiply-adds of applying all copies to one vector, in the form in which it is done."""
+        return self.form().multiply_adds()
 
     @property
     def members(self) -> "Sequence[StructuredLinear]":
@@ -53,21 +54,21 @@ class StructuredLinear(nn.Module, Holding):
         """Width d of the narrow middle, where every `W_g x = L_g (R_g x)` (+ a diagonal term)."""
         return None
 
-    def factors(self) -> Factors:
-        """Made once per forward pass; inside `cached_factors`, once in all."""
-        return self.make_factors() if self.held_factors is None else self.held_factors
+    def form(self) -> Form:
+        """Made once per forward pass; inside `cached_forms`, once in all."""
+        return self.make_form() if self.held_form is None else self.held_form
 
     def hold(self) -> None:
-        """Make the factors and keep them."""
-        self.held_factors = self.make_factors()
+        """Make the form and keep it."""
+        self.held_form = self.make_form()
 
     def release(self) -> None:
-        """Keep them no longer."""
-        self.held_factors = None
+        """Keep it no longer."""
+        self.held_form = None
 
     def apply_weight(self, x: Tensor) -> Tensor:
         """`[..., in]` -> `[..., G*out]`, the copies one after the other in the last dimension."""
-        parts = self.factors().advance(x.reshape(-1, self.in_features))
+        parts = self.form().matmul(x.reshape(-1, self.in_features))
         result = parts[0] if self.copies == 1 else torch.cat(parts, dim=-1)
         return result.reshape(*x.shape[:-1], self.copies * self.out_features)
 
@@ -188,14 +189,12 @@ class StructuredAffine(nn.Module):
 
     def plain_parts(self) -> tuple[Tensor, Tensor | None] | None:
         """W `[G*out, in]` and b `[G*out]` where W is applied as a whole, else None."""
-        factors = self.linear.factors()
-        if not isinstance(factors, DenseFactors):
-            return None
-        return factors.weight.flatten(0, 1), self.bias
+        parts = self.linear.form().parts()
+        return (parts.weight.flatten(0, 1), self.bias) if isinstance(parts, Whole) else None
 
 
 def hold(module: nn.Module) -> None:
-    """Keep the factors of all structured weights as they are now.
+    """Keep the forms of all structured weights as they are now.
 
     From then on no gradient reaches the parameters, and changes of them have no effect.
     """
@@ -206,15 +205,15 @@ def hold(module: nn.Module) -> None:
 
 
 def release(module: nn.Module) -> None:
-    """Make factors anew in each forward pass."""
+    """Make forms anew in each forward pass."""
     for part in module.modules():
         if isinstance(part, Holding):
             part.release()
 
 
 @contextlib.contextmanager
-def cached_factors(module: nn.Module) -> Generator[None, None, None]:
-    """Make the factors of all structured weights now and keep them, for inference.
+def cached_forms(module: nn.Module) -> Generator[None, None, None]:
+    """Make the forms of all structured weights now and keep them, for inference.
 
     Within the context no gradient reaches the parameters, and changes of them have no effect.
     """

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
 from models.linear import StructuredLinear, stored_matrices
+from models.math.initialisation import generator_of
+from models.math.linalg import singular_values
+from models.math.precision import raised
 from models.network import Network
-from models.ops.initialisation import generator_of
-from models.ops.linalg import singular_values
-from models.ops.precision import raised
 from models.parametrizations import AnyParametrization, Dense
 from models.spec import Signature, Spec, kind_of
 from models.upkeep import Settling

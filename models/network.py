@@ -5,9 +5,9 @@ from collections.abc import Callable, Generator
 
 from torch import Tensor, nn
 
+from models.backends.call import State
 from models.errors import InputError
-from models.ops.backends import Backend
-from models.ops.recurrence import State
+from models.kernels.choice import Backend
 
 
 class GradientProbe:

@@ -8,6 +8,7 @@ is missing here too. `make wheel-check` calls it.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,8 @@ from typing import Any
 
 import httpx2
 
+from models.kernels import prebuilt
+from models.kernels.library import library
 from service.client import Client
 
 _PACKAGES = ("service", "search", "models", "storage")
@@ -33,8 +36,18 @@ def main() -> None:
             raise SystemExit(f"the package {package!r} belongs to {owners.get(package)}, not to us")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        _check_kernels()
         _check_server(spec, Path(folder))
-    sys.stdout.write("the wheel is whole: packages, server, dry run and pages\n")
+    sys.stdout.write("the wheel is whole: packages, kernels, server, dry run and pages\n")
+
+
+def _check_kernels() -> None:
+    """The wheel's own library is loaded; no compiler is asked."""
+    found = library()
+    if shutil.which("c++") is None:
+        return  # no wheel has any that was built here
+    if found is None or Path(found._name).parent != prebuilt.FOLDER:
+        raise SystemExit(f"the kernels are {found}; expected were the wheel's own")
 
 
 def _check_server(spec: dict[str, Any], folder: Path) -> None:

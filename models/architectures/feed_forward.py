@@ -11,15 +11,15 @@ from torch.nn import functional as F
 
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
+from models.backends.stacks import choose_for_stack, run_stack
 from models.errors import InputError, SignatureError
+from models.forms import Form
 from models.kernels.calls import Kind
+from models.kernels.choice import Backend
 from models.kernels.structs import StackName
 from models.linear import Affine, StructuredLinear
+from models.math.activations import Activation, activation_of
 from models.network import Network
-from models.ops.activations import Activation, activation_of
-from models.ops.backends import Backend
-from models.ops.factors import Factors
-from models.ops.stacks import choose_for_stack, run_stack
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of
 
@@ -33,7 +33,7 @@ class Stack(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """What the last layer makes of `[B, n]`; `bias` is `[L, gates*n]`."""
 
 
@@ -211,7 +211,7 @@ class PerceptronStack(Stack):
 class FeedForwardNetwork(Network):
     """An input matrix over the flattened sequence, the hidden layers, and the readout.
 
-    The factors of all hidden matrices are made once per forward pass.
+    The form of all hidden matrices is made once per forward pass.
     """
 
     def __init__(
@@ -253,14 +253,14 @@ class FeedForwardNetwork(Network):
         self._check_input(x)
         seen = F.dropout(x.flatten(1), self.input_dropout, self.training)
         first = self.watch_first(self.entry(self.input(seen)))
-        factors = self.hidden.factors()
-        last = self.watch_last(run_stack(self.stack.kind, self.stack, first, factors, self.bias))
+        form = self.hidden.form()
+        last = self.watch_last(run_stack(self.stack.kind, self.stack, first, form, self.bias))
         return self.readout(F.dropout(last, self.readout_dropout, self.training))
 
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the hidden layers now."""
         like = self.readout.plain_weight()
-        return (choose_for_stack(self.stack.kind, self.hidden.factors(), like),)
+        return (choose_for_stack(self.stack.kind, self.hidden.form(), like),)
 
     def _check_input(self, x: Tensor) -> None:
         dtype = self.readout.plain_weight().dtype
@@ -274,9 +274,9 @@ class FeedForwardNetwork(Network):
             raise InputError(f"input of type {x.dtype} does not fit; the model has {dtype}")
 
 
-def affine_layers(factors: Factors, bias: Tensor, *, gates: int) -> list[tuple[Factors, Tensor]]:
-    """Each layer's matrices with the addend that their `advance` takes; bias is `[L, gates*n]`."""
-    layers = factors.split(gates)
+def affine_layers(form: Form, bias: Tensor, *, gates: int) -> list[tuple[Form, Tensor]]:
+    """Each layer's matrices with the addend that their `matmul` takes; bias is `[L, gates*n]`."""
+    layers = form.split(gates)
     # A step with a batch of one, which every batch takes as its own.
     rows = bias.view(len(layers), 1, 1, -1).unbind(0)
-    return [(layer, layer.arrange(row)[0]) for layer, row in zip(layers, rows, strict=True)]
+    return [(layer, layer.addends(row)[0]) for layer, row in zip(layers, rows, strict=True)]

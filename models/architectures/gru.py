@@ -8,15 +8,15 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.backends.loops import State, gru_sequence_reset_after, gru_sequence_reset_before
+from models.forms import Form
 from models.kernels.calls import Kind
 from models.kernels.structs import CellName
-from models.ops.factors import Factors
-from models.ops.recurrence import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.parametrizations import Parametrization
 from models.spec import Signature
 
 Reset = Literal["before", "after"]
-_Sequence = Callable[[Factors, Tensor, State], Iterator[State]]
+_Sequence = Callable[[Form, Tensor, State], Iterator[State]]
 
 _SEQUENCES: Mapping[Reset, tuple[CellName, _Sequence]] = {
     "before": ("gru_reset_before", gru_sequence_reset_before),
@@ -34,6 +34,7 @@ class Gru(Recurrent):
     """
 
     title: ClassVar[str] = "GRU"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Cho et al.: Learning Phrase Representations using RNN Encoder-Decoder for Statistical "
         "Machine Translation (EMNLP 2014, arXiv:1406.1078); with low-rank matrices Miceli Barone "
@@ -111,14 +112,14 @@ class GruCell(Cell):
 
     def forward(
         self,
-        factors: Factors,
+        form: Form,
         projections: Tensor,
         initial: State,
         *,
         candidate_bias: Tensor | None = None,
     ) -> Iterator[State]:
-        """See `models.ops.recurrence`; a `candidate_bias` stands in for the cell's own."""
+        """See `models.backends.loops`; a `candidate_bias` stands in for the cell's own."""
         bias = self.candidate_bias if candidate_bias is None else candidate_bias
         if bias is None:
-            return self.sequence(factors, projections, initial)
-        return gru_sequence_reset_after(factors, projections, initial, candidate_bias=bias)
+            return self.sequence(form, projections, initial)
+        return gru_sequence_reset_after(form, projections, initial, candidate_bias=bias)

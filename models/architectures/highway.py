@@ -16,9 +16,9 @@ from models.architectures.feed_forward import (
     affine_layers,
 )
 from models.draw import Draw
+from models.forms import Form, Thin
 from models.kernels.calls import Kind
 from models.linear import StructuredLinear
-from models.ops.factors import Factors, LowRankFactors
 from models.spec import Signature, Slot
 
 GATES = 2
@@ -53,6 +53,7 @@ class Highway(FeedForward):
     """
 
     title: ClassVar[str] = "Highway"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Srivastava, Greff, Schmidhuber: Highway Networks (2015, arXiv:1505.00387); with low-rank "
         "matrices Miceli Barone (2016, arXiv:1603.03116)"
@@ -183,10 +184,10 @@ class HighwayStack(Stack):
         """The layers, while nothing is dropped between them."""
         return None if self.training and self.dropout else Kind("highway_layers", "relu", 0.0)
 
-    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[T, 2*n]`."""
-        for layer, addend in affine_layers(factors, bias, gates=GATES):
-            h, tau = layer.advance(F.dropout(x, self.dropout, self.training), addend)
+        for layer, addend in affine_layers(form, bias, gates=GATES):
+            h, tau = layer.matmul(F.dropout(x, self.dropout, self.training), addend)
             x = _mix(x, h, tau)
         return x
 
@@ -203,11 +204,11 @@ class NormalisedHighwayStack(Stack):
         )
         self.scale = nn.Parameter(torch.ones(hidden.slot.layers, width))
 
-    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[T, 2*n]`."""
         layers = zip(
             self.products,
-            factors.split(GATES),
+            form.split(GATES),
             self.scale.unbind(0),
             bias.unbind(0),
             strict=True,
@@ -235,14 +236,14 @@ class NormalisedProduct(nn.Module):
         self.middle = None if inner is None else NormalisedMiddle(*inner, dropout=inner_dropout)
         self.norm = BatchNorm(width, affine=False)
 
-    def forward(self, x: Tensor, matrices: Factors) -> Tensor:
+    def forward(self, x: Tensor, matrices: Form) -> Tensor:
         """`[B, n]` -> `[B, 2*n]`."""
         seen = x * _unscaled_mask(x, self.dropout, training=self.training)
-        if self.middle is None:
-            parts = matrices.advance(seen)
-        else:
-            assert isinstance(matrices, LowRankFactors)
-            parts = matrices.expand(self.middle(matrices.project(seen)), seen)
+        parts = (
+            matrices.matmul(seen)
+            if self.middle is None
+            else matrices.matmul_through(seen, self.middle)
+        )
         return self.norm(torch.cat(parts, dim=-1))
 
 
@@ -285,7 +286,7 @@ def _inner_shape(hidden: StructuredLinear) -> tuple[int, int] | None:
     """How many matrices R a layer has, and the rows of each; None without a narrow middle."""
     if hidden.inner_size is None:
         return None
-    factors = hidden.make_factors()
-    assert isinstance(factors, LowRankFactors)
-    readers, rank, _ = factors.split(GATES)[0].right.shape
+    parts = hidden.make_form().split(GATES)[0].parts()
+    assert isinstance(parts, Thin)
+    readers, rank, _ = parts.right.shape
     return readers, rank

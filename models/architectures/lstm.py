@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.backends.loops import State, lstm_sequence
+from models.backends.sequences import vendor_trains_lstm
+from models.forms import Form
 from models.kernels.calls import Kind
 from models.linear import Affine
-from models.ops.factors import Factors
-from models.ops.recurrence import State, lstm_sequence
-from models.ops.sequences import vendor_trains_lstm
 from models.parametrizations import Parametrization
 from models.spec import Signature
 
@@ -25,6 +25,7 @@ class Lstm(Recurrent):
     """
 
     title: ClassVar[str] = "LSTM"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Hochreiter, Schmidhuber: Long Short-Term Memory (Neural Computation 9, 1997), with the "
         "forget gate of Gers, Schmidhuber, Cummins (2000); with low-rank matrices Miceli Barone "
@@ -78,6 +79,6 @@ class LstmCell(Cell):
         self.kind = Kind("lstm", "tanh", 0.0) if peephole is None else None
         self.peephole = peephole
 
-    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
-        """See `models.ops.recurrence.lstm_sequence`."""
-        return lstm_sequence(factors, projections, initial, peephole=self.peephole)
+    def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.backends.loops.lstm_sequence`."""
+        return lstm_sequence(form, projections, initial, peephole=self.peephole)

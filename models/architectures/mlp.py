@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.draw import Draw
+from models.forms import Form
 from models.kernels.structs import StackName
 from models.linear import StructuredLinear
-from models.ops.factors import Factors
 from models.spec import Signature, Slot
 
 
@@ -21,6 +21,7 @@ class Mlp(Perceptron):
     """
 
     title: ClassVar[str] = "MLP"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "Rumelhart, Hinton, Williams: Learning representations by back-propagating errors (Nature "
         "323, 1986); with singular values near 1 Zhang, Lei, Dhillon (2018, arXiv:1803.09327)"
@@ -54,9 +55,9 @@ class MlpStack(PerceptronStack):
 
     name: ClassVar[StackName] = "plain_layers"
 
-    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[L, n]`."""
-        for layer, addend in affine_layers(factors, bias, gates=1):
-            (raw,) = layer.advance(F.dropout(x, self.dropout, self.training), addend)
+        for layer, addend in affine_layers(form, bias, gates=1):
+            (raw,) = layer.matmul(F.dropout(x, self.dropout, self.training), addend)
             x = self.activation(raw)
         return x

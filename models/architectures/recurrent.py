@@ -17,23 +17,16 @@ from models.architectures.inputs import (
     input_layer,
     is_structured,
 )
+from models.backends.call import Inputs, PlainInputs, ProjectedInputs, SequenceCall, State
+from models.backends.sequences import choose, pack, run_sequence
 from models.draw import Draw
 from models.embedding import Embedding
 from models.errors import InputError
+from models.forms import Form, MaskedForm
 from models.kernels.calls import Kind, Packed
+from models.kernels.choice import Backend
 from models.linear import Affine, StructuredLinear
 from models.network import Network
-from models.ops.backends import Backend
-from models.ops.factors import Factors, MaskedFactors
-from models.ops.recurrence import State
-from models.ops.sequences import (
-    Inputs,
-    PlainInputs,
-    ProjectedInputs,
-    choose,
-    pack,
-    run_sequence,
-)
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
 from models.upkeep import Holding
@@ -55,9 +48,32 @@ class Cell(nn.Module, ABC):
         super().__init__()
         self.register_parameter("candidate_bias", None)
 
+    def call(
+        self,
+        form: Form,
+        inputs: Inputs,
+        initial: State,
+        *,
+        every: bool = True,
+        lengths: Tensor | None = None,
+        packed: Packed | None = None,
+    ) -> SequenceCall:
+        """This cell's sequence, for a backend; see `SequenceCall`."""
+        return SequenceCall(
+            kind=self.kind,
+            loop=self,
+            form=form,
+            inputs=inputs,
+            initial=initial,
+            every=every,
+            lengths=lengths,
+            candidate_bias=self.candidate_bias,
+            packed=packed,
+        )
+
     @abstractmethod
-    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
-        """Projections `[T, B, G*n]` -> T states; see `models.ops.recurrence`."""
+    def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
+        """Projections `[T, B, G*n]` -> T states; see `models.backends.loops`."""
 
 
 class Recurrent(Architecture):
@@ -258,7 +274,7 @@ class Recurrent(Architecture):
 class _Layer:
     """A layer's recurrent matrices in the form in which they are applied."""
 
-    factors: Factors
+    form: Form
     packed: Packed | None = None
 
     def __deepcopy__(self, _: dict[int, object]) -> "_Layer":
@@ -269,8 +285,8 @@ class _Layer:
 class RecurrentNetwork(Network, Holding):
     """Layers of cells over projected inputs, and the readout.
 
-    The inputs of all steps and gates are projected in one product per layer, the factors of all
-    recurrent matrices are made once per forward pass, and only then do the steps run.
+    The inputs of all steps and gates are projected in one product per layer, the form of all
+    recurrent matrices is made once per forward pass, and only then do the steps run.
     """
 
     initial_state: nn.Parameter | None
@@ -337,21 +353,19 @@ class RecurrentNetwork(Network, Holding):
         numbers = x if self.embedding is None else self.embedding(x)
         below = h = numbers.transpose(0, 1)
         ends: list[Tensor] = []
-        layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
+        layers = self._held or [_Layer(form) for form in self._layer_forms()]
         for index, (layer, project, cell) in enumerate(
             zip(layers, self._projects, self._recurrences, strict=True)
         ):
-            below, last = run_sequence(
-                cell.kind,
-                cell,
-                self._masked(layer.factors, numbers),
+            call = cell.call(
+                self._masked(layer.form, numbers),
                 self._inputs(project, below),
                 self._start(numbers, index, state),
                 # Whoever needs the last state alone keeps no other one.
                 every=self.every_step or lengths is not None or index + 1 < len(layers),
-                candidate_bias=cell.candidate_bias,
                 packed=layer.packed,
             )
+            below, last = run_sequence(call)
             h = last[0]
             ends += last
         if self.every_step:
@@ -361,15 +375,15 @@ class RecurrentNetwork(Network, Holding):
         return self.readout(F.dropout(outputs, self.readout_dropout, self.training)), tuple(ends)
 
     def hold(self) -> None:
-        """Keep the layers' factors, packed for the kernels where these run."""
+        """Keep the layers' forms, packed for the kernels where these run."""
         held: list[_Layer] = []
-        for factors, project, cell in zip(
-            self._layer_factors(), self._projects, self._recurrences, strict=True
+        state = self.readout.plain_weight().new_empty(1, self.recurrent.in_features)
+        for form, project, cell in zip(
+            self._layer_forms(), self._projects, self._recurrences, strict=True
         ):
-            state = self.readout.plain_weight().new_empty(1, self.recurrent.in_features)
             inputs = self._inputs(project, state.new_empty(1, 1, project.in_features))
-            packed = pack(cell.kind, factors, inputs, state, candidate_bias=cell.candidate_bias)
-            held.append(_Layer(factors, packed))
+            call = cell.call(form, inputs, (state,) * self.state_parts)
+            held.append(_Layer(form, pack(call)))
         self._held = held
 
     def release(self) -> None:
@@ -384,7 +398,7 @@ class RecurrentNetwork(Network, Holding):
         one = self.readout.plain_weight().new_empty(1)
         state, mask = one.expand(batch_size, self.recurrent.in_features), one.expand(1, 1, 1)
         masked = self.training and self.recurrent_dropout
-        layers = self._held or [_Layer(factors) for factors in self._layer_factors()]
+        layers = self._held or [_Layer(form) for form in self._layer_forms()]
         found: list[Backend] = []
         for layer, project, cell in zip(layers, self._projects, self._recurrences, strict=True):
             if layer.packed is not None:
@@ -396,8 +410,8 @@ class RecurrentNetwork(Network, Holding):
                 if parts is None
                 else PlainInputs(one.expand(1, 1, project.in_features), *parts)
             )
-            factors = MaskedFactors(layer.factors, mask) if masked else layer.factors
-            found.append(choose(cell.kind, factors, inputs, state))
+            form = MaskedForm(layer.form, mask) if masked else layer.form
+            found.append(choose(cell.call(form, inputs, (state,) * self.state_parts)))
         return tuple(dict.fromkeys(found))
 
     @property
@@ -408,15 +422,15 @@ class RecurrentNetwork(Network, Holding):
     def _recurrences(self) -> Sequence[Cell]:
         return cast(Sequence[Cell], self.cells)
 
-    def _layer_factors(self) -> Sequence[Factors]:
-        return self.recurrent.factors().split(self.recurrent.slot.gates)
+    def _layer_forms(self) -> Sequence[Form]:
+        return self.recurrent.form().split(self.recurrent.slot.gates)
 
-    def _masked(self, factors: Factors, x: Tensor) -> Factors:
+    def _masked(self, form: Form, x: Tensor) -> Form:
         if not (self.training and self.recurrent_dropout):
-            return factors
+            return form
         masks = 1 if self.dropout_masks == "tied" else self.recurrent.slot.gates
         ones = x.new_ones(masks, x.shape[0], self.recurrent.in_features)
-        return MaskedFactors(factors, F.dropout(ones, self.recurrent_dropout))
+        return MaskedForm(form, F.dropout(ones, self.recurrent_dropout))
 
     def _inputs(self, project: InputLayer, below: Tensor) -> Inputs:
         if self.training and self.input_dropout:

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.draw import Draw
+from models.forms import Form
 from models.kernels.structs import StackName
 from models.linear import StructuredLinear
-from models.ops.factors import Factors
 from models.spec import Signature, Slot
 
 
@@ -23,6 +23,7 @@ class Resnet(Perceptron):
     """
 
     title: ClassVar[str] = "ResNet"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = (
         "He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (CVPR 2016, "
         "arXiv:1512.03385); with bounded singular values Zhang, Lei, Dhillon (2018, "
@@ -55,12 +56,12 @@ class ResnetStack(PerceptronStack):
 
     name: ClassVar[StackName] = "residual_layers"
 
-    def forward(self, x: Tensor, factors: Factors, bias: Tensor) -> Tensor:
+    def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[2 * blocks, n]`."""
-        layers = affine_layers(factors, bias, gates=1)
+        layers = affine_layers(form, bias, gates=1)
         for (first, b_a), (second, b_b) in zip(layers[::2], layers[1::2], strict=True):
-            (raw,) = first.advance(F.dropout(x, self.dropout, self.training), b_a)
+            (raw,) = first.matmul(F.dropout(x, self.dropout, self.training), b_a)
             inner = F.dropout(self.activation(raw), self.dropout, self.training)
-            (update,) = second.advance(inner, b_b)
+            (update,) = second.matmul(inner, b_b)
             x = self.activation(x + update)
         return x

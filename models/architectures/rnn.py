@@ -9,12 +9,12 @@ from pydantic import Field
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.backends.loops import State, rnn_sequence
+from models.forms import Form
 from models.kernels.calls import Kind
 from models.linear import Affine
-from models.ops.activations import Activation, activation_of
-from models.ops.factors import Factors
-from models.ops.initialisation import uniform_
-from models.ops.recurrence import State, rnn_sequence
+from models.math.activations import Activation, activation_of
+from models.math.initialisation import uniform_
 
 
 class Rnn(Recurrent):
@@ -26,6 +26,7 @@ class Rnn(Recurrent):
     """
 
     title: ClassVar[str] = "RNN"
+    compiled: ClassVar[bool] = True
     paper: ClassVar[str] = "Elman: Finding structure in time (Cognitive Science 14, 1990)"
 
     kind: Literal["rnn"] = "rnn"
@@ -67,6 +68,6 @@ class RnnCell(Cell):
         self.kind = kind
         self.activation = activation
 
-    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
-        """See `models.ops.recurrence.rnn_sequence`."""
-        return rnn_sequence(factors, projections, initial, activation=self.activation)
+    def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.backends.loops.rnn_sequence`."""
+        return rnn_sequence(form, projections, initial, activation=self.activation)

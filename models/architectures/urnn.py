@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
-from models.ops.factors import Factors
-from models.ops.initialisation import uniform_
-from models.ops.recurrence import State, urnn_sequence
+from models.backends.loops import State, urnn_sequence
+from models.forms import Form
+from models.math.initialisation import uniform_
 from models.spec import Slot
 
 
@@ -69,6 +69,6 @@ class UrnnCell(Cell):
         self.bias = nn.Parameter(torch.empty(size))
         uniform_(self.bias, -0.01, 0.01, generator=generator)
 
-    def forward(self, factors: Factors, projections: Tensor, initial: State) -> Iterator[State]:
-        """See `models.ops.recurrence.urnn_sequence`."""
-        return urnn_sequence(factors, projections, initial, bias=self.bias)
+    def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.backends.loops.urnn_sequence`."""
+        return urnn_sequence(form, projections, initial, bias=self.bias)

@@ -1,14 +1,15 @@
 """Trained plain matrices to structured ones and back: weights, our networks, and any module."""
 
-from models.compression.families import CONVERTERS, convert_path, convert_weight
-from models.compression.from_torch import from_torch
+from models.compression.fit import FITS
+from models.compression.fit.convert import convert_path, convert_weight
 from models.compression.networks import convert, fold
 from models.compression.replace import compress, lay_out
 from models.compression.report import ConversionReport, LayerConversion
-from models.compression.to_torch import to_torch, torch_fault
+from models.compression.torch_layers.from_torch import from_torch
+from models.compression.torch_layers.to_torch import to_torch, torch_fault
 
 __all__ = [
-    "CONVERTERS",
+    "FITS",
     "ConversionReport",
     "LayerConversion",
     "compress",

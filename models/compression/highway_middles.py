@@ -19,9 +19,9 @@ from models.architectures.highway import (
 )
 from models.compression.parts import structured_parts
 from models.compression.report import stored_weight
+from models.forms import Form, Thin
 from models.linear import StructuredLinear
-from models.ops.factors import LowRankFactors
-from models.ops.weight_norm import NormalisedRows
+from models.math.weight_norm import NormalisedRows
 from models.parametrizations.low_rank_factors import LowRankLinear
 
 
@@ -43,11 +43,11 @@ def shift_norms_(network: nn.Module, dense: nn.Module) -> None:
     It is subtracted before that normalisation, and so added to its mean.
     """
     for layer, product in zip(_layers(network), _products(dense), strict=False):
-        if layer.middle is None or layer.factors is None:
+        if layer.middle is None or layer.thin is None:
             continue
-        left, right = layer.factors.left, layer.factors.right
+        left, right = layer.thin.left, layer.thin.right
         shift = _scale(layer.middle) * layer.middle.norm.mean.to("cpu", torch.float64)
-        columns = shift.view(len(right), -1, 1).repeat_interleave(layer.factors.shared_by, 0)
+        columns = shift.view(len(right), -1, 1).repeat_interleave(layer.thin.shared_by, 0)
         product.norm.mean.add_((left @ columns).flatten().to(product.norm.mean))
 
 
@@ -77,17 +77,17 @@ class _Layer:
     owner: StructuredLinear
     """What stores its matrices, alone or with those of all layers."""
     middle: NormalisedMiddle | None
-    factors: LowRankFactors | None
+    thin: Thin | None
     """Its matrices around the middle, in double precision on the CPU."""
 
 
 def _folded(layer: _Layer) -> Tensor:
-    if layer.middle is None or layer.factors is None:
+    if layer.middle is None or layer.thin is None:
         # Beside layers with a middle it stands alone.
         return stored_weight(layer.owner)
-    left, right, diagonal = layer.factors.left, layer.factors.right, layer.factors.diagonal
+    left, right, diagonal = layer.thin.left, layer.thin.right, layer.thin.diagonal
     right = right * _scale(layer.middle).view(len(right), -1, 1)
-    weight = left @ right.repeat_interleave(layer.factors.shared_by, 0)
+    weight = left @ right.repeat_interleave(layer.thin.shared_by, 0)
     return weight if diagonal is None else weight + torch.diag_embed(diagonal)
 
 
@@ -106,27 +106,27 @@ def _layers(network: nn.Module) -> list[_Layer]:
         return []
     hidden = structured_parts(network)["hidden"]
     owners = hidden.members or [hidden]
-    matrices = [(owner, factors) for owner in owners for factors in _factors(owner)]
+    matrices = [(owner, thin) for owner in owners for thin in _thin(owner)]
     return [
-        _Layer(owner, product.middle, factors)
-        for product, (owner, factors) in zip(products, matrices, strict=True)
+        _Layer(owner, product.middle, thin)
+        for product, (owner, thin) in zip(products, matrices, strict=True)
     ]
 
 
-def _factors(owner: StructuredLinear) -> list[LowRankFactors] | list[None]:
+def _thin(owner: StructuredLinear) -> list[Thin] | list[None]:
     """Those of each layer, where they have a narrow middle."""
     if owner.inner_size is None:
         return [None] * owner.slot.layers
     with torch.no_grad():
-        factors = owner.make_factors()
-    assert isinstance(factors, LowRankFactors)
-    diagonal = factors.diagonal
-    whole = LowRankFactors(
-        factors.left.to("cpu", torch.float64),
-        factors.right.to("cpu", torch.float64),
-        None if diagonal is None else diagonal.to("cpu", torch.float64),
-    )
-    return whole.split(owner.slot.gates)
+        form = owner.make_form()
+    exact = form.rebuild([tensor.to("cpu", torch.float64) for tensor in form.tensors()])
+    return [_parts(layer) for layer in exact.split(owner.slot.gates)]
+
+
+def _parts(form: Form) -> Thin:
+    parts = form.parts()
+    assert isinstance(parts, Thin)
+    return parts
 
 
 def _scale(middle: NormalisedMiddle) -> Tensor:

@@ -1,13 +1,14 @@
 """What the structured matrices of a network read of a calibration batch."""
 
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from models.compression.parts import structured_parts
-from models.ops.factors import Factors
+from models.forms import Form
 
 
 class Moments:
@@ -29,47 +30,62 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class WatchedFactors:
-    """Factors that note what they are applied to.
+class WatchedForm(Form):
+    """A form that notes what it is applied to.
 
-    No kernel knows them, so that a network runs as a loop in torch's operations, which applies them
+    No kernel knows it, so that a network runs as a loop in torch's operations, which applies it
     step by step.
     """
 
-    inner: Factors
+    name: ClassVar[str] = "watched"
+    only_computes: ClassVar[bool] = False
+
+    inner: Form
     moments: Moments
     start: int
     stop: int
 
-    def select(self, start: int, stop: int) -> "WatchedFactors":
+    def select(self, start: int, stop: int) -> "WatchedForm":
         """The matrices start..stop-1 of the stack."""
         first = self.start
         part = self.inner.select(start, stop)
-        return WatchedFactors(part, self.moments, first + start, first + stop)
+        return WatchedForm(part, self.moments, first + start, first + stop)
 
-    def split(self, size: int) -> "list[WatchedFactors]":
+    def split(self, size: int) -> "list[WatchedForm]":
         """The whole stack in parts of `size` matrices."""
         return [
-            WatchedFactors(part, self.moments, first, first + size)
+            WatchedForm(part, self.moments, first, first + size)
             for part, first in zip(
                 self.inner.split(size), range(self.start, self.stop, size), strict=True
             )
         ]
 
-    def arrange(self, projections: Tensor) -> tuple[Tensor, ...]:
-        """As the factors that are watched."""
-        return self.inner.arrange(projections)
+    def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
+        """As the form that is watched."""
+        return self.inner.addends(projections)
 
-    def advance(self, state: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
-        """As the factors that are watched."""
-        self.moments.add(self.start, self.stop, state)
-        return self.inner.advance(state, addend)
+    def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
+        """As the form that is watched."""
+        self.moments.add(self.start, self.stop, x)
+        return self.inner.matmul(x, addend)
 
-    def advance_each(self, states: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
-        """As the factors that are watched."""
-        for place, vectors in enumerate(states):
+    def matmul_each(self, x: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
+        """As the form that is watched."""
+        for place, vectors in enumerate(x):
             self.moments.add(self.start + place, self.start + place + 1, vectors)
-        return self.inner.advance_each(states, addends)
+        return self.inner.matmul_each(x, addends)
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """As the form that is watched."""
+        return self.inner.tensors()
+
+    def rebuild(self, tensors: Sequence[Tensor]) -> "WatchedForm":
+        """The same of other tensors, noted in the same place."""
+        return replace(self, inner=self.inner.rebuild(tensors))
+
+    def multiply_adds(self) -> int:
+        """As the form that is watched."""
+        return self.inner.multiply_adds()
 
 
 @torch.no_grad()
@@ -86,9 +102,7 @@ def moments_of(network: nn.Module, batch: Any) -> tuple[dict[str, Tensor], Any]:
         network.eval()
         for name, linear in linears.items():
             watched[name] = Moments(linear.copies, linear.in_features)
-            linear.held_factors = WatchedFactors(
-                linear.make_factors(), watched[name], 0, linear.copies
-            )
+            linear.held_form = WatchedForm(linear.make_form(), watched[name], 0, linear.copies)
         answer = network(*arguments(batch))
     finally:
         for linear in linears.values():

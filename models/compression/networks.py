@@ -5,8 +5,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from models.compression.dense import fit_dense_
-from models.compression.families import convert_weight, refuse_unconvertible
+from models.compression.fit.convert import convert_weight, refuse_unconvertible
+from models.compression.fit.dense import fit_dense_
+from models.compression.fit.target import Target, refuse_not_finite
 from models.compression.highway_middles import fold_middles, neutralise_middles_, shift_norms_
 from models.compression.moments import moments_of
 from models.compression.parts import modules_of, structured_parts
@@ -20,12 +21,11 @@ from models.compression.report import (
     relative_distance,
     stored_weight,
 )
-from models.compression.target import Target, refuse_not_finite
 from models.errors import ConversionError
 from models.linear import Affine, StructuredAffine, StructuredLinear
+from models.math.weight_norm import NormalisedRows
 from models.model import ModelSpec
 from models.network import Network
-from models.ops.weight_norm import NormalisedRows
 
 
 def convert(

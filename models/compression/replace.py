@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from models.architectures.inputs import StructuredInputs
-from models.compression.drop_ins import drop_in, is_replaceable
-from models.compression.families import convert_weight, refuse_unconvertible
+from models.compression.fit.convert import convert_weight, refuse_unconvertible
 from models.compression.moments import arguments, moments_of
 from models.compression.parts import modules_of, structured_parts
 from models.compression.report import (
@@ -24,9 +23,10 @@ from models.compression.report import (
     relative_distance,
     stored_weight,
 )
+from models.compression.torch_layers.drop_ins import drop_in, is_replaceable
 from models.errors import ConversionError, SlotError
 from models.linear import StructuredLinear
-from models.ops.initialisation import generator_of
+from models.math.initialisation import generator_of
 from models.parametrizations import AnyParametrization, Parametrization
 from models.spec import kind_of
 

@@ -1,9 +1,9 @@
-"""The activations of `models.ops.activations` as operators."""
+"""The activations of `models.math.activations` as operators."""
 
 from collections.abc import Callable, Mapping
 
+from models.math.activations import Activation
 from models.onnx.graph import Graph
-from models.ops.activations import Activation
 
 Write = Callable[[Graph, str, float], str]
 

@@ -18,6 +18,7 @@ from models.architectures import (
     Rnn,
     Urnn,
 )
+from models.errors import ExportError
 from models.model import ModelSpec
 from models.network import Network
 from models.onnx.feed_forward import StackGraph, write_feed_forward
@@ -30,6 +31,7 @@ from models.onnx.recurrent import CellGraph, write_recurrent
 from models.onnx.resnet import resnet
 from models.onnx.rnn import rnn
 from models.onnx.urnn import urnn
+from models.spec import kind_of
 
 FORMAT = "reflectory.onnx.1"
 INPUT, OUTPUT = "input", "output"
@@ -50,13 +52,18 @@ def export(network: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | No
     Whoever gives the file to others runs `models.onnx.verify` on it first.
 
     Raises:
-        ExportError: the weights are more than one file holds.
+        ExportError: nothing writes such an architecture or such matrices, or the weights are more
+            than one file holds.
     """
     graph = Graph()
     architecture = spec.architecture
+    write = WRITERS.get(type(architecture))
+    if write is None:
+        written = ", ".join(sorted(kind_of(variant) for variant in WRITERS))
+        raise ExportError(f"there is no ONNX writer for {architecture.kind}; written are {written}")
     with torch.no_grad():
         exact = in_double_precision(network, spec)
-        output = WRITERS[type(architecture)](graph, architecture, exact, INPUT)
+        output = write(graph, architecture, exact, INPUT)
     graph.rename(output, OUTPUT)
     model = helper.make_model(
         _described(graph, spec),

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.architectures.batch_norm import EPSILON, BatchNorm
 from models.architectures.feed_forward import FeedForwardNetwork
+from models.forms import Form
 from models.onnx.graph import Graph
-from models.onnx.products import advance, affine
-from models.ops.factors import Factors
+from models.onnx.products import affine, multiply_add
 
 Write = Callable[[Graph, FeedForwardNetwork, str], str]
 
@@ -29,14 +29,14 @@ def write_feed_forward(graph: Graph, parts: StackGraph, network: FeedForwardNetw
     return affine(graph, network.readout, inner)
 
 
-def layers_of(network: FeedForwardNetwork, *, gates: int) -> Iterator[tuple[Factors, Tensor]]:
+def layers_of(network: FeedForwardNetwork, *, gates: int) -> Iterator[tuple[Form, Tensor]]:
     """Each layer's matrices and the bias `[gates*n]`."""
-    return zip(network.hidden.factors().split(gates), network.bias, strict=True)
+    return zip(network.hidden.form().split(gates), network.bias, strict=True)
 
 
-def layer(graph: Graph, factors: Factors, bias: Tensor, x: str, *, gates: int) -> list[str]:
+def layer(graph: Graph, form: Form, bias: Tensor, x: str, *, gates: int) -> list[str]:
     """`W_g x + b_g` for each gate."""
-    return advance(graph, factors, x, graph.constant(bias), copies=gates)
+    return multiply_add(graph, form, x, graph.constant(bias), copies=gates)
 
 
 def normalise(

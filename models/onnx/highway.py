@@ -15,10 +15,10 @@ from models.architectures.highway import (
     NormalisedProduct,
     StackName,
 )
+from models.forms import Form, Thin
 from models.onnx.feed_forward import StackGraph, layer, layers_of, normalise
 from models.onnx.graph import Graph
 from models.onnx.products import cut, expand, multiply, project
-from models.ops.factors import Factors, LowRankFactors
 
 
 def highway(architecture: Highway) -> StackGraph:
@@ -31,8 +31,8 @@ def _entry(graph: Graph, _network: FeedForwardNetwork, x: str) -> str:
 
 
 def _stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
-    for factors, bias in layers_of(network, gates=GATES):
-        h, tau = layer(graph, factors, bias, x, gates=GATES)
+    for form, bias in layers_of(network, gates=GATES):
+        h, tau = layer(graph, form, bias, x, gates=GATES)
         x = _mix(graph, x, h, tau)
     return x
 
@@ -47,24 +47,25 @@ def _normalised_stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
     stack = network.stack
     assert isinstance(stack, NormalisedHighwayStack)
     layers = zip(stack.products, stack.scale, layers_of(network, gates=GATES), strict=True)
-    for product, scale, (factors, bias) in layers:
+    for product, scale, (form, bias) in layers:
         assert isinstance(product, NormalisedProduct)
-        raw = _product(graph, product, factors, x)
+        raw = _product(graph, product, form, x)
         h, tau = cut(graph, normalise(graph, product.norm, raw, scale=scale, shift=bias), GATES)
         x = _mix(graph, x, h, tau)
     return x
 
 
-def _product(graph: Graph, product: NormalisedProduct, factors: Factors, x: str) -> str:
+def _product(graph: Graph, product: NormalisedProduct, form: Form, x: str) -> str:
     """Dropout that is not made up for in training leaves its mean: `1 - rate` times the value."""
     seen = graph.apply("Mul", x, graph.constant(torch.tensor([1 - product.dropout])))
     if product.middle is None:
-        return multiply(graph, factors, seen)
-    assert isinstance(factors, LowRankFactors)
+        return multiply(graph, form, seen)
+    thin = form.parts()
+    assert isinstance(thin, Thin)
     norm = product.middle.norm
     share = torch.full_like(norm.mean, 1 - product.middle.dropout)
-    inner = normalise(graph, norm, project(graph, factors, seen), scale=share, shift=None)
-    return expand(graph, factors, inner, seen)
+    inner = normalise(graph, norm, project(graph, thin, seen), scale=share, shift=None)
+    return expand(graph, thin, inner, seen)
 
 
 def _mix(graph: Graph, x: str, h: str, tau: str) -> str:

@@ -1,10 +1,10 @@
 """The long short-term memory: a standard node, but with a peephole."""
 
 from models.architectures.lstm import Lstm, LstmCell
+from models.forms import Form
 from models.onnx.graph import Graph
-from models.onnx.products import advance, affine
+from models.onnx.products import affine, multiply_add
 from models.onnx.recurrent import CellGraph, StandardNode, State
-from models.ops.factors import Factors
 
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 
@@ -18,9 +18,9 @@ def lstm(architecture: Lstm) -> CellGraph:
     return CellGraph(_step, None if architecture.peephole else standard)
 
 
-def _step(body: Graph, factors: Factors, cell: LstmCell, before: State, addend: str) -> State:
+def _step(body: Graph, form: Form, cell: LstmCell, before: State, addend: str) -> State:
     state, memory = before
-    enter, forget, candidate, leave = advance(body, factors, state, addend, copies=4)
+    enter, forget, candidate, leave = multiply_add(body, form, state, addend, copies=4)
     kept = body.apply("Mul", body.apply("Sigmoid", forget), memory)
     new = body.apply("Mul", body.apply("Sigmoid", enter), body.apply("Tanh", candidate))
     memory = body.apply("Add", kept, new)

@@ -12,8 +12,8 @@ def mlp(architecture: Mlp) -> StackGraph:
     entry = activation(architecture)
 
     def stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
-        for factors, bias in layers_of(network, gates=1):
-            (inner,) = layer(graph, factors, bias, x, gates=1)
+        for form, bias in layers_of(network, gates=1):
+            (inner,) = layer(graph, form, bias, x, gates=1)
             x = entry(graph, network, inner)
         return x
 

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from models.architectures.recurrent import Cell, RecurrentNetwork
+from models.forms import Form, Whole
 from models.onnx.graph import Graph
 from models.onnx.products import affine
-from models.ops.factors import DenseFactors, Factors
 
 State = list[str]
 """The values `[B, n]` that make up a state, h first."""
 
-Step = Callable[[Graph, Factors, Any, State, str], State]
+Step = Callable[[Graph, Form, Any, State, str], State]
 """One step of a cell, which the third argument is: a state and an addend `[B, G*n]` to the next."""
 
 
@@ -42,7 +42,7 @@ class _Layer:
     """A layer with what it reads: x `[T, B, in]` and the states before the first step."""
 
     cell: Cell
-    factors: Factors
+    form: Form
     inputs: Any
     x: str
     first: State
@@ -66,15 +66,15 @@ def write_recurrent(graph: Graph, cell: CellGraph, network: RecurrentNetwork, x:
     last = below
     layers = zip(
         network.cells,
-        network.recurrent.factors().split(gates),
+        network.recurrent.form().split(gates),
         network.inputs,
         strict=True,
     )
-    for index, (module, factors, inputs) in enumerate(layers):
+    for index, (module, form, inputs) in enumerate(layers):
         assert isinstance(module, Cell)
         every = network.every_step or index + 1 < len(network.cells)
         first = _first_state(graph, network, index, batch)
-        layer = _Layer(module, factors, inputs, below, first, every)
+        layer = _Layer(module, form, inputs, below, first, every)
         below, last = _write_layer(graph, cell, layer)
     if network.every_step:
         last = graph.apply("Transpose", below, perm=[1, 0, 2])
@@ -83,10 +83,10 @@ def write_recurrent(graph: Graph, cell: CellGraph, network: RecurrentNetwork, x:
 
 def _write_layer(graph: Graph, cell: CellGraph, layer: _Layer) -> tuple[str, str]:
     """All states `[T, B, n]` (nothing of use without `every`), and the last one."""
-    parts = layer.inputs.plain_parts()
-    if cell.standard is None or parts is None or not isinstance(layer.factors, DenseFactors):
+    inputs, recurrent = layer.inputs.plain_parts(), layer.form.parts()
+    if cell.standard is None or inputs is None or not isinstance(recurrent, Whole):
         return _write_loop(graph, cell.step, layer)
-    return _write_node(graph, cell.standard, layer, layer.factors.weight, *parts)
+    return _write_node(graph, cell.standard, layer, recurrent.weight, *inputs)
 
 
 def _write_node(
@@ -127,7 +127,7 @@ def _write_loop(graph: Graph, step: Step, layer: _Layer) -> tuple[str, str]:
     body = graph.body()
     before = [graph.name("state") for _ in layer.first]
     addend = graph.name("addend")
-    after = step(body, layer.factors, layer.cell, before, addend)
+    after = step(body, layer.form, layer.cell, before, addend)
     # Outputs of a body are its own and different from each other.
     results = [body.apply("Identity", value) for value in after]
     collected = [body.apply("Identity", after[0])] if layer.every else []

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Mapping
 
 from models.architectures.rnn import Rnn, RnnCell
+from models.forms import Form
+from models.math.activations import Activation
 from models.onnx.activations import activate
 from models.onnx.graph import Graph
-from models.onnx.products import advance
+from models.onnx.products import multiply_add
 from models.onnx.recurrent import CellGraph, StandardNode, State
-from models.ops.activations import Activation
-from models.ops.factors import Factors
 
 
 def rnn(architecture: Rnn) -> CellGraph:
     """`h_t = phi(W h_{t-1} + M x_t + b)`."""
 
-    def step(body: Graph, factors: Factors, _cell: RnnCell, before: State, addend: str) -> State:
+    def step(body: Graph, form: Form, _cell: RnnCell, before: State, addend: str) -> State:
         (state,) = before
-        (inner,) = advance(body, factors, state, addend, copies=1)
+        (inner,) = multiply_add(body, form, state, addend, copies=1)
         return [activate(body, architecture.activation, inner, leak=architecture.leak)]
 
     standard = _STANDARD.get(architecture.activation)

@@ -3,10 +3,10 @@
 import torch
 
 from models.architectures.urnn import Urnn, UrnnCell
+from models.forms import Form, Whole
 from models.onnx.graph import Graph
 from models.onnx.products import cut, multiply
 from models.onnx.recurrent import CellGraph, State
-from models.ops.factors import DenseFactors, Factors
 
 
 def urnn(_architecture: Urnn) -> CellGraph:
@@ -14,9 +14,9 @@ def urnn(_architecture: Urnn) -> CellGraph:
     return CellGraph(_step)
 
 
-def _step(body: Graph, factors: Factors, cell: UrnnCell, before: State, addend: str) -> State:
+def _step(body: Graph, form: Form, cell: UrnnCell, before: State, addend: str) -> State:
     (state,) = before
-    parts = cut(body, body.apply("Add", _product(body, factors, state), addend), 2)
+    parts = cut(body, body.apply("Add", _product(body, form, state), addend), 2)
     real, imaginary = (body.apply("Mul", part, part) for part in parts)
     modulus = body.apply("Sqrt", body.apply("Add", real, imaginary))
     grown = body.apply("Relu", body.apply("Add", modulus, body.constant(cell.bias)))
@@ -25,11 +25,12 @@ def _step(body: Graph, factors: Factors, cell: UrnnCell, before: State, addend: 
     return [body.apply("Concat", *(body.apply("Mul", part, scale) for part in parts), axis=-1)]
 
 
-def _product(body: Graph, factors: Factors, state: str) -> str:
+def _product(body: Graph, form: Form, state: str) -> str:
     """`z W^T`: the real form `[[A, -B], [B, A]]` is put together once, of A and B alone."""
-    if not isinstance(factors, DenseFactors):
-        return multiply(body, factors, state)
-    weight, root = factors.weight[0], body.root
+    parts = form.parts()
+    if not isinstance(parts, Whole):
+        return multiply(body, form, state)
+    weight, root = parts.weight[0], body.root
     size = weight.shape[0] // 2
     real = root.constant(weight[:size, :size].t())
     imaginary = root.constant(weight[size:, :size].t())

@@ -8,10 +8,10 @@ from torch import nn
 
 from models.draw import Draw
 from models.errors import SlotError
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.complex_matrices import real_form
-from models.ops.factors import DenseFactors
-from models.ops.initialisation import glorot_uniform_, identity_, orthogonal_
+from models.math.complex_matrices import real_form
+from models.math.initialisation import glorot_uniform_, identity_, orthogonal_
 from models.parametrizations.parametrization import Family
 from models.spec import Slot
 
@@ -79,13 +79,9 @@ class DenseLinear(StructuredLinear):
         weight = torch.empty(self.copies, self.out_features, self.in_features)
         self.weight = nn.Parameter(_STARTS[initialisation](weight, generator=generator))
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """W itself."""
-        return DenseFactors(self.weight)
-
-    def multiply_adds(self) -> int:
-        """One per entry of W."""
-        return self.weight.numel()
+        return DenseForm(self.weight)
 
     def degrees_of_freedom(self) -> int:
         """One per entry of W."""
@@ -102,14 +98,10 @@ class ComplexDenseLinear(StructuredLinear):
         # Two parts of half the variance each make a complex entry of the variance of a real one.
         self.weight = nn.Parameter(weight / 2**0.5)
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """The real matrix that acts on `(re | im)`."""
         real, imaginary = self.weight.unbind(1)
-        return DenseFactors(real_form(real, imaginary))
-
-    def multiply_adds(self) -> int:
-        """Four real ones per complex entry."""
-        return 2 * self.weight.numel()
+        return DenseForm(real_form(real, imaginary))
 
     def degrees_of_freedom(self) -> int:
         """Two per complex entry."""

@@ -8,18 +8,18 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.draw import Draw
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors
-from models.ops.initialisation import normal_
-from models.ops.orthogonal_maps import (
+from models.math.initialisation import normal_
+from models.math.orthogonal_maps import (
     ORTHOGONAL_MAPS,
     OrthogonalMap,
     OrthogonalMapName,
     skew_matrix,
     skew_positions,
 )
-from models.ops.precision import raised
-from models.ops.spectrum import SigmoidSpectrum
+from models.math.precision import raised
+from models.math.spectrum import SigmoidSpectrum
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -125,17 +125,13 @@ class FactorizedSvdLinear(StructuredLinear):
             return raised(self.u).new_ones(self.copies, self.in_features)
         return self.spectrum.values(raised(self.p))
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """W, both sides made in one go."""
         packed = raised(torch.cat((self.u, self.v)))
         skew = skew_matrix(packed, self._positions, size=self.in_features)
         u, v = self.orthogonal_map.matrix(skew).chunk(2)
         weight = (u * self.singular_values().unsqueeze(-2)) @ v.mT
-        return DenseFactors(weight.to(self.u.dtype))
-
-    def multiply_adds(self) -> int:
-        """One per entry of W."""
-        return self.copies * self.in_features**2
+        return DenseForm(weight.to(self.u.dtype))
 
     def degrees_of_freedom(self) -> int:
         """`n^2` per matrix; without a margin the `n (n - 1) / 2` of the rotations."""

@@ -8,14 +8,14 @@ from pydantic import Field
 from torch import Tensor
 
 from models.draw import Draw
+from models.forms import DenseForm, LowRankForm, factored_form_pays
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors, LowRankFactors, factored_form_pays
-from models.ops.householder import (
+from models.math.householder import (
     reflector_diagonal_low_rank,
     reflector_weight,
     staircase_entries,
 )
-from models.ops.initialisation import normal_
+from models.math.initialisation import normal_
 from models.parametrizations.parametrization import (
     Family,
     refuse_outside,
@@ -100,20 +100,14 @@ class HouseholderLinear(StructuredLinear):
         """All 1."""
         return self.u.entries.new_ones(self.copies, self.in_features)
 
-    def make_factors(self) -> DenseFactors | LowRankFactors:
+    def make_form(self) -> DenseForm | LowRankForm:
         """Diagonal plus rank m where that is the cheaper product, else W."""
         rows, dtype = self.u.rows(), self.u.entries.dtype
         signs = self.u.signed(rows.new_ones(self.copies, self.in_features))
         if self._factored:
             diagonal, left, right = reflector_diagonal_low_rank(rows, signs)
-            return LowRankFactors(left.to(dtype), right.to(dtype), diagonal.to(dtype))
-        return DenseFactors(reflector_weight(rows, signs).to(dtype))
-
-    def multiply_adds(self) -> int:
-        """Two thin products and the diagonal in the factored form, else one per entry of W."""
-        size = self.in_features
-        each = 2 * size * self.u.count + size if self._factored else size * size
-        return self.copies * each
+            return LowRankForm(left.to(dtype), right.to(dtype), diagonal.to(dtype))
+        return DenseForm(reflector_weight(rows, signs).to(dtype))
 
     def degrees_of_freedom(self) -> int:
         """`m (2 n - m - 1) / 2` per matrix, the directions of the reflectors."""

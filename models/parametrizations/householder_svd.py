@@ -9,12 +9,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.draw import Draw
+from models.forms import DenseForm, LowRankForm, factored_form_pays
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors, LowRankFactors, factored_form_pays
-from models.ops.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
-from models.ops.initialisation import glorot_limit, normal_, uniform_
-from models.ops.precision import raised
-from models.ops.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
+from models.math.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
+from models.math.initialisation import glorot_limit, normal_, uniform_
+from models.math.precision import raised
+from models.math.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
@@ -42,12 +42,12 @@ class HouseholderSvd(Family):
     s = 0 in two layers in a row no gradient reaches any parameter (the paper's svdResNet, as its
     released code starts it, does not train).
 
-    Where the paper errs, the corrected form is implemented; see "Errata" in `models/ops/README.md`.
-    Gradients are those of the product itself: of the paper's eq. 14 the last line, not the middle
-    one; of Algorithm 1 with the reflector's input h_{k-1} handed to Hgrad, not its output. m1 and
-    m2 may reach min(in, out) whatever the shape, as Theorem 4 needs and Lemma 1 allows only with
-    its bound read as n - max(k1, k2) + 1. With s = 1 and u = 0 allowed, U V^T reaches every
-    orthogonal matrix once m1 + m2 >= n (Theorem 3 says > n).
+    Where the paper errs, the corrected form is implemented; see "Errata" in
+    `models/math/README.md`. Gradients are those of the product itself: of the paper's eq. 14
+    the last line, not the middle one; of Algorithm 1 with the reflector's input h_{k-1} handed to
+    Hgrad, not its output. m1 and m2 may reach min(in, out) whatever the shape, as Theorem 4 needs
+    and Lemma 1 allows only with its bound read as n - max(k1, k2) + 1. With s = 1 and u = 0
+    allowed, U V^T reaches every orthogonal matrix once m1 + m2 >= n (Theorem 3 says > n).
     """
 
     title: ClassVar[str] = "Householder SVD (Spectral-RNN)"
@@ -190,7 +190,7 @@ class HouseholderSvdLinear(StructuredLinear, Settling):
         """S `[G, min(out, in)]`, in at least single precision."""
         return self.spectrum.values(raised(self.p))
 
-    def make_factors(self) -> DenseFactors | LowRankFactors:
+    def make_form(self) -> DenseForm | LowRankForm:
         """Diagonal plus low rank where that is the cheaper product, else W."""
         # The 1 x 1 reflectors are signs, and act on the last singular value.
         signed = self.v.signed(self.u.signed(self.singular_values()))
@@ -198,14 +198,8 @@ class HouseholderSvdLinear(StructuredLinear, Settling):
         dtype = self.p.dtype
         if self._factored:
             diagonal, left, right = svd_diagonal_low_rank(*sides)
-            return LowRankFactors(left.to(dtype), right.to(dtype), diagonal.to(dtype))
-        return DenseFactors(svd_weight(*sides).to(dtype))
-
-    def multiply_adds(self) -> int:
-        """Two thin products and the diagonal in the factored form, else one per entry of W."""
-        size = self.in_features
-        each = 2 * size * self._rank + size if self._factored else size * self.out_features
-        return self.copies * each
+            return LowRankForm(left.to(dtype), right.to(dtype), diagonal.to(dtype))
+        return DenseForm(svd_weight(*sides).to(dtype))
 
     def degrees_of_freedom(self) -> int:
         """Directions of the reflectors and the singular values, at most the entries of W."""

@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import nn
 
+from models.forms import LowRankForm
 from models.linear import StructuredLinear
-from models.ops.factors import LowRankFactors
-from models.ops.initialisation import uniform_
+from models.math.initialisation import uniform_
 from models.parametrizations.low_rank_factors import LowRankLinear, LowRankParametrization
 from models.parametrizations.parametrization import refuse_rectangle
 from models.spec import Slot
@@ -55,14 +55,10 @@ class LowRankDiagonalLinear(LowRankLinear):
         self.diagonal = nn.Parameter(torch.empty(slot.copies, slot.out_features))
         uniform_(self.diagonal, -0.01, 0.01, generator=generator)
 
-    def make_factors(self) -> LowRankFactors:
+    def make_form(self) -> LowRankForm:
         """L, R and D themselves."""
-        factors = super().make_factors()
-        return LowRankFactors(factors.left, factors.right, self.diagonal)
-
-    def multiply_adds(self) -> int:
-        """One per entry of both factors and the diagonals."""
-        return super().multiply_adds() + self.diagonal.numel()
+        thin = super().make_form()
+        return LowRankForm(thin.left, thin.right, self.diagonal)
 
     def degrees_of_freedom(self) -> int:
         """Those of the factors and one per entry of D, at most the entries of W.

@@ -7,10 +7,10 @@ from pydantic import Field
 from torch import nn
 
 from models.draw import Draw
+from models.forms import LowRankForm
 from models.linear import StructuredLinear
-from models.ops.factors import LowRankFactors
-from models.ops.initialisation import glorot_uniform_
-from models.ops.weight_norm import NormalisedRows, plain_rows
+from models.math.initialisation import glorot_uniform_
+from models.math.weight_norm import NormalisedRows, plain_rows
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
@@ -78,14 +78,9 @@ class LowRankLinear(StructuredLinear):
         """Rank d."""
         return self.rank
 
-    def make_factors(self) -> LowRankFactors:
+    def make_form(self) -> LowRankForm:
         """L and R themselves."""
-        return LowRankFactors(plain_rows(self.left), plain_rows(self.right))
-
-    def multiply_adds(self) -> int:
-        """One per entry of both factors."""
-        left = self.copies * self.out_features
-        return (left + self.readers * self.in_features) * self.rank
+        return LowRankForm(plain_rows(self.left), plain_rows(self.right))
 
     def degrees_of_freedom(self) -> int:
         """One per entry of both factors, less d^2 for each R.

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from models.errors import SlotError
-from models.ops.initialisation import uniform_
-from models.ops.precision import raised
-from models.ops.rotations import circle_partners, pair_places, rotation_product, stage_count
+from models.math.initialisation import uniform_
+from models.math.precision import raised
+from models.math.rotations import circle_partners, pair_places, rotation_product, stage_count
 from models.parametrizations.parametrization import refuse_rectangle
 from models.spec import Slot
 

@@ -7,9 +7,9 @@ from pydantic import Field
 from torch import Tensor
 
 from models.draw import Draw
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors
-from models.ops.rotations import stage_count
+from models.math.rotations import stage_count
 from models.parametrizations.packed_angles import (
     PackedAngles,
     Start,
@@ -90,13 +90,9 @@ class PackedRotationsLinear(StructuredLinear):
         super().__init__(slot)
         self.rotations = rotations
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """W, as the product of all stages."""
-        return DenseFactors(self.rotations.product().to(self.rotations.theta.dtype))
-
-    def multiply_adds(self) -> int:
-        """One per entry of W."""
-        return self.copies * self.in_features**2
+        return DenseForm(self.rotations.product().to(self.rotations.theta.dtype))
 
     def degrees_of_freedom(self) -> int:
         """One per angle: no count has more angles than the rotation group has dimensions."""

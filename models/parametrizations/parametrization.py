@@ -76,6 +76,8 @@ class Family(Parametrization, ABC):
     """
 
     paper: ClassVar[str]
+    no_fit: ClassVar[str | None] = None
+    """Why plain matrices are not converted to it; None where `models.compression.fit` has how."""
 
     @property
     def families(self) -> "Sequence[type[Family]]":

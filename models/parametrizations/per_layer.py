@@ -10,9 +10,8 @@ from pydantic import Field
 from torch import nn
 
 from models.errors import SlotError
+from models.forms import Form, joined
 from models.linear import StructuredLinear
-from models.ops.factors import Factors
-from models.ops.layered_factors import joined
 from models.parametrizations.families import AnyFamily
 from models.parametrizations.parametrization import Family, Parametrization
 from models.spec import Slot, kind_of
@@ -108,13 +107,9 @@ class PerLayerLinear(StructuredLinear):
         """One for each layer."""
         return cast(Sequence[StructuredLinear], list(self.layers))
 
-    def make_factors(self) -> Factors:
+    def make_form(self) -> Form:
         """Those of the layers, as one where they have one form."""
-        return joined([layer.factors() for layer in self.members], gates=self.slot.gates)
-
-    def multiply_adds(self) -> int:
-        """The sum over the layers."""
-        return sum(layer.multiply_adds() for layer in self.members)
+        return joined([layer.form() for layer in self.members], gates=self.slot.gates)
 
     def degrees_of_freedom(self) -> int:
         """The sum over the layers."""

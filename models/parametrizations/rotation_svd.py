@@ -8,10 +8,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.draw import Draw
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors
-from models.ops.precision import raised
-from models.ops.rotations import stage_count
+from models.math.precision import raised
+from models.math.rotations import stage_count
 from models.parametrizations.packed_angles import (
     PackedAngles,
     Start,
@@ -139,14 +139,10 @@ class RotationSvdLinear(StructuredLinear):
         self.v = v
         self.s = nn.Parameter(torch.ones(slot.copies, slot.in_features))
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """W, as the product of all three."""
         scaled = self.u.product() * raised(self.s).unsqueeze(-2)
-        return DenseFactors((scaled @ self.v.product().mT).to(self.s.dtype))
-
-    def multiply_adds(self) -> int:
-        """One per entry of W."""
-        return self.copies * self.in_features**2
+        return DenseForm((scaled @ self.v.product().mT).to(self.s.dtype))
 
     def degrees_of_freedom(self) -> int:
         """One per number: with all stages on both sides these are as many as entries of W."""

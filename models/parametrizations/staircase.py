@@ -6,13 +6,13 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from models.ops.householder import (
+from models.math.householder import (
     row_lengths,
     staircase_entries,
     staircase_positions,
     staircase_rows,
 )
-from models.ops.precision import raised
+from models.math.precision import raised
 from models.upkeep import Settling
 
 Start: TypeAlias = Callable[[Tensor], object]

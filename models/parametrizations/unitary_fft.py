@@ -7,12 +7,12 @@ from torch import Tensor, nn
 
 from models.draw import Draw
 from models.errors import SlotError
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.complex_matrices import real_form
-from models.ops.factors import DenseFactors
-from models.ops.initialisation import glorot_uniform_, uniform_
-from models.ops.precision import raised
-from models.ops.unitary import fourier_product, hashed_order
+from models.math.complex_matrices import real_form
+from models.math.initialisation import glorot_uniform_, uniform_
+from models.math.precision import raised
+from models.math.unitary import fourier_product, hashed_order
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -30,6 +30,10 @@ class UnitaryFft(Family):
     paper: ClassVar[str] = (
         "Arjovsky, Shah, Bengio: Unitary Evolution Recurrent Neural Networks (ICML 2016, "
         "arXiv:1511.06464)"
+    )
+
+    no_fit: ClassVar[str | None] = (
+        "no way is known to find the seven factors whose product is nearest to a given matrix"
     )
 
     kind: Literal["unitary_fft"] = "unitary_fft"
@@ -79,17 +83,13 @@ class UnitaryFftLinear(StructuredLinear):
         places = torch.tensor(hashed_order(size)).argsort()
         self.register_buffer("_places", places, persistent=False)
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """The real form of W, made of all its factors."""
         weight = fourier_product(raised(self.phases), raised(self.reflections), self._places)
-        return DenseFactors(real_form(weight.real, weight.imag).to(self.phases.dtype))
-
-    def multiply_adds(self) -> int:
-        """Four real ones per complex entry of W."""
-        return self.copies * self.in_features**2
+        return DenseForm(real_form(weight.real, weight.imag).to(self.phases.dtype))
 
     def degrees_of_freedom(self) -> int:
-        """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/ops/README.md, eq. 23).
+        """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/math/README.md, eq. 23).
 
         Lengths and phases of both vectors, a phase that all diagonals share, and a turn of both
         vectors together leave W as it is.

@@ -8,16 +8,16 @@ from torch import Tensor, nn
 
 from models.draw import Draw
 from models.errors import SlotError
+from models.forms import DenseForm
 from models.linear import StructuredLinear
-from models.ops.factors import DenseFactors
-from models.ops.initialisation import normal_
-from models.ops.orthogonal_maps import (
+from models.math.initialisation import normal_
+from models.math.orthogonal_maps import (
     ORTHOGONAL_MAPS,
     OrthogonalMap,
     OrthogonalMapName,
     skew_hermitian_form,
 )
-from models.ops.precision import raised
+from models.math.precision import raised
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -90,14 +90,10 @@ class UnitaryFullLinear(StructuredLinear):
         # The eigenvalues of A are those of its real form, which is a skew matrix of twice the size.
         normal_(self.a, orthogonal_map.start_deviation(2 * size), generator=generator)
 
-    def make_factors(self) -> DenseFactors:
+    def make_form(self) -> DenseForm:
         """The real form of W, made of the real form of A."""
         weight = self.orthogonal_map.matrix(skew_hermitian_form(raised(self.a)))
-        return DenseFactors(weight.to(self.a.dtype))
-
-    def multiply_adds(self) -> int:
-        """Four real ones per complex entry of W."""
-        return self.copies * self.in_features**2
+        return DenseForm(weight.to(self.a.dtype))
 
     def degrees_of_freedom(self) -> int:
         """`n^2` per matrix, the dimension of the unitary group."""

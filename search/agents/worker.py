@@ -13,11 +13,11 @@ from typing import Any, Final, final
 
 from torch import Tensor
 
+from models.backends.vendor import allow_tf32
 from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError, ConversionError
+from models.math.precision import denormals_as_zero
 from models.network import Network
-from models.ops.precision import denormals_as_zero
-from models.ops.vendor import allow_tf32
 from models.report import parameter_report
 from search.agents.executor import AttemptTicket
 from search.agents.fetched_datasets import FetchedDatasets

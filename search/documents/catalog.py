@@ -30,6 +30,15 @@ class CatalogEntry(Spec):
     json_schema: dict[str, Any] = Field(alias="schema", description="JSON schema of its document")
 
 
+class ArchitectureEntry(CatalogEntry):
+    """An architecture, and whether it has kernels."""
+
+    compiled: bool = Field(
+        description="whether compiled kernels compute its layers; if not, they run step by step in "
+        "torch's operations, which takes several times as long"
+    )
+
+
 class RuleEntry(Spec):
     """A sampler, a stopping rule or an export."""
 
@@ -60,7 +69,7 @@ class PresetEntry(Spec):
 class Catalog(Spec):
     """What can be named, and what goes with what."""
 
-    architectures: tuple[CatalogEntry, ...]
+    architectures: tuple[ArchitectureEntry, ...]
     parametrizations: tuple[CatalogEntry, ...]
     tasks: tuple[TaskEntry, ...]
     combinations: dict[str, tuple[str, ...]] = Field(

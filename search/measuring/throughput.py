@@ -14,12 +14,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from models.backends.vendor import tf32_allowed
 from models.example_input import example_input
 from models.fused import fuse
+from models.kernels.choice import Backend, prefer
 from models.linear import stored_matrices
 from models.model import ModelSpec, after_step, parameter_groups
-from models.ops.backends import Backend, prefer
-from models.ops.vendor import tf32_allowed
 from models.report import parameter_report
 from models.spec import Spec
 from search.measuring.devices import device_model, driver_version
@@ -416,5 +416,5 @@ def _training_step(
 
 def _evaluation_form(module: nn.Module) -> tuple[str, ...]:
     with torch.no_grad():
-        forms = {type(part.factors()).__name__ for part in stored_matrices(module)}
+        forms = {part.form().name for part in stored_matrices(module)}
     return tuple(sorted(forms))

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from models.architectures import AnyArchitecture
-from models.compression.families import refuse_unconvertible
+from models.compression.fit.convert import refuse_unconvertible
 from models.errors import ConversionError, SlotError, SpecError
 from models.model import ModelSpec
 from models.parametrizations import AnyFamily

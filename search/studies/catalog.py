@@ -6,7 +6,14 @@ from typing import Any, get_args
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.parametrizations import PARAMETRIZATIONS, AnyFamily
 from models.spec import Spec, kind_of
-from search.documents.catalog import Catalog, CatalogEntry, PresetEntry, RuleEntry, TaskEntry
+from search.documents.catalog import (
+    ArchitectureEntry,
+    Catalog,
+    CatalogEntry,
+    PresetEntry,
+    RuleEntry,
+    TaskEntry,
+)
 from search.documents.export_kinds import EXPORTS
 from search.samplers import AnySampler
 from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, PRESETS, Preset, SearchSpace
@@ -20,7 +27,12 @@ def catalog() -> Catalog:
     """The catalog of this program; it does not change while the program runs."""
     refusals = _refusals()
     return Catalog(
-        architectures=tuple(map(_entry, ARCHITECTURES)),
+        architectures=tuple(
+            ArchitectureEntry(
+                **_entry(variant).model_dump(by_alias=True), compiled=variant.compiled
+            )
+            for variant in ARCHITECTURES
+        ),
         parametrizations=tuple(map(_entry, PARAMETRIZATIONS)),
         tasks=tuple(
             TaskEntry(**_entry(variant).model_dump(by_alias=True), metric=variant.example().metric)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from models.backends.loops import State
 from models.network import Network
-from models.ops.recurrence import State
 from search.tasks import Batch, Criterion
 from search.training.compression import Distillation
 

@@ -2,9 +2,9 @@
 
 Whatever reads models later reads one form alone. A file is either a checkpoint of ours, whose
 structured matrices are folded, or a state dict of plain torch layers, see
-`models.compression.from_torch`. It is read in the service's own process: nothing in it can be run,
-and how much memory it takes follows from the count of its numbers, which is held against a limit
-before one of them is read.
+`models.compression.torch_layers.from_torch`. It is read in the service's own process: nothing in it
+can be run, and how much memory it takes follows from the count of its numbers, which is held
+against a limit before one of them is read.
 """
 
 import re
@@ -15,12 +15,12 @@ from typing import Literal, cast
 from pydantic import Field, ValidationError
 
 from models import checkpoint
-from models.compression.from_torch import from_torch
 from models.compression.networks import fold
+from models.compression.torch_layers.from_torch import from_torch
 from models.errors import CheckpointError, ModelError
+from models.math.activations import Activation
 from models.model import ModelSpec
 from models.network import Network
-from models.ops.activations import Activation
 from models.parametrizations import Dense
 from models.spec import Spec
 from search.training.tensor_files import DTYPES, MOST_TENSORS, TensorFile, look_through

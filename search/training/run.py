@@ -14,11 +14,11 @@ import torch
 import torch._dynamo  # pyright: ignore[reportUnusedImport]
 from torch import Tensor, nn
 
+from models.backends.loops import State
 from models.errors import CheckpointError
-from models.linear import cached_factors
+from models.linear import cached_forms
 from models.model import after_step, penalty, spectral_margin
 from models.network import GradientProbe, Network, observed
-from models.ops.recurrence import State
 from search.errors import TrainingDiverged
 from search.tasks import EVALUATION_ROWS, Batch, Criterion, Samples, Splits
 from search.training.distillation import Teacher
@@ -316,7 +316,7 @@ class _Run:
         self.module.eval()
         meter, carried = self.task.meter(), ()
         loss, counts = 0.0, 0
-        with cached_factors(self.module):
+        with cached_forms(self.module):
             for named in samples.batches(EVALUATION_ROWS, None):
                 with self.hooks.batch():
                     batch = samples.take(named)

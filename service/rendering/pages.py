@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from models.compression import ConversionReport
-from models.ops.activations import Activation
+from models.math.activations import Activation
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog

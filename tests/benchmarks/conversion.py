@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from models.compression import convert_weight
-from models.ops.initialisation import generator_of, normal_, orthogonal_
+from models.math.initialisation import generator_of, normal_, orthogonal_
 from models.parametrizations import (
     AnyParametrization,
     FactorizedSvd,

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import torch
 
+from models.kernels.choice import prefer
 from models.model import ModelSpec
-from models.ops.backends import prefer
 from search.tasks import DataSources, Digits, Mnist, Splits
 from search.training.jobs import EpochReport, TrainJob, Verdict
 from search.training.run import train

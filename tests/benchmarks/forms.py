@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks.forms`: where diagonal plus low rank beats a whole matrix.
 
-The numbers behind `models.ops.factors.factored_form_pays`, both forms on our kernels. `--out FILE`
+The numbers behind `models.forms.form.factored_form_pays`, both forms on our kernels. `--out FILE`
 writes the tables too. Where an NVIDIA GPU answers nothing is measured without `--cpu`.
 """
 

@@ -17,18 +17,19 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from models.kernels.calls import GATES, Kind
-from models.kernels.structs import CellName
-from models.ops.activations import activation_of
-from models.ops.factors import DenseFactors, Factors, LowRankFactors
-from models.ops.recurrence import (
+from models.backends.call import Loop, PlainInputs, SequenceCall
+from models.backends.loops import (
     gru_sequence_reset_after,
     gru_sequence_reset_before,
     lstm_sequence,
     rnn_sequence,
 )
-from models.ops.sequences import PlainInputs, Reference, choose, run_sequence
-from models.ops.vendor import allow_tf32
+from models.backends.sequences import choose, run_sequence
+from models.backends.vendor import allow_tf32
+from models.forms import DenseForm, Form, LowRankForm
+from models.kernels.calls import GATES, Kind
+from models.kernels.structs import CellName
+from models.math.activations import activation_of
 
 FILE = Path(__file__).parents[2] / "deploy" / "GPU_BENCHMARKS.md"
 STEPS = 200
@@ -58,7 +59,7 @@ class Cell:
 
     name: str
     kind: Kind
-    reference: Reference
+    loop: Loop
     vendor: Callable[[int, int], nn.Module] | None
 
 
@@ -143,7 +144,6 @@ def our_call(cell: Cell, case: Case, rank: int | None) -> tuple[Call, str]:
     def draw(*shape: int, scale: float) -> Tensor:
         return (scale * torch.randn(shape, device="cuda")).requires_grad_(case.training)
 
-    factors: Factors
     if rank is None:
         weights = [draw(gates, n, n, scale=0.7 / n**0.5)]
     else:
@@ -158,11 +158,13 @@ def our_call(cell: Cell, case: Case, rank: int | None) -> tuple[Call, str]:
     initial = tuple(torch.zeros(case.batch, n, device="cuda") for _ in range(parts))
     upstream = torch.randn(STEPS, case.batch, n, device="cuda")
 
-    def forward() -> Tensor:
-        factors = DenseFactors(*weights) if rank is None else LowRankFactors(*weights)
+    def sequence() -> SequenceCall:
+        form: Form = DenseForm(*weights) if rank is None else LowRankForm(*weights)
         inputs = PlainInputs(x, w_in, bias)
-        states, _ = run_sequence(cell.kind, cell.reference, factors, inputs, initial, every=True)
-        return states
+        return SequenceCall(cell.kind, cell.loop, form, inputs, initial)
+
+    def forward() -> Tensor:
+        return run_sequence(sequence())[0]
 
     def call() -> object:
         if not case.training:
@@ -170,9 +172,7 @@ def our_call(cell: Cell, case: Case, rank: int | None) -> tuple[Call, str]:
                 return forward()
         return torch.autograd.grad(forward(), [*weights, w_in, bias], upstream)
 
-    factors = DenseFactors(*weights) if rank is None else LowRankFactors(*weights)
-    backend = choose(cell.kind, factors, PlainInputs(x, w_in, bias), initial[0])
-    return call, backend
+    return call, choose(sequence())
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from torch import nn
 from models import checkpoint
 from models.architectures import ARCHITECTURES, AnyArchitecture, Architecture
 from models.errors import InputError, SignatureError, SlotError
+from models.kernels.library import library
 from models.linear import StructuredLinear
 from models.model import ModelSpec, parameter_groups
 from models.network import GradientProbe, observed
@@ -56,6 +57,14 @@ def test_a_pair_that_does_not_fit_is_refused_with_its_slot(
         for attempt in (spec.check, spec.build, spec.shape_key):
             with pytest.raises(SlotError, match=where):
                 attempt()
+
+
+@pytest.mark.skipif(library() is None, reason="no C++ compiler here")
+def test_it_says_whether_kernels_compute_it(architecture: type[Architecture]) -> None:
+    spec = spec_of(small(architecture), fitting(architecture)[0])
+    with torch.no_grad():
+        backends = spec.build(seed=0).eval().backends()
+    assert (backends == ("cpp",)) == architecture.compiled
 
 
 def test_a_member_that_is_too_large_is_refused_with_its_slot(pair: Pair) -> None:

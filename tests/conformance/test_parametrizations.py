@@ -7,8 +7,8 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from models.errors import SlotError
-from models.linear import cached_factors
-from models.ops.factors import DenseFactors
+from models.forms import DenseForm
+from models.linear import cached_forms
 from models.parametrizations import AnyParametrization, Family, Parametrization
 from models.spec import Slot
 from tests.conformance.variants import (
@@ -92,7 +92,7 @@ def test_small_members_store_less_than_the_matrix(parametrization: Variant) -> N
     linear = built(next(members(parametrization, slot)), slot)
     stored = sum(tensor.numel() for tensor in linear.state_dict().values())
     matrix = 33 * 33 * (2 if slot.field == "complex" else 1)
-    assert stored < matrix or (stored == matrix and isinstance(linear.factors(), DenseFactors))
+    assert stored < matrix or (stored == matrix and isinstance(linear.form(), DenseForm))
 
 
 def test_count_never_falls_when_a_hyperparameter_or_the_slot_grows(
@@ -220,10 +220,10 @@ def test_cached_factors_give_the_same_numbers_and_end_with_the_context(
         linear = built(spec, slot)
         x = torch.randn(3, linear.in_features)
         expected = linear.apply_weight(x)
-        with cached_factors(linear):
-            assert linear.factors() is linear.factors()
+        with cached_forms(linear):
+            assert linear.form() is linear.form()
             assert torch.equal(linear.apply_weight(x), expected)
-        assert linear.factors() is not linear.factors()
+        assert linear.form() is not linear.form()
         assert linear.apply_weight(x).requires_grad
 
 

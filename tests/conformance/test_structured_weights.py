@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from models.forms import MaskedForm
 from models.linear import StructuredLinear
 from models.model import after_step, parameter_groups, spectral_margin
-from models.ops.factors import MaskedFactors
 from models.parametrizations import Family, Parametrization
 from models.spec import Slot
 from tests.conformance.variants import (
@@ -167,16 +167,16 @@ def test_copies_differ_and_layers_share_no_number(parametrization: Variant, slot
 def test_factors_advance_as_the_matrices_do(parametrization: Variant, slot: Slot) -> None:
     for spec in members(parametrization, slot):
         linear = moved_(built(spec, slot).double())
-        factors, weights = linear.factors(), linear.dense_weight()
+        factors, weights = linear.form(), linear.dense_weight()
         copies, rows, columns = weights.shape
         state, states = random(3, columns), random(copies, 3, columns, seed=1)
         projections = random(2, 3, copies * rows, seed=2)
-        for addend, projection in zip(factors.arrange(projections), projections, strict=True):
+        for addend, projection in zip(factors.addends(projections), projections, strict=True):
             by_copy = projection.view(3, copies, rows).unbind(1)
-            together = factors.advance(state, addend)
-            each = factors.advance_each(states, torch.stack(by_copy))
+            together = factors.matmul(state, addend)
+            each = factors.matmul_each(states, torch.stack(by_copy))
             for copy, own in enumerate(by_copy):
-                (alone,) = factors.select(copy, copy + 1).advance(states[copy])
+                (alone,) = factors.select(copy, copy + 1).matmul(states[copy])
                 expected = state @ weights[copy].T + own
                 torch.testing.assert_close(together[copy], expected, atol=1e-12, rtol=0)
                 torch.testing.assert_close(each[copy], alone + own, atol=1e-12, rtol=0)
@@ -190,16 +190,16 @@ def test_masked_matrices_see_the_masked_state(
     for spec in members(parametrization, slot):
         linear = built(spec, slot).double()
         gates = linear.dense_weight()[-slot.gates :]
-        own = linear.factors().select(slot.copies - slot.gates, slot.copies)
+        own = linear.form().select(slot.copies - slot.gates, slot.copies)
         _, rows, columns = gates.shape
         mask = random(1 if tied else slot.gates, 3, columns, seed=3).gt(0) * 2.0
         state, projections = random(3, columns), random(2, 3, slot.gates * rows, seed=2)
-        masked = MaskedFactors(own, mask)
+        masked = MaskedForm(own, mask)
         last = projections[-1].view(3, slot.gates, rows)
-        found = masked.advance(state, masked.arrange(projections)[-1])
-        bare = masked.advance(state)
+        found = masked.matmul(state, masked.addends(projections)[-1])
+        bare = masked.matmul(state)
         states = random(slot.gates, 3, columns, seed=4)
-        each = masked.advance_each(states, last.transpose(0, 1))
+        each = masked.matmul_each(states, last.transpose(0, 1))
         for gate in range(slot.gates):
             kept = mask[0 if tied else gate]
             expected = (kept * state) @ gates[gate].T
@@ -207,7 +207,7 @@ def test_masked_matrices_see_the_masked_state(
             torch.testing.assert_close(found[gate], expected + last[:, gate], atol=1e-12, rtol=0)
             expected = (kept * states[gate]) @ gates[gate].T + last[:, gate]
             torch.testing.assert_close(each[gate], expected, atol=1e-12, rtol=0)
-            (alone,) = masked.select(gate, gate + 1).advance(state)
+            (alone,) = masked.select(gate, gate + 1).matmul(state)
             torch.testing.assert_close(alone, bare[gate], atol=1e-12, rtol=0)
 
 

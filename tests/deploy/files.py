@@ -17,7 +17,12 @@ DEPLOY = ROOT / "deploy"
 
 _COMMAND_LINE = {"REFLECTORY_KEY", "REFLECTORY_SERVER"}
 """What commands that speak to a server read."""
-_KERNELS = {"REFLECTORY_KERNELS", "REFLECTORY_KERNEL_CACHE", "REFLECTORY_BACKEND"}
+_KERNELS = {
+    "REFLECTORY_KERNELS",
+    "REFLECTORY_WHEEL_KERNELS",
+    "REFLECTORY_KERNEL_CACHE",
+    "REFLECTORY_BACKEND",
+}
 """What every process that runs models reads; `test_kernel_variables_are_read` holds that."""
 
 

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from models.architectures import Rnn
 from models.errors import SlotError
+from models.math.orthogonal_maps import OrthogonalMapName
 from models.model import ModelSpec, after_step, parameter_groups, spectral_margin
-from models.ops.orthogonal_maps import OrthogonalMapName
 from models.parametrizations import FactorizedSvd
 from models.parametrizations.factorized_svd import FactorizedSvdLinear
 from models.spec import Signature, Slot

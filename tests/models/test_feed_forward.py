@@ -11,10 +11,10 @@ from models.architectures import Highway, Mlp, Resnet
 from models.architectures.feed_forward import FeedForward, FeedForwardNetwork
 from models.errors import CheckpointError, InputError, SignatureError
 from models.linear import StructuredAffine
+from models.math.activations import Activation
+from models.math.initialisation import normal_
 from models.model import ModelSpec, after_step, parameter_groups
 from models.network import observed
-from models.ops.activations import Activation
-from models.ops.initialisation import normal_
 from models.parametrizations import (
     AnyParametrization,
     Dense,
@@ -246,7 +246,7 @@ def test_probe_reads_the_gradients_that_autograd_finds(architecture: FeedForward
     with observed(model) as probe:
         model(x).square().sum().backward()
     first = model.entry(model.input(x.flatten(1))).detach().requires_grad_()
-    last = model.stack(first, model.hidden.factors(), model.bias)
+    last = model.stack(first, model.hidden.form(), model.bias)
     loss = model.readout(last).square().sum()
     gradients = torch.autograd.grad(loss, (first, last))
     assert probe.first == pytest.approx(gradients[0].norm(dim=1).sum().item(), rel=1e-12)
@@ -289,7 +289,7 @@ def test_dropout_is_before_every_hidden_matrix(
     assert isinstance(model, FeedForwardNetwork)
     x = 1 + torch.rand(5000, 6, dtype=torch.float64)
     torch.manual_seed(0)
-    last = model.stack(x, model.hidden.factors(), model.bias)
+    last = model.stack(x, model.hidden.form(), model.bias)
     kept = last > passed * x
     torch.testing.assert_close(last, passed * x + torch.where(kept, x / 0.8**masks, 0))
     assert kept.double().mean().item() == pytest.approx(0.8**masks, abs=0.02)
@@ -300,13 +300,13 @@ def test_factors_are_made_once_per_pass(
     architecture: FeedForward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = network(architecture, HouseholderSvd(m1=2, m2=2))
-    make, calls = model.hidden.make_factors, list[None]()
+    make, calls = model.hidden.make_form, list[None]()
 
     def counted() -> object:
         calls.append(None)
         return make()
 
-    monkeypatch.setattr(model.hidden, "make_factors", counted)
+    monkeypatch.setattr(model.hidden, "make_form", counted)
     for passes in (1, 2):
         model(batch(2))
         assert len(calls) == passes

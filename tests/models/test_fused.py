@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture, Gru, Highway, Lstm, Mlp, Resnet, Rnn, Urnn
 from models.errors import InputError, ModelError
+from models.forms import DenseForm, LowRankForm
 from models.fused import FrozenLinear, FusedNetwork, fuse
 from models.linear import StructuredLinear, hold
 from models.model import ModelSpec
 from models.network import Network, observed
-from models.ops.factors import DenseFactors, LowRankFactors
 from models.parametrizations import (
     AnyParametrization,
     Dense,
@@ -160,9 +160,7 @@ def storages(module: nn.Module) -> Iterator[torch.UntypedStorage]:
         seen.add(id(found))
         if isinstance(found, Tensor):
             yield found.untyped_storage()
-        elif isinstance(found, nn.Module | DenseFactors | LowRankFactors) or hasattr(
-            found, "factors"
-        ):
+        elif isinstance(found, nn.Module | DenseForm | LowRankForm) or hasattr(found, "factors"):
             waiting.extend(vars(found).values())
         elif isinstance(found, dict):
             waiting.extend(found.values())
@@ -196,20 +194,20 @@ def test_only_what_is_applied_is_kept(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        ("rnn householder, factored", LowRankFactors),
-        ("gru low rank, folded", DenseFactors),
-        ("gru tied low rank", LowRankFactors),
-        ("mlp, folded", DenseFactors),
-        ("mlp, factored", LowRankFactors),
+        ("rnn householder, factored", LowRankForm),
+        ("gru low rank, folded", DenseForm),
+        ("gru tied low rank", LowRankForm),
+        ("mlp, folded", DenseForm),
+        ("mlp, factored", LowRankForm),
         # What is normalised in the middle is no product of matrices.
-        ("highway, normalised", LowRankFactors),
+        ("highway, normalised", LowRankForm),
     ],
 )
 def test_the_form_is_the_one_that_pays(name: str, form: type) -> None:
     (frozen,) = (
         part for part in fuse(network_of(name)).modules() if isinstance(part, FrozenLinear)
     )
-    assert type(frozen.factors()) is form
+    assert type(frozen.form()) is form
 
 
 def test_a_network_that_is_held_is_fused_as_it_is_held() -> None:

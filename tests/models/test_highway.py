@@ -12,9 +12,9 @@ from models.architectures import Highway
 from models.architectures.batch_norm import BatchNorm
 from models.architectures.feed_forward import FeedForwardNetwork
 from models.architectures.highway import NormalisedHighwayStack, NormalisedProduct
+from models.forms import LowRankForm
+from models.math.initialisation import normal_, uniform_
 from models.model import ModelSpec
-from models.ops.factors import LowRankFactors
-from models.ops.initialisation import normal_, uniform_
 from models.parametrizations import (
     AnyParametrization,
     Dense,
@@ -120,10 +120,10 @@ def factor_arrays(
     model: FeedForwardNetwork,
 ) -> tuple[Array, Array, Array] | None:
     """R `[n, d]`, L `[d, n]` and D `[n]` of each matrix as rows are multiplied, if it has them."""
-    factors = model.hidden.make_factors()
+    factors = model.hidden.make_form()
     if model.hidden.inner_size is None:
         return None
-    assert isinstance(factors, LowRankFactors)
+    assert isinstance(factors, LowRankForm)
     right = numbers(factors.right).repeat(factors.shared_by, axis=0).transpose(0, 2, 1)
     left = numbers(factors.left).transpose(0, 2, 1)
     none = np.zeros((len(left), SIZE))
@@ -221,7 +221,7 @@ def seen_by_the_gates(model: FeedForwardNetwork, layer: int, x: Tensor) -> Tenso
     assert isinstance(product, NormalisedProduct)
     found: list[Tensor] = []
     handle = product.norm.register_forward_pre_hook(lambda _, inputs: found.append(inputs[0]))
-    product(x, model.hidden.factors().split(2)[layer])
+    product(x, model.hidden.form().split(2)[layer])
     handle.remove()
     return torch.stack(found[0].chunk(2, dim=1))
 
@@ -263,7 +263,7 @@ def test_what_passes_through_is_never_dropped(fields: dict[str, Any]) -> None:
     with torch.no_grad():
         model.bias[:, SIZE:] = -1e9
     x = torch.randn(4, SIZE, dtype=torch.float64)
-    assert torch.equal(model.stack(x, model.hidden.factors(), model.bias), x)
+    assert torch.equal(model.stack(x, model.hidden.form(), model.bias), x)
 
 
 @pytest.mark.parametrize(

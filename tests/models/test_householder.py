@@ -3,8 +3,8 @@ import torch
 
 from models.architectures import Gru, Rnn
 from models.errors import SlotError
+from models.forms import DenseForm, LowRankForm
 from models.model import ModelSpec, after_step, parameter_groups, spectral_margin
-from models.ops.factors import DenseFactors, LowRankFactors
 from models.parametrizations import Householder
 from models.parametrizations.householder import HouseholderLinear
 from models.spec import Signature, Slot
@@ -106,8 +106,8 @@ def test_training_keeps_norms_the_determinant_and_the_fixed_directions(size: int
 
 def test_the_factored_form_is_taken_by_the_rule() -> None:
     thin, wide = linear_of(32, 96), linear_of(33, 96)
-    assert isinstance(thin.factors(), LowRankFactors)
-    assert isinstance(wide.factors(), DenseFactors)
+    assert isinstance(thin.form(), LowRankForm)
+    assert isinstance(wide.form(), DenseForm)
     assert thin.multiply_adds() == 2 * (2 * 96 * 32 + 96)
     assert wide.multiply_adds() == 2 * 96**2
 

@@ -3,8 +3,8 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
+from models.forms import DenseForm, LowRankForm
 from models.model import after_step, parameter_groups, penalty, spectral_margin
-from models.ops.factors import DenseFactors, LowRankFactors
 from models.parametrizations import HouseholderSvd
 from models.parametrizations.householder_svd import Bound, HouseholderSvdLinear
 from models.spec import Slot
@@ -102,9 +102,9 @@ def test_sigma_learns_at_the_learning_rate_over_twice_the_radius() -> None:
 def test_the_factored_form_is_taken_by_the_rule_and_computes_the_same() -> None:
     few, many = HouseholderSvd(m1=16, m2=16, r=0.3), HouseholderSvd(m1=16, m2=17, r=0.3)
     thin, wide = linear_of(few, 96, 96), linear_of(many, 96, 96)
-    assert isinstance(thin.factors(), LowRankFactors)
-    assert isinstance(wide.factors(), DenseFactors)
-    assert isinstance(linear_of(few, 95, 95).factors(), DenseFactors)
+    assert isinstance(thin.form(), LowRankForm)
+    assert isinstance(wide.form(), DenseForm)
+    assert isinstance(linear_of(few, 95, 95).form(), DenseForm)
     assert thin.multiply_adds() == 2 * (2 * 96 * 32 + 96)
     assert wide.multiply_adds() == 2 * 96**2
     for side, size in ((thin.u, 96), (thin.v, 96)):

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from models.architectures import Gru
+from models.forms import LowRankForm
+from models.math.weight_norm import LONGEST_ROW, NormalisedRows
 from models.model import ModelSpec, after_step, parameter_groups
-from models.ops.factors import LowRankFactors
-from models.ops.weight_norm import LONGEST_ROW, NormalisedRows
 from models.parametrizations import LowRank, LowRankDiagonal
 from models.parametrizations.low_rank_factors import LowRankLinear
 from models.spec import Signature, Slot
@@ -128,8 +128,8 @@ def test_training_keeps_low_rank_beside_the_diagonal(tied: bool, weight_norm: bo
 def test_tied_gates_share_one_tensor(variant: Variant) -> None:
     linear = linear_of(variant(d=2, tied=True), square(6))
     assert isinstance(linear.right, torch.nn.Parameter)
-    factors = linear.make_factors()
-    assert isinstance(factors, LowRankFactors)
+    factors = linear.make_form()
+    assert isinstance(factors, LowRankForm)
     assert factors.right is linear.right
     for layer in (0, 1):
         own = factors.select(3 * layer, 3 * layer + 3)
@@ -150,7 +150,7 @@ def test_normalised_rows_have_gains_on_the_left_and_length_one_on_the_right(
     torch.testing.assert_close(linear.left(), plain.left.detach(), atol=1e-7, rtol=0)
     linear = trained(linear)
     assert isinstance(linear, LowRankLinear)
-    lengths = linear.make_factors().right.norm(dim=-1)
+    lengths = linear.make_form().right.norm(dim=-1)
     torch.testing.assert_close(lengths, torch.ones(6, 3, dtype=torch.float64))
 
 

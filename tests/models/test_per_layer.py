@@ -14,14 +14,13 @@ from models.architectures import Architecture, Gru, Highway, Lstm, Mlp, Resnet, 
 from models.compression import fold
 from models.compression.parts import structured_parts
 from models.errors import SlotError
+from models.forms import DenseForm, Form, LayeredForm, LowRankForm, MaskedForm, joined
 from models.fused import fuse
-from models.linear import cached_factors, stored_matrices
+from models.linear import cached_forms, stored_matrices
+from models.math.initialisation import generator_of
 from models.model import ModelSpec, after_step, parameter_groups, penalty, spectral_margin
 from models.network import Network
 from models.onnx.export import export
-from models.ops.factors import DenseFactors, Factors, LowRankFactors, MaskedFactors
-from models.ops.initialisation import generator_of
-from models.ops.layered_factors import LayeredFactors, joined
 from models.parametrizations import (
     AnyParametrization,
     Dense,
@@ -178,9 +177,9 @@ def test_every_layer_is_what_its_member_builds_alone(pair: Pair) -> None:
         for member in spec.parametrization.layers
     ]
     torch.testing.assert_close(whole.dense_weight(), torch.cat(alone), rtol=0, atol=1e-12)
-    for found, expected in zip(whole.factors().split(slot.gates), alone, strict=True):
+    for found, expected in zip(whole.form().split(slot.gates), alone, strict=True):
         identity = torch.eye(whole.in_features, dtype=torch.float64)
-        rows = torch.cat(found.advance(identity), dim=-1).t()
+        rows = torch.cat(found.matmul(identity), dim=-1).t()
         torch.testing.assert_close(rows, expected.flatten(0, 1), rtol=0, atol=1e-12)
 
 
@@ -273,10 +272,10 @@ def test_held_and_fused_mixed_layers_answer_the_same(name: str) -> None:
     network = trained(mixed(name))
     x = batch(dtype=torch.float32)
     expected = network(x).detach()
-    with cached_factors(network):
+    with cached_forms(network):
         torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
-        assert all(part.held_factors is not None for part in stored_matrices(network))
-    assert all(part.held_factors is None for part in structured_parts(network).values())
+        assert all(part.held_form is not None for part in stored_matrices(network))
+    assert all(part.held_form is None for part in structured_parts(network).values())
     torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(fuse(network)(x), expected, rtol=1e-5, atol=1e-5)
     assert not list(fuse(network).parameters())
@@ -410,40 +409,40 @@ def test_a_document_holds_members_of_families_alone() -> None:
             adapter.validate_python({"kind": "per_layer", "layers": layers})
 
 
-def layered() -> tuple[LayeredFactors, Tensor]:
+def layered() -> tuple[LayeredForm, Tensor]:
     """Stacks of 2 matrices 5 x 5, tied, plain and with a diagonal, and all as plain ones."""
     generator = torch.Generator().manual_seed(0)
 
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
-    parts: list[Factors] = [
-        LowRankFactors(random(2, 5, 3), random(1, 3, 5)),
-        DenseFactors(random(2, 5, 5)),
-        LowRankFactors(random(2, 5, 1), random(2, 1, 5), random(2, 5)),
+    parts: list[Form] = [
+        LowRankForm(random(2, 5, 3), random(1, 3, 5)),
+        DenseForm(random(2, 5, 5)),
+        LowRankForm(random(2, 5, 1), random(2, 1, 5), random(2, 5)),
     ]
     whole = joined(parts, gates=2)
-    assert isinstance(whole, LayeredFactors)
+    assert isinstance(whole, LayeredForm)
     identity = torch.eye(5, dtype=torch.float64)
-    plain = [row.t() for part in parts for row in part.advance(identity)]
+    plain = [row.t() for part in parts for row in part.matmul(identity)]
     return whole, torch.stack(plain)
 
 
 def test_stacks_of_several_forms_multiply_as_plain_ones() -> None:
     whole, plain = layered()
     states, addends = torch.randn(6, 7, 5).double(), torch.randn(3, 7, 30).double()
-    dense = DenseFactors(plain)
-    for arranged, expected in zip(whole.arrange(addends), dense.arrange(addends), strict=True):
+    dense = DenseForm(plain)
+    for arranged, expected in zip(whole.addends(addends), dense.addends(addends), strict=True):
         torch.testing.assert_close(
-            whole.advance(states[0], arranged), dense.advance(states[0], expected)
+            whole.matmul(states[0], arranged), dense.matmul(states[0], expected)
         )
-    torch.testing.assert_close(whole.advance(states[0]), dense.advance(states[0]))
+    torch.testing.assert_close(whole.matmul(states[0]), dense.matmul(states[0]))
     torch.testing.assert_close(
-        whole.advance_each(states, states.flip(0)), dense.advance_each(states, states.flip(0))
+        whole.matmul_each(states, states.flip(0)), dense.matmul_each(states, states.flip(0))
     )
     mask = (torch.rand(6, 7, 5) > 0.3).double()
     torch.testing.assert_close(
-        MaskedFactors(whole, mask).advance(states[0]), MaskedFactors(dense, mask).advance(states[0])
+        MaskedForm(whole, mask).matmul(states[0]), MaskedForm(dense, mask).matmul(states[0])
     )
 
 
@@ -451,9 +450,9 @@ def test_parts_of_stacks_of_several_forms_are_the_matrices_there() -> None:
     whole, plain = layered()
     state = torch.randn(4, 5).double()
 
-    def assert_are(part: Factors, start: int, stop: int) -> None:
-        expected = DenseFactors(plain[start:stop]).advance(state)
-        torch.testing.assert_close(part.advance(state), expected)
+    def assert_are(part: Form, start: int, stop: int) -> None:
+        expected = DenseForm(plain[start:stop]).matmul(state)
+        torch.testing.assert_close(part.matmul(state), expected)
 
     for start, stop in _ranges(6):
         assert_are(whole.select(start, stop), start, stop)

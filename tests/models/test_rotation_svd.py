@@ -124,9 +124,9 @@ def test_penalties_of_all_layers_and_gates_are_added_up() -> None:
 
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(RotationSvd(count_u=31, count_v=31), 32).bfloat16()
-    factors = linear.make_factors()
+    factors = linear.make_form()
     assert factors.weight.dtype == torch.bfloat16
-    exact = linear.double().make_factors().weight
+    exact = linear.double().make_form().weight
     torch.testing.assert_close(factors.weight.double(), exact, atol=2**-9, rtol=0)
 
 

@@ -3,7 +3,7 @@ import torch
 
 from models.architectures import Rnn
 from models.errors import SlotError
-from models.linear import cached_factors
+from models.linear import cached_forms
 from models.model import ModelSpec
 from models.parametrizations import PackedRotations
 from models.parametrizations.packed_rotations import PackedRotationsLinear
@@ -67,7 +67,7 @@ def test_states_and_their_gradients_keep_their_norms_with_abs() -> None:
     linear = next(part for part in network.modules() if isinstance(part, PackedRotationsLinear))
     first = torch.randn(4, 12, dtype=torch.float64, requires_grad=True)
     state = first
-    with cached_factors(linear):
+    with cached_forms(linear):
         for _ in range(50):
             state = linear.apply_weight(state).abs()
     upstream = torch.randn(4, 12, dtype=torch.float64)
@@ -78,7 +78,7 @@ def test_states_and_their_gradients_keep_their_norms_with_abs() -> None:
 
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(PackedRotations(count=31), 32).bfloat16()
-    factors = linear.make_factors()
+    factors = linear.make_form()
     assert factors.weight.dtype == torch.bfloat16
     for theta, weight in zip(linear.rotations.theta.double(), factors.weight, strict=True):
         expected = rotation_product(32, circle_schedule(32), theta)

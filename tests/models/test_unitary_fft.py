@@ -7,8 +7,8 @@ import torch
 
 from models.architectures import Rnn, Urnn
 from models.errors import SlotError
+from models.math.unitary import hashed_order
 from models.model import ModelSpec
-from models.ops.unitary import hashed_order
 from models.parametrizations import UnitaryFft
 from models.parametrizations.unitary_fft import UnitaryFftLinear
 from models.spec import Signature, Slot
@@ -142,13 +142,13 @@ def test_the_permutation_is_the_same_for_ever_and_not_stored() -> None:
 
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(32).bfloat16()
-    factors = linear.make_factors()
+    factors = linear.make_form()
     assert factors.weight.dtype == torch.bfloat16
     for weight, expected in zip(
         complex_weights(linear.float()), expected_weights(linear), strict=True
     ):
         np.testing.assert_allclose(weight, expected, atol=1e-6)
-    exact = linear.make_factors().weight
+    exact = linear.make_form().weight
     torch.testing.assert_close(factors.weight.float(), exact, atol=2**-9, rtol=0)
 
 

@@ -7,8 +7,8 @@ import torch
 
 from models.architectures import Urnn
 from models.errors import SlotError
+from models.math.orthogonal_maps import OrthogonalMapName
 from models.model import ModelSpec, after_step, parameter_groups, spectral_margin
-from models.ops.orthogonal_maps import OrthogonalMapName
 from models.parametrizations import UnitaryFull
 from models.parametrizations.unitary_full import UnitaryFullLinear
 from models.spec import Signature, Slot

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.ops.weight_norm import LONGEST_ROW, NormalisedRows, plain_rows, unit_rows
+from models.math.weight_norm import LONGEST_ROW, NormalisedRows, plain_rows, unit_rows
 from models.upkeep import Settling
 
 

@@ -5,7 +5,7 @@ import sys
 
 import torch
 
-from models.ops.backends import kernels_are_built, wanted_backend
+from models.kernels.choice import kernels_are_built, wanted_backend
 
 _HEAVY = ("torch._dynamo", "sklearn", "scipy", "sympy", "onnxruntime")
 

@@ -81,7 +81,7 @@ def spectrum_error(model: nn.Module) -> float | None:
             stated = part.singular_values()
             if stated is None:
                 continue
-            weight = dense_weight(part.factors()).double()
+            weight = dense_weight(part.form()).double()
         computed = torch.linalg.svdvals(weight)
         ordered = stated.double().abs().sort(dim=-1, descending=True).values
         difference = float((computed - ordered).abs().max())

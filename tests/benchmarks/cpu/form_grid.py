@@ -13,10 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from models.forms import factored_form_pays
 from models.kernels.calls import GATES, Kind, Packed, Tensors
 from models.kernels.sequence import sequence
 from models.kernels.structs import CellName
-from models.ops.factors import factored_form_pays
 from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.cpu.timing import Timing, is_noisy, timed
 

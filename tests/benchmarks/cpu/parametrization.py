@@ -42,7 +42,7 @@ def measured(n: int, m: int, *, rounds: int) -> dict[str, Any]:
     }
     runs = {name: _step(linear, make, cotangent) for name, make in makers.items()}
     runs[OURS] = _factors_step(linear)
-    wanted = dense_weight(linear.make_factors())[0].detach()
+    wanted = dense_weight(linear.make_form())[0].detach()
     wrong = [
         name
         for name, make in makers.items()
@@ -68,7 +68,7 @@ def measured(n: int, m: int, *, rounds: int) -> dict[str, Any]:
     return {
         "n": n,
         "m": m,
-        "form": type(linear.make_factors()).__name__,
+        "form": type(linear.make_form()).__name__,
         "noisy": is_noisy(timings[PRODUCT]),
         "missing": missing,
         "wrong": wrong,
@@ -97,7 +97,7 @@ def _factors_step(linear: HouseholderSvdLinear) -> Callable[[], object]:
 
 
 def _tensors_of(linear: HouseholderSvdLinear) -> list[Tensor]:
-    factors = linear.make_factors()
+    factors = linear.make_form()
     names = ("weight", "left", "right", "diagonal")
     return [value for name in names if isinstance(value := getattr(factors, name, None), Tensor)]
 

@@ -6,11 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from models.architectures.recurrent import Cell, RecurrentNetwork
+from models.backends.call import PlainInputs
+from models.backends.sequences import VENDOR, choose
+from models.backends.vendor import vendor_computes
+from models.forms import DenseForm, Form, Whole
 from models.linear import hold
-from models.ops.activations import activation_of
-from models.ops.factors import DenseFactors, Factors, LowRankFactors
-from models.ops.sequences import PlainInputs, choose
-from models.ops.vendor import vendor_computes, vendor_sequence
+from models.math.activations import activation_of
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.contestant import (
     LOOP,
@@ -77,8 +78,8 @@ def _running(network: RecurrentNetwork, data: Data, mode: Mode) -> Contestant:
         hold(network)
     with torch.set_grad_enabled(mode == "train"):
         inputs = PlainInputs(data.x.transpose(0, 1), *_input_parts(network))
-        state = data.x.new_empty(data.x.shape[0], network.recurrent.in_features)
-        backend = choose(_layer(network).kind, network.recurrent.factors(), inputs, state)
+        initial = _initial(network, data.x.shape[0])
+        backend = choose(_layer(network).call(network.recurrent.form(), inputs, initial))
     return Contestant(step_of(network, network, data, mode), network, backend)
 
 
@@ -87,7 +88,8 @@ def _torch_backend(case: Case, data: Data, mode: Mode) -> Contestant:
     if mode == "infer":
         # Not `hold`, which would pack for our kernels.
         network.recurrent.hold()
-        network.recurrent.held_factors = _detached(network.recurrent.factors())
+        held = network.recurrent.form()
+        network.recurrent.held_form = held.rebuild([part.detach() for part in held.tensors()])
     forward = on_backend("torch", network)
     return Contestant(step_of(network, forward, data, mode), network, "torch", _LOOP_ROUNDS)
 
@@ -95,22 +97,14 @@ def _torch_backend(case: Case, data: Data, mode: Mode) -> Contestant:
 def _materialised(case: Case, data: Data, mode: Mode) -> Contestant:
     network = _network(case)
     cell = _layer(network)
-    kind = cell.kind
-    assert kind is not None
-    held = dense_weight(network.recurrent.factors()).detach() if mode == "infer" else None
+    held = dense_weight(network.recurrent.form()).detach() if mode == "infer" else None
 
     def forward(x: Tensor) -> Tensor:
-        weight = dense_weight(network.recurrent.factors()) if held is None else held
+        weight = dense_weight(network.recurrent.form()) if held is None else held
         states = x.transpose(0, 1)
         initial = _initial(network, x.shape[0])
-        _, last = vendor_sequence(
-            kind,
-            DenseFactors(weight),
-            states,
-            *_input_parts(network),
-            initial,
-            candidate_bias=cell.candidate_bias,
-        )
+        inputs = PlainInputs(states, *_input_parts(network))
+        _, last = VENDOR.run(cell.call(DenseForm(weight), inputs, initial))
         return network.readout(last[0])
 
     return Contestant(step_of(network, forward, data, mode), network, "vendor")
@@ -160,21 +154,14 @@ def _torch(case: Case, data: Data, mode: Mode) -> Contestant:
     return Contestant(step_of(module, module, data, mode), backend="vendor")
 
 
-def dense_weight(factors: Factors) -> Tensor:
-    """W `[G, out, in]`, differentiable in the factors."""
-    if isinstance(factors, DenseFactors):
-        return factors.weight
-    assert isinstance(factors, LowRankFactors)
-    weight = factors.left @ factors.right
-    return weight if factors.diagonal is None else weight + torch.diag_embed(factors.diagonal)
-
-
-def _detached(factors: Factors) -> Factors:
-    if isinstance(factors, DenseFactors):
-        return DenseFactors(factors.weight.detach())
-    assert isinstance(factors, LowRankFactors)
-    diagonal = None if factors.diagonal is None else factors.diagonal.detach()
-    return LowRankFactors(factors.left.detach(), factors.right.detach(), diagonal)
+def dense_weight(form: Form) -> Tensor:
+    """W `[G, out, in]`, differentiable in what makes it up."""
+    parts = form.parts()
+    assert parts is not None
+    if isinstance(parts, Whole):
+        return parts.weight
+    weight = parts.left @ parts.right
+    return weight if parts.diagonal is None else weight + torch.diag_embed(parts.diagonal)
 
 
 def _input_parts(network: RecurrentNetwork) -> tuple[Tensor, Tensor | None]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import prune
 
-from models.linear import cached_factors
+from models.linear import cached_forms
 from tests.benchmarks.cpu.timing import timed
 from tests.benchmarks.peers import rivals
 from tests.benchmarks.peers.contestant import Given, Replaced
@@ -76,7 +76,7 @@ def _ready(module: nn.Module, x: Tensor, stack: ExitStack) -> Callable[[], Tenso
             for key in [name.removesuffix("_orig") for name, _ in part.named_parameters()]:
                 if hasattr(part, f"{key}_mask"):
                     prune.remove(part, key)  # pyright: ignore[reportUnknownMemberType] -- untyped
-    stack.enter_context(cached_factors(module))
+    stack.enter_context(cached_forms(module))
     return lambda: module(x)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.linear import cached_factors
+from models.linear import cached_forms
 from models.model import after_step, parameter_groups
 from search.tasks import Split, Splits
 from search.tasks.soft_targets import soft_classes
@@ -93,7 +93,7 @@ def fit(
 def answers_of(module: nn.Module, split: Split) -> Tensor:
     """Logits for all samples of a split, in its order `[N, classes]`."""
     module.eval()
-    with cached_factors(module):
+    with cached_forms(module):
         return torch.cat([module(x) for x in split.x.split(_EVALUATION_BATCH)])
 
 

@@ -13,9 +13,9 @@ from models.architectures.gru import GruCell
 from models.architectures.recurrent import RecurrentNetwork
 from models.compression import from_torch, to_torch
 from models.fused import fuse
+from models.kernels.choice import Backend, prefer
 from models.kernels.library import library
 from models.model import ModelSpec
-from models.ops.backends import Backend, prefer
 from models.parametrizations import AnyParametrization, Dense, LowRank, LowRankDiagonal
 from models.spec import Signature
 from tests.models.compression.test_networks import trained

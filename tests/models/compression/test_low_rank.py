@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.compression import convert_path, convert_weight
-from models.ops.factors import LowRankFactors
+from models.forms import LowRankForm
 from models.parametrizations import LowRank, LowRankDiagonal
 from models.spec import Slot
 from tests.models.compression.targets import (
@@ -52,8 +52,8 @@ def test_one_projection_for_all_gates_is_the_best_there_is(weight_norm: bool) ->
     weight = gaussian(6, 6, 6, seed=3)
     spec = LowRank(d=2, tied=True, weight_norm=weight_norm)
     linear = convert_weight(weight, spec, slot=GATES)
-    factors = linear.factors()
-    assert isinstance(factors, LowRankFactors)
+    factors = linear.form()
+    assert isinstance(factors, LowRankForm)
     assert factors.right.shape[0] == 2
     for layer in range(2):
         part = slice(3 * layer, 3 * layer + 3)

@@ -19,9 +19,10 @@ from models.architectures import (
     Urnn,
 )
 from models.checkpoint import load, save_bytes
-from models.compression import CONVERTERS, convert, convert_weight, fold
+from models.compression import FITS, convert, convert_weight, fold
 from models.compression.parts import structured_parts
 from models.errors import ConversionError, SlotError
+from models.math.complex_matrices import real_form
 from models.model import ModelSpec
 from models.network import Network
 from models.parametrizations import (
@@ -104,10 +105,27 @@ def batch(signature: Signature = SIGNATURE, *, dtype: torch.dtype = torch.float6
 
 def test_every_parametrization_has_a_conversion_or_a_sentence() -> None:
     for variant in PARAMETRIZATIONS:
-        if variant not in CONVERTERS:
-            with pytest.raises(ConversionError, match="only training finds"):
+        assert (variant in FITS) == (variant.no_fit is None), variant
+        if variant.no_fit is not None:
+            with pytest.raises(ConversionError, match=variant.no_fit):
                 convert_weight(gaussian(4, 4), variant())  # pyright: ignore[reportCallIssue]
-    assert set(PARAMETRIZATIONS) - set(CONVERTERS) == {UnitaryFft, UnitaryFull}
+    assert set(PARAMETRIZATIONS) - set(FITS) == {UnitaryFft}
+
+
+@pytest.mark.parametrize("name", ["cayley", "exponential"])
+def test_a_unitary_matrix_is_fitted_exactly_and_any_other_by_its_polar_factor(name: str) -> None:
+    family = UnitaryFull(orthogonal_map=name)  # pyright: ignore[reportArgumentType]
+    slot = Slot(out_features=6, in_features=6, gates=2, field="complex")
+    generator = torch.Generator().manual_seed(3)
+    own = family.build(slot, generator=generator).double()
+    found = convert_weight(own.dense_weight(), family, slot=slot)
+    assert torch.allclose(found.dense_weight(), own.dense_weight(), atol=1e-9)
+    real, imaginary = torch.randn(2, 2, 6, 6, generator=generator, dtype=torch.float64)
+    left, _, right = torch.linalg.svd(torch.complex(real, imaginary))
+    nearest = left @ right
+    found = convert_weight(real_form(real, imaginary), family, slot=slot)
+    # The Cayley transform stops short of a phase of pi.
+    assert torch.allclose(found.dense_weight(), real_form(nearest.real, nearest.imag), atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -185,8 +203,11 @@ def test_a_unitary_network_folds_to_complex_matrices() -> None:
     network = trained(spec)
     folded, _ = fold(network, spec)
     torch.testing.assert_close(folded(batch()), network(batch()), rtol=1e-9, atol=1e-9)
-    with pytest.raises(ConversionError, match="unitary_full"):
-        convert(folded, spec_of(Urnn(hidden_size=5), UnitaryFull()))
+    # What a product of seven factors makes is unitary: another parametrization holds it, too.
+    again, _ = convert(folded, spec_of(Urnn(hidden_size=5), UnitaryFull()))
+    torch.testing.assert_close(again(batch()), network(batch()), rtol=1e-9, atol=1e-9)
+    with pytest.raises(ConversionError, match="unitary_fft: no way is known"):
+        convert(folded, spec_of(Urnn(hidden_size=5), UnitaryFft()))
 
 
 def test_embeddings_and_answers_at_every_step_are_kept() -> None:

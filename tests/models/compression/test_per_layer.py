@@ -111,7 +111,7 @@ def test_a_member_without_a_conversion_is_refused() -> None:
         lambda: convert_weight(gaussian(2, 4, 4), PerLayer(layers=(Dense(), UnitaryFft()))),
         lambda: compress(nn.LSTM(3, 4, 2), PerLayer(layers=(Dense(), UnitaryFft()))),
     ):
-        with pytest.raises(ConversionError, match=r"to unitary_fft.*allowed are dense, "):
+        with pytest.raises(ConversionError, match=r"for unitary_fft.*allowed are dense, "):
             refused()
 
 

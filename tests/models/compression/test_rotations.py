@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from models.compression import convert_path, convert_weight
-from models.compression.rotations import Stages
+from models.compression.fit.rotations import Stages
 from models.errors import ConversionError
-from models.ops.rotations import stage_count
+from models.math.rotations import stage_count
 from models.parametrizations import FactorizedSvd, PackedRotations, RotationSvd
 from tests.models import reference
 from tests.models.compression.targets import (

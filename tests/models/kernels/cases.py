@@ -9,8 +9,8 @@ from torch import Tensor
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.structs import CellName
 
-Form = Literal["dense", "low_rank", "low_rank_diagonal", "tied"]
-FORMS: tuple[Form, ...] = ("dense", "low_rank", "low_rank_diagonal", "tied")
+FormName = Literal["dense", "low_rank", "low_rank_diagonal", "tied"]
+FORMS: tuple[FormName, ...] = ("dense", "low_rank", "low_rank_diagonal", "tied")
 
 ACTIVATIONS = {
     "tanh": torch.tanh,
@@ -35,7 +35,7 @@ class Sizes:
 
 def random_tensors(
     cell: CellName,
-    form: Form,
+    form: FormName,
     sizes: Sizes,
     *,
     rank: int = 3,

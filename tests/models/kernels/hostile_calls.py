@@ -18,8 +18,8 @@ import models.kernels.stack  # noqa: F401 -- registers its operators, as the oth
 from models.kernels.calls import GATES, Kind, Packed, Tensors
 from models.kernels.rotations import rotations_backward, rotations_forward, rotations_sweep_
 from models.kernels.structs import CELLS, STACKS
-from models.ops.rotations import circle_partners
-from tests.models.kernels.cases import Form, Sizes, random_tensors
+from models.math.rotations import circle_partners
+from tests.models.kernels.cases import FormName, Sizes, random_tensors
 
 Arguments: TypeAlias = list[Any]
 Case: TypeAlias = tuple[str, Callable[..., Any], Arguments]
@@ -27,7 +27,7 @@ Case: TypeAlias = tuple[str, Callable[..., Any], Arguments]
 
 SIZES = Sizes(models=2, steps=3, batch=4, size=8, inputs=5)
 PROJECTED = Sizes(models=2, steps=3, batch=4, size=8, inputs=0)
-FORMS: tuple[Form, ...] = ("dense", "low_rank_diagonal", "tied")
+FORMS: tuple[FormName, ...] = ("dense", "low_rank_diagonal", "tied")
 RIGHT_AS_WELL = tuple(
     map(
         re.compile,
@@ -91,7 +91,7 @@ def cases() -> Iterator[Case]:
     yield "rotations_sweep_", rotations_sweep_, [SQUARES.double(), ANGLES.double(), PARTNERS]
 
 
-def of_a_cell(cell: Any, form: Form, sizes: Sizes) -> Iterator[Case]:
+def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
     """A sequence forward, with packed weights, and backward."""
     given = random_tensors(cell, form, sizes)
     tensors = Tensors(*(None if t is None else t.detach() for t in given.in_order()))  # pyright: ignore[reportArgumentType] -- h0 is given
@@ -125,7 +125,7 @@ def holding(packed: Packed, run: Callable[..., Any]) -> Callable[..., Any]:
     return held
 
 
-def of_a_stack(stack: Any, form: Form) -> Iterator[Case]:
+def of_a_stack(stack: Any, form: FormName) -> Iterator[Case]:
     """A stack forward and backward."""
     gates, dense = GATES[stack], form == "dense"
     readers = 1 if form == "tied" else gates

@@ -10,7 +10,7 @@ import torch
 
 from models.kernels import library
 from models.kernels.calls import Kind, Packed, Tensors
-from models.kernels.library import BuildError
+from models.kernels.compiling import BuildError
 from models.kernels.sequence import sequence
 from tests.models.kernels.cases import Sizes, random_tensors
 from tests.patience import LONG_SECONDS

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from models.kernels import library
-from models.kernels.library import BuildError, load
+from models.kernels import compiling
+from models.kernels.compiling import BuildError
+from models.kernels.library import load
 
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
@@ -19,18 +20,19 @@ RUN_A_MODEL = """
 import logging, torch
 logging.basicConfig(level=logging.INFO)
 from models.kernels.calls import Kind
-from models.ops.factors import LowRankFactors
-from models.ops.recurrence import gru_sequence_reset_before
-from models.ops.sequences import PlainInputs, run_sequence
+from models.forms import LowRankForm
+from models.backends.loops import gru_sequence_reset_before
+from models.backends.call import PlainInputs, SequenceCall
+from models.backends.sequences import run_sequence
 generator = torch.Generator().manual_seed(0)
 def draw(*shape):
     return torch.randn(shape, generator=generator)
-factors = LowRankFactors(draw(3, 6, 2), draw(3, 2, 6))
+form = LowRankForm(draw(3, 6, 2), draw(3, 2, 6))
 inputs = PlainInputs(draw(4, 5, 3), draw(18, 3), draw(18))
 kind = Kind("gru_reset_before", "tanh", 0.0)
-_, (last,) = run_sequence(
-    kind, gru_sequence_reset_before, factors, inputs, (draw(5, 6),), every=False
-)
+state = (draw(5, 6),)
+call = SequenceCall(kind, gru_sequence_reset_before, form, inputs, state, every=False)
+_, (last,) = run_sequence(call)
 print(last.double().sum().item())
 """
 
@@ -104,7 +106,7 @@ def test_flags_that_a_compiler_does_not_know_are_left_out(tmp_path: Path) -> Non
     compiler = tmp_path / "compiler"
     compiler.write_text('#!/bin/sh\ncase "$*" in *-funknown*) exit 1;; esac\n')
     compiler.chmod(0o755)
-    assert library._known_to(str(compiler), ("-funknown", "-fknown")) == ["-fknown"]
+    assert compiling.known_to(str(compiler), ("-funknown", "-fknown")) == ["-fknown"]
 
 
 @needs_compiler
@@ -122,9 +124,9 @@ def test_sources_that_changed_beneath_a_process_are_not_built_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upgraded = tmp_path / "cpu"
-    shutil.copytree(library._SOURCES, upgraded)
+    shutil.copytree(compiling.SOURCES, upgraded)
     (upgraded / "reflectors.cpp").write_text("// one more argument\n")
-    monkeypatch.setattr(library, "_SOURCES", upgraded)
+    monkeypatch.setattr(compiling, "SOURCES", upgraded)
     with pytest.raises(BuildError, match="changed since this process began; start it again"):
         load(tmp_path / "cache")
     assert not list((tmp_path / "cache").glob("*.so"))

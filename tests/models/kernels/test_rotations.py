@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.compression.rotations import Stages
+from models.compression.fit.rotations import Stages
+from models.kernels.choice import kernels_take, prefer
 from models.kernels.library import library
 from models.kernels.rotations import ROTATED
-from models.ops.backends import kernels_take, prefer
-from models.ops.rotations import circle_partners, pair_places, rotation_product
+from models.math.rotations import circle_partners, pair_places, rotation_product
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 

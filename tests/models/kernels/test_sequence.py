@@ -16,7 +16,7 @@ from models.kernels.structs import ACTIVATIONS, CELLS, CellName
 from tests.models.kernels.cases import (
     FORMS,
     SLOPE,
-    Form,
+    FormName,
     Sizes,
     in_double_precision,
     random_tensors,
@@ -92,7 +92,7 @@ def compare(kind: Kind, tensors: Tensors, lengths: Tensor | None) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
-def test_states_and_gradients_are_those_of_the_equations(kind: Kind, form: Form) -> None:
+def test_states_and_gradients_are_those_of_the_equations(kind: Kind, form: FormName) -> None:
     for sizes, variable in itertools.product(SIZES, (False, True)):
         generator = torch.Generator().manual_seed(3)
         shape = sizes.models, sizes.batch
@@ -101,7 +101,7 @@ def test_states_and_gradients_are_those_of_the_equations(kind: Kind, form: Form)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_gru_without_a_candidate_bias_is_one_whose_is_zero(form: Form) -> None:
+def test_a_gru_without_a_candidate_bias_is_one_whose_is_zero(form: FormName) -> None:
     kind = Kind("gru_reset_after", "tanh", 0.0)
     for sizes in SIZES:
         without = random_tensors("gru_reset_after", form, sizes, candidate_bias=False)
@@ -115,7 +115,7 @@ def test_a_gru_without_a_candidate_bias_is_one_whose_is_zero(form: Form) -> None
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_memory_of_earlier_calls_is_not_read(cell: CellName, form: Form) -> None:
+def test_memory_of_earlier_calls_is_not_read(cell: CellName, form: FormName) -> None:
     """Workspaces are kept between calls: these are full of NaN when the second call begins."""
     kind, sizes = Kind(cell, "tanh", 0.0), Sizes(1, 7, 13, 21, 3)
     tensors = random_tensors(cell, form, sizes)
@@ -184,7 +184,7 @@ def test_no_sample_is_no_work(cell: CellName) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_packed_weights_give_the_same_numbers_whatever_becomes_of_theirs(
-    cell: CellName, form: Form
+    cell: CellName, form: FormName
 ) -> None:
     kind, tensors = Kind(cell, "tanh", 0.0), random_tensors(cell, form, Sizes(2, 5, 13, 21, 3))
     with torch.no_grad():
@@ -200,7 +200,7 @@ def test_packed_weights_give_the_same_numbers_whatever_becomes_of_theirs(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_the_operator_keeps_torchs_rules(cell: CellName, form: Form) -> None:
+def test_the_operator_keeps_torchs_rules(cell: CellName, form: FormName) -> None:
     tensors = random_tensors(cell, form, Sizes(2, 4, 3, 7, 2))
     lengths = torch.tensor([[1, 4, 2], [3, 3, 3]])
     kind = (cell, "abs" if cell == "rnn" else "tanh", 0.0)

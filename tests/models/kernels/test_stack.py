@@ -11,7 +11,7 @@ from models.kernels.library import library
 from models.kernels.stack import stack
 from models.kernels.structs import ACTIVATIONS, STACKS, StackName
 from tests.models.kernels import cases
-from tests.models.kernels.cases import FORMS, SLOPE, Form
+from tests.models.kernels.cases import FORMS, SLOPE, FormName
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 
@@ -25,7 +25,7 @@ KINDS = [
 LAYERS_BATCH_SIZE = [(2, 1, 1), (4, 3, 7), (6, 30, 33), (2, 25, 64), (20, 13, 48)]
 
 
-def random_stack(name: StackName, form: Form, sizes: tuple[int, int, int]) -> dict[str, Tensor]:
+def random_stack(name: StackName, form: FormName, sizes: tuple[int, int, int]) -> dict[str, Tensor]:
     """X, bias and matrices that keep the size of what passes about the same."""
     layers, batch, size = sizes
     generator, gates, rank = torch.Generator().manual_seed(0), GATES[name], min(3, size)
@@ -74,7 +74,7 @@ def layer_by_layer(
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.cell}-{kind.activation}")
-def test_results_and_gradients_are_those_of_the_equations(kind: Kind, form: Form) -> None:
+def test_results_and_gradients_are_those_of_the_equations(kind: Kind, form: FormName) -> None:
     assert kind.cell in STACKS
     for sizes, threads in itertools.product(LAYERS_BATCH_SIZE, (1, 3)):
         given = random_stack(kind.cell, form, sizes)
@@ -107,7 +107,7 @@ def test_no_sample_is_no_work(name: StackName) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", STACKS)
-def test_the_operator_keeps_torchs_rules(name: StackName, form: Form) -> None:
+def test_the_operator_keeps_torchs_rules(name: StackName, form: FormName) -> None:
     given = random_stack(name, form, (4, 3, 7))
     tensors = [given.get(n) for n in ("x", "bias", "weight", "left", "right", "diagonal")]
     results = torch.library.opcheck(

@@ -15,18 +15,18 @@ from onnx.reference import ReferenceEvaluator
 from torch import nn
 
 from models import checkpoint
-from models.architectures import ARCHITECTURES, Architecture
+from models.architectures import ARCHITECTURES, Architecture, Mlp
 from models.errors import ExportError
+from models.forms import DenseForm, MaskedForm
+from models.math.activations import Activation
 from models.model import ModelSpec
 from models.network import Network
+from models.onnx import export as export_module
 from models.onnx.activations import ACTIVATIONS
 from models.onnx.export import WRITERS, export
 from models.onnx.graph import LARGEST_FILE_BYTES, OPSET, Graph
-from models.onnx.products import FORMS
+from models.onnx.products import multiply
 from models.onnx.verify import verify
-from models.ops import factors
-from models.ops.activations import Activation
-from models.ops.factors import DenseFactors, LowRankFactors, MaskedFactors
 from models.parametrizations import Family
 from models.spec import Signature
 from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
@@ -76,16 +76,22 @@ def pair(request: pytest.FixtureRequest) -> Pair:
     return request.param
 
 
-def test_every_architecture_form_and_activation_can_be_written() -> None:
-    assert set(WRITERS) == set(ARCHITECTURES)
+def test_every_activation_can_be_written() -> None:
     assert set(ACTIVATIONS) == set(get_args(Activation))
-    forms = {
-        value
-        for value in vars(factors).values()
-        if isinstance(value, type) and value.__module__ == factors.__name__
-    }
-    # Masks are for training alone.
-    assert set(FORMS) == forms - {factors.Factors, MaskedFactors}
+
+
+def test_an_architecture_that_nothing_writes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(WRITERS) <= set(ARCHITECTURES)
+    spec = next(specs(*pairs()[0], LAST))
+    monkeypatch.setattr(export_module, "WRITERS", {Mlp: WRITERS[Mlp]})
+    with pytest.raises(ExportError, match=f"for {spec.architecture.kind}; written are mlp"):
+        export(spec.build(seed=0), spec)
+
+
+def test_a_form_that_nothing_writes_is_named() -> None:
+    inner = DenseForm(torch.zeros(1, 3, 3))
+    with pytest.raises(ExportError, match="no ONNX writer for masked matrices"):
+        multiply(Graph(), MaskedForm(inner, torch.ones(1, 2, 3)), "x")
 
 
 def test_every_model_is_exported_verified_and_of_the_signatures_shape(pair: Pair) -> None:
@@ -161,14 +167,9 @@ def test_whole_matrices_take_a_standard_node_where_one_computes_the_cell(
 def made_bytes(network: nn.Module) -> int:
     """What the numbers of a recurrent network take, its matrices in the form of their factors."""
     recurrent = network.get_submodule("recurrent")
-    made = recurrent.factors()  # pyright: ignore[reportCallIssue]
-    parts: dict[type, tuple[str, ...]] = {
-        DenseFactors: ("weight",),
-        LowRankFactors: ("left", "right", "diagonal"),
-    }
-    matrices = [getattr(made, name) for name in parts[type(made)]]
+    matrices = recurrent.form().tensors()  # pyright: ignore[reportCallIssue]
     others = [v for name, v in network.state_dict().items() if not name.startswith("recurrent.")]
-    return sum(4 * value.numel() for value in (*matrices, *others) if value is not None)
+    return sum(4 * value.numel() for value in (*matrices, *others))
 
 
 CONSTANT_BYTES = 12_000

@@ -122,14 +122,14 @@ def test_equal_work_gives_a_ratio_near_one() -> None:
     # At this size rotations are applied as the matrix that they make up, made once.
     rotations = spec(Rnn(hidden_size=32), PackedRotations(count=2))
     _, record = only(measure(job(rotations, batch_size=32)))
-    assert record.evaluation_form == ("DenseFactors",)
+    assert record.evaluation_form == ("dense",)
     assert record.ratio.median == pytest.approx(1, abs=0.3)
 
 
 def test_a_fraction_of_the_work_is_faster() -> None:
     thin = spec(Rnn(hidden_size=512), LowRank(d=4))
     _, record = only(measure(job(thin, batch_size=20)))
-    assert record.evaluation_form == ("LowRankFactors",)
+    assert record.evaluation_form == ("low_rank",)
     assert record.multiply_adds < record.dense_multiply_adds / 10
     assert record.ratio.low > 1.3
 
@@ -194,11 +194,11 @@ def test_measuring_leaves_no_preference_behind() -> None:
 def test_feed_forward_models_are_measured_as_they_are_fused() -> None:
     folded = spec(Mlp(hidden_size=16), LowRank(d=2))
     _, record = only(measure(job(folded)))
-    assert record.evaluation_form == ("DenseFactors",)
+    assert record.evaluation_form == ("dense",)
     assert record.backend == (OURS,)
     assert record.dense_backend in {(OURS,), ("torch",)}
     _, trained = only(measure(job(folded, mode="training")))
-    assert trained.evaluation_form == ("LowRankFactors",)
+    assert trained.evaluation_form == ("low_rank",)
 
 
 def test_shapes_are_measured_one_by_one_in_their_order() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from starlette.testclient import TestClient
 from torch import nn
 
-from models.compression import CONVERTERS
+from models.compression import FITS
 from models.model import ModelSpec
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import kind_of
@@ -28,7 +28,7 @@ from tests.service.model_files import ours, plain, saved, spec_of, upload_model
 from tests.service.site import Lease, Site
 
 ROWS = {"kind": "digits", "layout": "rows"}
-UNCONVERTIBLE = [kind_of(one) for one in PARAMETRIZATIONS if one not in CONVERTERS]
+UNCONVERTIBLE = [kind_of(one) for one in PARAMETRIZATIONS if one not in FITS]
 
 
 @pytest.fixture
@@ -104,6 +104,16 @@ def test_a_form_without_a_conversion_is_refused_by_its_name(
 ) -> None:
     answer = asked(client, model, parametrizations=["low_rank", kind])
     refused(answer, "parametrizations.1", kind, "allowed are", "low_rank")
+
+
+def test_a_form_for_complex_matrices_is_no_candidate_for_real_ones(
+    client: TestClient, model: str
+) -> None:
+    space = asked(client, model, parametrizations=["low_rank", "unitary_full"]).json()
+    assert [pair["parametrization"] for pair in space["candidates"]] == ["low_rank"]
+    answer = asked(client, model, parametrizations=["unitary_full"])
+    assert answer.status_code == 422, answer.text
+    assert "unitary_full" in answer.text, answer.text
 
 
 def test_the_stored_study_knows_the_model_and_believes_nobody(

@@ -1,0 +1,83 @@
+"""Our kernels on the CPU: matrices as a whole or thin, in single precision."""
+
+import torch
+from torch import Tensor
+
+from models.backends.call import PlainInputs, SequenceCall, State
+from models.forms import Thin, Whole
+from models.kernels.calls import Packed, Tensors
+from models.kernels.choice import Backend, kernels_are_built
+from models.kernels.sequence import sequence
+from models.math.activations import modulus
+
+
+class CppKernels:
+    """See `models/kernels`."""
+
+    name: Backend = "cpp"
+
+    def takes(self, call: SequenceCall) -> bool:
+        """What has a kernel's name, on the CPU in single precision."""
+        return (
+            call.kind is not None
+            and call.form.parts() is not None
+            and call.state.device.type == "cpu"
+            and call.state.dtype == torch.float32
+            and kernels_are_built()
+        )
+
+    def run(self, call: SequenceCall) -> tuple[Tensor, State]:
+        """Run all steps in one call."""
+        kind = call.kind
+        assert kind is not None
+        lengths = None if call.lengths is None else call.lengths.unsqueeze(0)
+        states, _, last_h, last_c = sequence(
+            kind,
+            _tensors(call),
+            lengths,
+            keep=call.every or call.learns(),
+            packed=call.packed,
+        )
+        last: State = (last_h[0],) if len(call.initial) == 1 else (last_h[0], last_c[0])
+        if not call.every:
+            return states, last
+        return modulus(states[0]) if kind.activation == "abs" else states[0], last
+
+    def pack(self, call: SequenceCall) -> Packed:
+        """The call's matrices in the kernels' own order; of the rest only sizes matter."""
+        assert call.kind is not None
+        return Packed(call.kind, _tensors(call))
+
+
+def _tensors(call: SequenceCall) -> Tensors:
+    """One model's tensors as the kernels take them, with a model axis of 1."""
+    inputs, parts = call.inputs, call.form.parts()
+    assert parts is not None
+    plain = inputs if isinstance(inputs, PlainInputs) else None
+    state, *cell = call.initial
+    whole, thin = (parts, None) if isinstance(parts, Whole) else (None, parts)
+    gates, size = parts[0].shape[0], state.shape[-1]
+    bias = None if plain is None else plain.bias
+    return Tensors(
+        x=None if plain is None else plain.x.unsqueeze(0),
+        addends=None if plain is not None else inputs.projections().unsqueeze(0),
+        w_in=None if plain is None else plain.weight.view(1, gates, size, plain.x.shape[-1]),
+        bias=None if bias is None else bias.view(1, gates, size),
+        candidate_bias=_one(call.candidate_bias),
+        weight=None if whole is None else whole.weight.unsqueeze(0),
+        left=None if thin is None else thin.left.unsqueeze(0),
+        right=None if thin is None else _right(thin).unsqueeze(0),
+        diagonal=None if thin is None else _one(thin.diagonal),
+        h0=state.unsqueeze(0),
+        c0=cell[0].unsqueeze(0) if cell else None,
+    )
+
+
+def _right(thin: Thin) -> Tensor:
+    """R for all gates, or one for each: the kernels know nothing between."""
+    readers, gates = thin.right.shape[0], thin.left.shape[0]
+    return thin.right.repeat_interleave(thin.shared_by, 0) if 1 < readers < gates else thin.right
+
+
+def _one(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.unsqueeze(0)

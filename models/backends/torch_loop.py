@@ -1,0 +1,103 @@
+"""A cell's own loop over the steps, as it is or captured in a CUDA graph.
+
+The loop computes everything on every device, and is what the other backends are tested against.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from models.backends import cuda_graphs
+from models.backends.call import ProjectedInputs, SequenceCall, State
+from models.kernels.choice import Backend
+
+
+class TorchLoop:
+    """torch's operations, one after the other."""
+
+    name: Backend = "torch"
+
+    def takes(self, call: SequenceCall) -> bool:  # noqa: ARG002 -- whatever it is
+        """Everything."""
+        return True
+
+    def run(self, call: SequenceCall) -> tuple[Tensor, State]:
+        """Run step by step."""
+        biases = {} if call.candidate_bias is None else {"candidate_bias": call.candidate_bias}
+        steps = call.loop(call.form, call.inputs.projections(), call.initial, **biases)
+        if call.lengths is not None:
+            steps = _held_at_their_ends(steps, call.initial, call.lengths)
+        if not call.every:
+            return call.state.new_empty(0), _last(steps)
+        states = list(steps)
+        return torch.stack([h for h, *_ in states]), states[-1]
+
+
+class GraphedLoop:
+    """The same in CUDA graphs, which save the launches of each step's kernels."""
+
+    name: Backend = "graph"
+
+    def takes(self, call: SequenceCall) -> bool:
+        """What depends on tensors alone, on a GPU that captures."""
+        return (
+            call.kind is not None
+            and call.form.only_computes
+            and call.state.shape[0] > 0
+            and not torch.compiler.is_compiling()
+            and cuda_graphs.can_be_used(call.state.device)
+        )
+
+    def run(self, call: SequenceCall) -> tuple[Tensor, State]:
+        """Replay the loop, from the second call with the same shapes on."""
+        matrices = call.form.tensors()
+        others = [tensor for tensor in (call.lengths, call.candidate_bias) if tensor is not None]
+        begin, end = len(matrices), len(matrices) + len(call.initial)
+        # The recording keeps this form: without its tensors it holds no memory.
+        empty = call.form.rebuild([tensor.detach().to("meta") for tensor in matrices])
+        has_lengths, has_bias = call.lengths is not None, call.candidate_bias is not None
+        loop, kind, every = call.loop, call.kind, call.every
+
+        def steps(projections: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+            rest = iter(tensors[end:])
+            lengths = next(rest) if has_lengths else None
+            # The graph's own copy: a cell's bias would be that of the cell which was recorded.
+            bias = next(rest) if has_bias else None
+            states, last = TorchLoop().run(
+                SequenceCall(
+                    kind=kind,
+                    loop=loop,
+                    form=empty.rebuild(tensors[:begin]),
+                    inputs=ProjectedInputs(projections),
+                    initial=tensors[begin:end],
+                    every=every,
+                    lengths=lengths,
+                    candidate_bias=bias,
+                )
+            )
+            return (states, *last) if every else last
+
+        name = kind, call.form.structure(), every, has_lengths, has_bias
+        tensors = (call.inputs.projections(), *matrices, *call.initial, *others)
+        results = cuda_graphs.run(name, steps, tensors)
+        return (results[0], results[1:]) if every else (call.state.new_empty(0), results)
+
+
+def _held_at_their_ends(steps: Iterator[State], initial: State, lengths: Tensor) -> Iterator[State]:
+    """The states, each sample's staying as it was after its own length."""
+    before = initial
+    lengths = lengths.unsqueeze(-1)
+    for step, state in enumerate(steps):
+        before = tuple(
+            torch.where(step < lengths, new, old) for new, old in zip(state, before, strict=True)
+        )
+        yield before
+
+
+def _last(steps: Iterator[State]) -> State:
+    """The last state, keeping no other."""
+    last = next(steps)
+    for state in steps:
+        last = state
+    return last

@@ -1,0 +1,21 @@
+"""What a weight is when it is applied, whatever it is stored as: one class per file."""
+
+from models.forms.batched import BatchedForm
+from models.forms.dense import DenseForm
+from models.forms.form import Form, Thin, Whole, factored_form_pays
+from models.forms.layered import LayeredForm, joined
+from models.forms.low_rank import LowRankForm
+from models.forms.masked import MaskedForm
+
+__all__ = [
+    "BatchedForm",
+    "DenseForm",
+    "Form",
+    "LayeredForm",
+    "LowRankForm",
+    "MaskedForm",
+    "Thin",
+    "Whole",
+    "factored_form_pays",
+    "joined",
+]

@@ -1,0 +1,486 @@
+"""Which backend runs a sequence, and that all of them compute the same."""
+
+import contextlib
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.architectures.gru import GruCell
+from models.backends import cuda_graphs
+from models.backends.call import Inputs, Loop, PlainInputs, ProjectedInputs, SequenceCall, State
+from models.backends.cuda_graphs import Graphs
+from models.backends.loops import (
+    gru_sequence_reset_after,
+    gru_sequence_reset_before,
+    lstm_sequence,
+    rnn_sequence,
+)
+from models.backends.sequences import (
+    VENDOR_LSTM_BATCH,
+    VENDOR_LSTM_SIZE,
+    choose,
+    computing,
+    run_sequence,
+)
+from models.backends.torch_loop import GraphedLoop
+from models.forms import DenseForm, Form, LowRankForm, MaskedForm
+from models.kernels.calls import GATES, Kind, Tensors
+from models.kernels.choice import Backend, prefer
+from models.kernels.library import library
+from models.kernels.structs import CELLS, CellName
+from models.math.activations import activation_of
+from tests.models.backends.test_cuda_graphs import Recorder
+from tests.models.kernels.cases import (
+    FORMS,
+    SLOPE,
+    FormName,
+    Sizes,
+    in_double_precision,
+    random_tensors,
+    step_by_step,
+)
+
+needs_kernels = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
+
+KINDS = [
+    *(Kind("rnn", name, SLOPE) for name in ("tanh", "relu", "leaky_relu", "abs", "identity")),
+    *(Kind(cell, "tanh", 0.0) for cell in CELLS if cell != "rnn"),
+]
+VENDORS_KINDS = {("rnn", "tanh"), ("rnn", "relu"), ("gru_reset_after", "tanh"), ("lstm", "tanh")}
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+        ],
+    ),
+]
+
+SMALL = Sizes(models=1, steps=6, batch=3, size=7, inputs=4)
+
+
+def name_of(kind: Kind) -> str:
+    return kind.activation if kind.cell == "rnn" else kind.cell
+
+
+def drawn(
+    kind: Kind | None, form: FormName, sizes: Sizes, *, candidate_bias: bool = True
+) -> Tensors:
+    """Random tensors of a cell, with a candidate bias where it can have one, or without."""
+    cell = "rnn" if kind is None else cast(CellName, kind.cell)
+    return random_tensors(cell, form, sizes, candidate_bias=candidate_bias)
+
+
+def loop_of(kind: Kind) -> Loop:
+    """The cell as a loop in torch's operations."""
+    cells: dict[str, Loop] = {
+        "rnn": partial(rnn_sequence, activation=activation_of(kind.activation, leak=kind.slope)),
+        "gru_reset_before": gru_sequence_reset_before,
+        "gru_reset_after": gru_sequence_reset_after,
+        "lstm": lstm_sequence,
+    }
+    return cells[kind.cell]
+
+
+def never(*_: object, **__: object) -> Iterator[State]:
+    raise AssertionError("the loop was not to run")
+
+
+def as_call(
+    kind: Kind | None, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
+) -> SequenceCall:
+    """One model's tensors as a network hands them over."""
+
+    def only(tensor: Tensor) -> Tensor:
+        return tensor[0]
+
+    form: Form
+    if tensors.weight is not None:
+        form = DenseForm(only(tensors.weight))
+    else:
+        assert tensors.left is not None
+        assert tensors.right is not None
+        diagonal = None if tensors.diagonal is None else only(tensors.diagonal)
+        form = LowRankForm(only(tensors.left), only(tensors.right), diagonal)
+    inputs: Inputs
+    if tensors.x is None:
+        assert tensors.addends is not None
+        inputs = ProjectedInputs(only(tensors.addends))
+    else:
+        assert tensors.w_in is not None
+        bias = None if tensors.bias is None else only(tensors.bias).flatten()
+        inputs = PlainInputs(only(tensors.x), only(tensors.w_in).flatten(0, 1), bias)
+    cell = () if tensors.c0 is None else (only(tensors.c0),)
+    return SequenceCall(
+        kind=kind,
+        loop=loop or (never if kind is None else loop_of(kind)),
+        form=form,
+        inputs=inputs,
+        initial=(only(tensors.h0), *cell),
+        every=every,
+        candidate_bias=None if tensors.candidate_bias is None else only(tensors.candidate_bias),
+    )
+
+
+def run(
+    kind: Kind, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
+) -> tuple[Tensor, State]:
+    """One model's sequence, as a network runs it."""
+    return run_sequence(as_call(kind, tensors, loop, every=every))
+
+
+def moved(tensors: Tensors, device: str, dtype: torch.dtype = torch.float32) -> Tensors:
+    """The same numbers as leaves of another device and type."""
+    return Tensors(
+        *(
+            None if t is None else t.detach().to(device, dtype).requires_grad_()
+            for t in tensors.in_order()
+        )  # pyright: ignore[reportArgumentType] -- h0 is given
+    )
+
+
+def close(found: Tensor, expected: Tensor, tolerance: float) -> None:
+    scale = max(expected.abs().max().item(), 1e-6)
+    assert (found.detach().cpu().double() - expected).abs().max().item() <= tolerance * scale
+
+
+def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
+    """All states, the last one and the gradients of everything, against the cell's equations."""
+    exact = in_double_precision(moved(tensors, "cpu", torch.float64))
+    expected = step_by_step(kind, exact)
+    states, last = run(kind, tensors)
+    close(states, expected.states[0], tolerance)
+    close(last[0], expected.states[0, -1], tolerance)
+    total, exact_total = states.square().sum(), expected.states.square().sum()
+    if expected.cells is not None:
+        close(last[1], expected.cells[0, -1], tolerance)
+        total, exact_total = total + last[1].sum(), exact_total + expected.cells[0, -1].sum()
+    names = [name for name in Tensors.names() if getattr(tensors, name) is not None]
+    ours = torch.autograd.grad(total, [getattr(tensors, name) for name in names])
+    theirs = torch.autograd.grad(exact_total, [getattr(exact, name) for name in names])
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other, 5 * tolerance)
+    with torch.inference_mode():
+        nothing, alone = run(kind, tensors, every=False)
+    assert nothing.numel() == 0 or nothing.shape == states.shape
+    close(alone[0], expected.states[0, -1], tolerance)
+
+
+def asked(kind: Kind | None, form: FormName, sizes: Sizes, **like: object) -> SequenceCall:
+    """A call with random tensors."""
+    tensors = drawn(kind, form, sizes)
+    return as_call(kind, moved(tensors, "cpu", **like))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("inputs", [4, 0], ids=["plain inputs", "projected inputs"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_every_backend_that_computes_a_sequence_computes_the_same(
+    kind: Kind, form: FormName, inputs: int, device: str
+) -> None:
+    sizes = Sizes(models=1, steps=6, batch=3, size=7, inputs=inputs)
+    check_all_backends(kind, moved(drawn(kind, form, sizes), device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_backend_does_without_a_candidate_bias(form: FormName, device: str) -> None:
+    kind = Kind("gru_reset_after", "tanh", 0.0)
+    check_all_backends(kind, moved(drawn(kind, form, SMALL, candidate_bias=False), device))
+
+
+def check_all_backends(kind: Kind, tensors: Tensors) -> None:
+    call = as_call(kind, tensors)
+    backends = computing(call)
+    assert backends[-1] == "torch"
+    for backend in backends:
+        with prefer(backend):
+            assert choose(call) == backend
+            # A graph replays from the second call on.
+            for _ in range(3):
+                # Single precision, a few steps: a few dozen roundings of 6e-8.
+                check(kind, tensors, tolerance=5e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_our_kernels_come_first_and_the_vendors_second(kind: Kind, form: FormName) -> None:
+    vendors = form == "dense" and (kind.cell, kind.activation) in VENDORS_KINDS
+    expected = ("cpp", "vendor", "torch") if vendors else ("cpp", "torch")
+    if kind.cell != "lstm":
+        assert computing(asked(kind, form, SMALL)) == expected
+    with torch.no_grad():
+        assert computing(asked(kind, form, SMALL)) == expected
+
+
+@needs_kernels
+def test_a_dense_lstm_is_trained_by_the_vendor_but_for_large_batches_of_small_ones() -> None:
+    kind = Kind("lstm", "tanh", 0.0)
+    small, large = VENDOR_LSTM_BATCH, VENDOR_LSTM_BATCH + 1
+
+    def of(size: int, batch: int, form: FormName = "dense") -> SequenceCall:
+        return asked(kind, form, Sizes(models=1, steps=1, batch=batch, size=size, inputs=1))
+
+    assert computing(of(8, small)) == ("vendor", "cpp", "torch")
+    assert computing(of(8, large)) == ("cpp", "vendor", "torch")
+    assert choose(of(VENDOR_LSTM_SIZE - 1, large)) == "cpp"
+    assert choose(of(VENDOR_LSTM_SIZE, large)) == "vendor"
+    assert choose(of(8, small, "low_rank")) == "cpp"
+    with torch.no_grad():
+        assert choose(of(8, small)) == "cpp"
+    call = of(8, small)
+    assert isinstance(call.inputs, PlainInputs)
+    still = call._replace(
+        form=call.form.rebuild([tensor.detach() for tensor in call.form.tensors()]),
+        inputs=PlainInputs(call.inputs.x.detach(), call.inputs.weight.detach(), None),
+        initial=tuple(part.detach() for part in call.initial),
+    )
+    assert choose(still) == "cpp"
+    # One thing that learns is enough.
+    assert choose(still._replace(initial=call.initial)) == "vendor"
+    assert choose(still._replace(inputs=call.inputs)) == "vendor"
+    assert choose(still._replace(form=call.form)) == "vendor"
+    gru = Kind("gru_reset_after", "tanh", 0.0)
+    assert choose(asked(gru, "dense", SMALL)) == "cpp"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_double_precision_is_the_vendors_or_torchs(kind: Kind) -> None:
+    vendors = (kind.cell, kind.activation) in VENDORS_KINDS
+    found = choose(asked(kind, "dense", SMALL, dtype=torch.float64))
+    assert found == ("vendor" if vendors else "torch")
+    assert choose(asked(kind, "tied", SMALL, dtype=torch.float64)) == "torch"
+    for form in FORMS:
+        tensors = moved(drawn(kind, form, SMALL), "cpu", torch.float64)
+        check(kind, tensors, tolerance=1e-13)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_half_precision_is_not_ours(kind: Kind, form: FormName) -> None:
+    assert "cpp" not in computing(asked(kind, form, SMALL, dtype=torch.bfloat16))
+    tensors = drawn(kind, form, SMALL)
+    exact = step_by_step(kind, in_double_precision(tensors))
+    states, _ = run(kind, moved(tensors, "cpu", torch.bfloat16))
+    assert states.dtype == torch.bfloat16
+    # 8 bits, rounded a few times per step.
+    close(states, exact.states[0], 0.05)
+
+
+def test_a_cell_that_only_its_loop_computes_is_looped() -> None:
+    assert computing(asked(None, "dense", SMALL)) == ("torch",)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("cell", CELLS)
+def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
+    kind, gates = Kind(cell, "tanh", 0.0), GATES[cell]
+    tensors = moved(random_tensors(cell, "low_rank", SMALL), "cpu", torch.float64)
+    call = as_call(kind, tensors)
+    generator = torch.Generator().manual_seed(2)
+    shape = 1 if tied else gates, SMALL.batch, SMALL.size
+    mask = torch.randint(0, 2, shape, generator=generator).double()
+    masked = call._replace(form=MaskedForm(call.form, mask))
+    assert computing(masked) == ("torch",)
+    states, _ = run_sequence(masked)
+    # The first step by hand: what a matrix sees of h0, and of r * h0, is what its mask leaves.
+    assert tensors.left is not None
+    assert tensors.right is not None
+    weight = (tensors.left @ tensors.right)[0]
+    base = call.inputs.projections()[0].unflatten(-1, (gates, SMALL.size)).transpose(0, 1)
+    h = call.state
+
+    def gate(number: int, state: Tensor) -> Tensor:
+        return (mask[0 if tied else number] * state) @ weight[number].T
+
+    if cell == "rnn":
+        first = (base[0] + gate(0, h)).tanh()
+    elif cell == "lstm":
+        enter, forget, _, leave = ((base[g] + gate(g, h)).sigmoid() for g in range(4))
+        candidate = (base[2] + gate(2, h)).tanh()
+        first = leave * (forget * call.initial[1] + enter * candidate).tanh()
+    else:
+        update, reset = ((base[g] + gate(g, h)).sigmoid() for g in range(2))
+        if call.candidate_bias is None:
+            product = gate(2, reset * h)
+        else:
+            product = reset * (gate(2, h) + call.candidate_bias)
+        first = update * h + (1 - update) * (base[2] + product).tanh()
+    close(states[0], first.detach(), 1e-12)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "vendor", "torch"])
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_no_sample_is_no_work_and_no_error(kind: Kind, backend: Backend) -> None:
+    none = Sizes(models=1, steps=4, batch=0, size=6, inputs=2)
+    for form in FORMS:
+        tensors = drawn(kind, form, none)
+        with prefer(backend):
+            assert choose(as_call(kind, tensors)) != "vendor"
+            states, last = run(kind, tensors)
+        assert states.shape == (4, 0, 6)
+        assert all(part.shape == (0, 6) for part in last)
+
+
+@needs_kernels
+def test_the_environment_names_a_backend_and_comes_before_a_preference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tanh, leaky = Kind("rnn", "tanh", 0.0), Kind("rnn", "leaky_relu", 0.1)
+    monkeypatch.setenv("REFLECTORY_BACKEND", "vendor")
+    assert choose(asked(tanh, "dense", SMALL)) == "vendor"
+    # Where it does not compute the same, the fastest that does is taken.
+    assert choose(asked(leaky, "dense", SMALL)) == "cpp"
+    with prefer("torch"):
+        assert choose(asked(tanh, "dense", SMALL)) == "vendor"
+    monkeypatch.setenv("REFLECTORY_BACKEND", "graph")
+    assert choose(asked(tanh, "dense", SMALL)) == "cpp"
+    monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
+    assert choose(asked(tanh, "dense", SMALL)) == "torch"
+    monkeypatch.delenv("REFLECTORY_BACKEND")
+    with prefer("torch"):
+        assert choose(asked(tanh, "dense", SMALL)) == "torch"
+    assert choose(asked(tanh, "dense", SMALL)) == "cpp"
+
+
+def test_an_unknown_backend_is_refused_with_those_that_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("REFLECTORY_BACKEND", "fortran")
+    with pytest.raises(ValueError, match="'fortran'; allowed are cpp, vendor, graph, torch"):
+        choose(asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_where_our_kernels_run_no_loop_does(kind: Kind) -> None:
+    with torch.no_grad():
+        states, _ = run(kind, drawn(kind, "tied", SMALL), never)
+    assert states.shape == (SMALL.steps, SMALL.batch, SMALL.size)
+
+
+@pytest.mark.parametrize("backend", ["cpp", "torch"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+def test_a_state_stays_after_its_samples_own_length(
+    kind: Kind, form: FormName, backend: Backend
+) -> None:
+    """As of each sample alone, cut at its length; gradients behind the end are 0."""
+    lengths = torch.tensor([2, SMALL.steps, 1])
+    tensors = drawn(kind, form, SMALL)
+    call = as_call(kind, tensors)
+    with prefer(backend):
+        states, last = run_sequence(call._replace(lengths=lengths))
+        _, last_alone = run_sequence(call._replace(lengths=lengths, every=False))
+    exact = step_by_step(kind, in_double_precision(tensors))
+    for sample, length in enumerate(lengths.tolist()):
+        end = exact.states[0, length - 1, sample]
+        close(states[:length, sample], exact.states[0, :length, sample], 5e-6)
+        close(states[length - 1 :, sample], end.expand(SMALL.steps - length + 1, -1), 5e-6)
+        for found in (last, last_alone):
+            close(found[0][sample], end, 5e-6)
+            if exact.cells is not None:
+                close(found[1][sample], exact.cells[0, length - 1, sample], 5e-6)
+    given = tensors.x if tensors.x is not None else tensors.addends
+    assert given is not None
+    (gradient,) = torch.autograd.grad(last[0].sum(), given)
+    for sample, length in enumerate(lengths.tolist()):
+        assert not gradient[0, length:, sample].any()
+        assert gradient[0, length - 1, sample].any()
+
+
+def test_what_runs_step_by_step_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    call = asked(None, "low_rank", SMALL, dtype=torch.float64)
+    loop = call._replace(loop=loop_of(Kind("lstm", "tanh", 0.0)), initial=call.initial * 2)
+    with caplog.at_level(logging.INFO, "models.backends.sequences"):
+        for _ in range(3):
+            with contextlib.suppress(Exception):
+                run_sequence(loop)
+    said = [record.getMessage() for record in caplog.records]
+    assert len([line for line in said if "low_rank matrices, torch.float64 on cpu" in line]) == 1
+
+
+def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cells of one shape share a recording, which runs again here as a graph does on a GPU."""
+    recorder = Recorder()
+    monkeypatch.setattr(cuda_graphs, "run", Graphs(recorder).run)
+    kind = Kind("gru_reset_after", "tanh", 0.0)
+    drawn_cells = [random_tensors("gru_reset_after", "tied", SMALL, seed=seed) for seed in (0, 1)]
+    for tensors in drawn_cells * 3:
+        cell = GruCell("after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan)))
+        bias = tensors.candidate_bias
+        assert bias is not None
+        states, _ = GraphedLoop().run(as_call(kind, tensors, cell))
+        exact = in_double_precision(tensors)
+        assert exact.candidate_bias is not None
+        expected = step_by_step(kind, exact)
+        close(states, expected.states[0], 5e-6)
+        (found,) = torch.autograd.grad(states.square().sum(), bias)
+        (gradient,) = torch.autograd.grad(expected.states.square().sum(), exact.candidate_bias)
+        close(found, gradient, 2e-5)
+    assert recorder.count == 2  # forward and backward
+
+
+WITHOUT_KERNELS = """
+import torch
+from models.kernels.calls import Kind
+from models.kernels.choice import Backend, prefer
+from models.forms import DenseForm, LowRankForm
+from models.backends.call import PlainInputs, SequenceCall
+from models.backends.sequences import computing
+state = (torch.zeros(2, 3),)
+inputs = PlainInputs(torch.zeros(4, 2, 1), torch.zeros(3, 1), None)
+for activation in ("tanh", "leaky_relu"):
+    kind = Kind("rnn", activation, 0.1)
+    low_rank = LowRankForm(torch.zeros(1, 3, 1), torch.zeros(1, 1, 3))
+    for form in (DenseForm(torch.zeros(1, 3, 3)), low_rank):
+        print(*computing(SequenceCall(kind, None, form, inputs, state)))
+"""
+
+
+def run_python(program: str, **environment: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_without_our_kernels_the_vendors_or_a_loop_stand_in() -> None:
+    found = run_python(WITHOUT_KERNELS, REFLECTORY_KERNELS="torch").splitlines()
+    assert found == ["vendor torch", "torch", "torch", "torch"]
+
+
+WITH_TORCH_ALONE = """
+import importlib, importlib.util, pkgutil, sys
+for name in ("pydantic", "scipy", "optuna", "sqlalchemy", "safetensors", "sklearn"):
+    sys.modules[name] = None
+import models.backends, models.forms, models.kernels, models.math
+for package in (models.backends, models.forms, models.kernels, models.math):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+
+def test_kernels_and_operations_need_torch_alone() -> None:
+    imported = run_python(WITH_TORCH_ALONE).splitlines()
+    assert {"models.kernels.sequence", "models.backends.sequences"} <= set(imported)

@@ -1,0 +1,177 @@
+"""Libraries for several processors: the right one is chosen, and each computes the same."""
+
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.kernels import prebuilt
+from models.kernels.calls import Kind
+from models.kernels.compiling import build
+from models.kernels.library import _instructions  # pyright: ignore[reportPrivateUsage]
+from models.kernels.prebuilt import TARGETS, library_for
+from models.kernels.sequence import sequence
+from models.kernels.structs import ACTIVATIONS, CELLS, CellName, Shape
+from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors
+
+ROOT = Path(__file__).parents[3]
+ALL = frozenset().union(*(target.needs for target in TARGETS))
+CROSS = "aarch64-linux-gnu-g++"
+KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "checks")
+EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for target in TARGETS:
+        (tmp_path / target.file_name).touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("machine", "instructions", "expected"),
+    [
+        ("x86_64", ALL, "x86-64-v4"),
+        ("x86_64", ALL - {"avx512vl"}, "x86-64-v3"),
+        ("x86_64", ALL - {"fma"}, None),
+        ("aarch64", frozenset({"fp", "asimd"}), "aarch64"),
+        ("riscv64", ALL, None),
+    ],
+)
+def test_the_best_that_a_processor_runs_is_taken(
+    folder: Path, machine: str, instructions: frozenset[str], expected: str | None
+) -> None:
+    found = library_for(machine, instructions, folder)
+    assert (None if found is None else found.name.rsplit("-", 1)[0]) == (
+        None if expected is None else f"kernels-{expected}"
+    )
+
+
+def test_a_library_of_other_sources_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "kernels-x86-64-v4-0123456789abcdef.so").touch()
+    assert library_for("x86_64", ALL, tmp_path) is None
+
+
+def run_python(program: str, tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tree,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+WHICH = (
+    "from models.kernels.library import library; found = library(); print(found and found._name)"
+)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="builds for this kind of processor")
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+def test_a_wheels_library_is_loaded_without_a_compiler_and_native_builds_one(
+    tmp_path: Path,
+) -> None:
+    tree = tmp_path / "installed"
+    shutil.copytree(ROOT / "models", tree / "models")
+    kept = tree / "models/kernels/prebuilt"
+    kept.mkdir()
+    # The most that this processor runs; it is tried by loading it.
+    target = next(one for one in TARGETS if one.needs <= _instructions())
+    build(target.compiler(), kept / target.file_name, target.flags, ())
+    cache = tmp_path / "cache"
+    environment = {"REFLECTORY_KERNEL_CACHE": str(cache)}
+    found = run_python(WHICH, tree, **environment, CXX="no-such-compiler")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith(str(kept)), found.stderr
+    native = run_python(WHICH, tree, **environment, REFLECTORY_KERNELS="native")
+    assert native.stdout.startswith(str(cache)), native.stderr
+    nothing = run_python(WHICH, tree, **environment, REFLECTORY_KERNELS="torch")
+    assert nothing.stdout.strip() == "None"
+    wrong = run_python(WHICH, tree, **environment, REFLECTORY_KERNELS="fast")
+    assert "REFLECTORY_KERNELS is 'fast'; allowed are native, torch" in wrong.stderr
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command that runs a sequence with the library for aarch64."""
+    if shutil.which(CROSS) is None or EMULATOR is None:
+        pytest.skip(f"no {CROSS} or no qemu-aarch64 here")
+    folder = tmp_path_factory.mktemp("aarch64")
+    target = next(one for one in TARGETS if one.name == "aarch64")
+    prebuilt.build_all(folder, every=True)
+    program = folder / "emulated"
+    source = Path(__file__).with_name("emulated.cpp")
+    library = folder / target.file_name
+    subprocess.run([CROSS, "-O1", str(source), str(library), "-o", str(program)], check=True)
+    sysroot = ["-L", "/usr/aarch64-linux-gnu", "-E", f"LD_LIBRARY_PATH={folder}"]
+    return [EMULATOR, *sysroot, str(program)]
+
+
+def bytes_of(tensor: Tensor | None) -> bytes:
+    if tensor is None:
+        return bytes(ctypes.c_int64(0))
+    return bytes(ctypes.c_int64(tensor.numel())) + tensor.detach().contiguous().numpy().tobytes()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_library_for_arm_computes_the_same(
+    emulated: list[str], cell: CellName, form: FormName
+) -> None:
+    sizes = Sizes(models=2, steps=5, batch=3, size=37, inputs=4)
+    tensors = random_tensors(cell, form, sizes)
+    kind = Kind(cell, "tanh", 0.0)
+    states, _, last_h, last_c = sequence(kind, tensors, None, keep=True)
+    total = states.sum() + last_h.sum() + last_c.sum()
+    given = [tensor for tensor in tensors.in_order() if tensor is not None]
+    gradients = torch.autograd.grad(total, given)
+    rank = 0 if tensors.left is None else tensors.left.shape[-1]
+    readers = 0 if tensors.right is None else tensors.right.shape[1]
+    strides = (sizes.steps * sizes.batch * 4, sizes.batch * 4, 4)
+    shape = Shape(
+        *(sizes.models, sizes.steps, sizes.batch, sizes.size, sizes.inputs),
+        *(rank, readers, CELLS.index(cell), ACTIVATIONS.index("tanh"), 1),
+        *strides,
+        0.0,
+    )
+    sent = bytes(shape) + b"".join(map(bytes_of, tensors.in_order()))
+    answer = subprocess.run(emulated, input=sent, capture_output=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    found = torch.frombuffer(bytearray(answer.stdout), dtype=torch.float32)
+    expected = torch.cat([part.detach().flatten() for part in (states, last_h, last_c, *gradients)])
+    assert found.shape == expected.shape
+    scale = expected.abs().max()
+    assert (found - expected).abs().max() <= 2e-5 * scale
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_all_kernel_tests_pass_whatever_compiler_built_them(tmp_path: Path, compiler: str) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} here")
+    environment = {
+        "CXX": compiler,
+        "REFLECTORY_KERNELS": "native",
+        "REFLECTORY_KERNEL_CACHE": str(tmp_path),
+    }
+    files = [f"tests/models/kernels/test_{name}.py" for name in KERNEL_TESTS]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:]
+    assert list(tmp_path.glob("*.so"))
