@@ -178,8 +178,12 @@ class Server:
             study = self.study(study_id)
             return study if study["state"] in ("finished", "failed", "cancelled") else None
 
-        return wait_until(
-            ended, what=f"the end of study {study_id}; log {self.log}", seconds=seconds
+        # The server answers with the processor that the study wants as well.
+        return wait_while_it_moves(
+            ended,
+            what=f"the end of study {study_id}; log {self.log}",
+            seconds=seconds,
+            pause=0.2,
         )
 
     def trials(self, study_id: str) -> list[dict[str, Any]]:
