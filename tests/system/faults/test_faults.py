@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from storage.engine import Database
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.exchanges import Exchanges
 from storage.repositories.trials import Trials
 from tests.service.running import Server, wait_until
@@ -26,6 +27,10 @@ SMALL = {
     "sampler": {"kind": "random"},
     "seed": 5,
 }
+
+
+# Few epochs that last, where time has to pass: each epoch is told to the server.
+SLOW = {**SMALL, "task": {"kind": "digits", "layout": "pixels"}}
 
 
 def assert_told_once(server: Server, study_id: str) -> None:
@@ -42,29 +47,34 @@ def assert_told_once(server: Server, study_id: str) -> None:
 
 
 def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(server) -> None:
-    """Two trials of 150 epochs; each is killed twice.
+    """A trial whose worker is killed twice, the first time when it has stored its state.
 
     The reference is the same study left alone.
     """
-    spec = {**SMALL, "budget": {"trials": 2, "epochs": 150}}
+    spec = {**SLOW, "budget": {"trials": 1, "epochs": 24}}
     unbroken = server.wait(server.submit(spec))
     broken = server.submit(spec)
-    for _ in range(4):
-        seen = server.study(broken)["progress"]["epochs_trained"]
-        wait_until(
-            lambda seen=seen: (
-                server.study(broken)["progress"]["epochs_trained"] > seen + 40
-                or server.study(broken)["state"] == "finished"
-            ),
-            what="some epochs",
-        )
-        for worker in server.workers_at_work()[:1]:
+    wait_until(
+        lambda: has_stored_its_state(server, broken) or server.study(broken)["state"] == "finished",
+        what="a stored state",
+    )
+    for killed in (1, 2):
+        for worker in server.workers_at_work():
             with suppress(psutil.NoSuchProcess):
                 worker.send_signal(signal.SIGKILL)
+        wait_until(
+            lambda killed=killed: (
+                (len(server.trials(broken)[0]["attempts"]) > killed and server.workers_at_work())
+                or server.study(broken)["state"] == "finished"
+            ),
+            what="the next attempt",
+        )
     ended = server.wait(broken)
     assert ended["state"] == "finished"
     trials = server.trials(broken)
-    assert sum(len(trial["attempts"]) for trial in trials) > 2, "no attempt was killed in time"
+    assert len(trials[0]["attempts"]) == 3, "no attempt was killed in time"
+    logs = [log.read_text() for log in (server.data_dir / "logs").glob("*.log")]
+    assert any("resumed after epoch" in log for log in logs)
     for mine, reference in zip(trials, server.trials(unbroken["id"]), strict=True):
         for name in ("outcome", "hyperparameters", "test_quality"):
             assert mine[name] == reference[name]
@@ -74,14 +84,22 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(
             for where in ((broken, mine["number"]), (unbroken["id"], mine["number"]))
         ]
         assert curves[0] == curves[1]
-        assert [row[0] for row in curves[0]] == list(range(1, 151))
+        assert [row[0] for row in curves[0]] == list(range(1, 25))
     assert_told_once(server, broken)
+
+
+def has_stored_its_state(server: Server, study_id: str) -> bool:
+    database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
+    with database.read() as session:
+        kinds = ArtifactRows(session).of_trial(study_id, 0)
+    database.dispose()
+    return "resume" in kinds
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}
-    spec["budget"] = {"trials": 12, "epochs": 8}
+    spec["budget"] = {"trials": 8, "epochs": 8}
     generator = random.Random(seed)
     server = Server(tmp_path / "data").start()
     try:
@@ -93,7 +111,7 @@ def test_killing_everything_loses_and_doubles_nothing(tmp_path: Path, seed: int)
             server.start()
         ended = server.wait(study_id)
         assert ended["state"] == "finished"
-        assert ended["progress"]["trials"]["complete"] == 12
+        assert ended["progress"]["trials"]["complete"] == 8
         assert_told_once(server, study_id)
     finally:
         server.close()
@@ -112,11 +130,11 @@ def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim:
     """The supervisor, or the coordinator for its fork server, starts it again."""
     server = Server(tmp_path / "data").start()
     try:
-        study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 40}})
+        study_id = server.submit({**SMALL, "budget": {"trials": 4, "epochs": 30}})
         for _ in range(2):
             seen = server.study(study_id)["progress"]["epochs_trained"]
             wait_until(
-                lambda seen=seen: server.study(study_id)["progress"]["epochs_trained"] > seen + 20,
+                lambda seen=seen: server.study(study_id)["progress"]["epochs_trained"] > seen + 10,
                 what="some epochs",
             )
             named = [process for process in server.processes() if victim in _words(process)]
@@ -125,7 +143,7 @@ def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim:
             wait_until(lambda: _answers(server), what="the server's answer")
         ended = server.wait(study_id)
         assert ended["state"] == "finished"
-        assert ended["progress"]["trials"]["complete"] == 6
+        assert ended["progress"]["trials"]["complete"] == 4
         assert_told_once(server, study_id)
     finally:
         server.close()
@@ -144,13 +162,13 @@ def _answers(server: Server) -> bool:
 
 
 def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
-    study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 30}})
-    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 20, what="epochs")
+    study_id = server.submit({**SMALL, "budget": {"trials": 4, "epochs": 20}})
+    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 4, what="epochs")
     assert server.stop() == 0
     time.sleep(8)
     server.start()
     progress = server.wait(study_id)["progress"]
-    assert progress["trials"]["complete"] == 6
+    assert progress["trials"]["complete"] == 4
     # Two slots; what an attempt holds while the server is away counts for nothing.
     assert progress["device_hours"] * 3600 < 2 * progress["wall_seconds"] + 4
     attempts = [attempt for trial in server.trials(study_id) for attempt in trial["attempts"]]

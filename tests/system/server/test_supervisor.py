@@ -18,6 +18,7 @@ import pytest
 from service.processes.children import Child, ChildGivenUp
 from service.processes.supervisor import environment_of
 from service.settings import Settings
+from tests import preloaded
 from tests.service.running import Server, wait_until
 
 COMMANDS = ("api", "coordinator", "dashboard")
@@ -115,9 +116,9 @@ def test_requests_wait_while_the_api_starts_again(server: Server) -> None:
     assert httpx2.get(f"{url}/healthz", timeout=600, trust_env=False).status_code == 200
 
 
-@pytest.mark.cold
 def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
-    server = Server(tmp_path / "data", workers=1).start()
+    with preloaded.cold():
+        server = Server(tmp_path / "data", workers=1).start()
     try:
         spec = {"task": {"kind": "digits"}, "budget": {"trials": 50, "epochs": 50}}
         server.submit(spec)
