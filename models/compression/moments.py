@@ -83,6 +83,10 @@ class WatchedForm(Form):
         """The same of other tensors, noted in the same place."""
         return replace(self, inner=self.inner.rebuild(tensors))
 
+    def whole(self) -> Tensor:
+        """As the form that is watched."""
+        return self.inner.whole()
+
     def multiply_adds(self) -> int:
         """As the form that is watched."""
         return self.inner.multiply_adds()

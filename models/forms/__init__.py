@@ -3,6 +3,7 @@
 from models.forms.batched import BatchedForm
 from models.forms.dense import DenseForm
 from models.forms.form import Form, Thin, Whole, factored_form_pays
+from models.forms.fourier import FourierForm, fourier_form_pays
 from models.forms.layered import LayeredForm, joined
 from models.forms.low_rank import LowRankForm
 from models.forms.masked import MaskedForm
@@ -11,11 +12,13 @@ __all__ = [
     "BatchedForm",
     "DenseForm",
     "Form",
+    "FourierForm",
     "LayeredForm",
     "LowRankForm",
     "MaskedForm",
     "Thin",
     "Whole",
     "factored_form_pays",
+    "fourier_form_pays",
     "joined",
 ]

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from models.forms.form import Form, addends_of_each
@@ -18,6 +19,11 @@ class BatchedForm(Form):
     @abstractmethod
     def copies(self) -> int:
         """How many matrices G there are."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> int:
+        """How many numbers a vector has that they are applied to."""
 
     @abstractmethod
     def each(self, x: Tensor) -> Tensor:
@@ -35,6 +41,12 @@ class BatchedForm(Form):
     def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[G, B, out]`, one per step."""
         return addends_of_each(projections, self.copies)
+
+    def whole(self) -> Tensor:
+        """What they make of the identity's rows, transposed."""
+        like, rows = self.tensors()[0], self.inputs
+        identity = torch.eye(rows, dtype=like.dtype, device=like.device)
+        return self.each(identity.expand(self.copies, rows, rows)).mT
 
     def split(self, size: int) -> Sequence[Form]:
         """One selection after the other."""

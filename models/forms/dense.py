@@ -64,6 +64,10 @@ class DenseForm(Form):
         """One per entry of W."""
         return self.weight.numel()
 
+    def whole(self) -> Tensor:
+        """W."""
+        return self.weight
+
     def parts(self) -> Whole:
         """W."""
         return Whole(self.weight)

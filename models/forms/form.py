@@ -119,6 +119,14 @@ class Form(ABC):
         """
         return None
 
+    def whole(self) -> Tensor:
+        """The matrices themselves, `[G, out, in]`, for those who need nothing less.
+
+        Raises:
+            TypeError: there are none, since another one is applied to each vector.
+        """
+        raise TypeError(f"{self.name} matrices differ from vector to vector")
+
     def for_inference(self) -> "Form":
         """The form in which the same matrices answer fastest."""
         return self

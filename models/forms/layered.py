@@ -115,6 +115,10 @@ class LayeredForm(Form):
         """The sum over the layers."""
         return sum(layer.multiply_adds() for layer in self.layers)
 
+    def whole(self) -> Tensor:
+        """Those of the layers, one after the other."""
+        return torch.cat([layer.whole() for layer in self.layers])
+
     def structure(self) -> Hashable:
         """Those of the layers."""
         return LayeredForm, self.counts, tuple(layer.structure() for layer in self.layers)

@@ -123,6 +123,14 @@ class LowRankForm(Form):
         """One per entry of L, R and D."""
         return sum(tensor.numel() for tensor in self.tensors())
 
+    def whole(self) -> Tensor:
+        """`L R + diag(D)`."""
+        right = self.right.repeat_interleave(self.shared_by, 0)
+        weight = raised(self.left) @ raised(right)
+        if self.diagonal is not None:
+            weight = weight + torch.diag_embed(raised(self.diagonal))
+        return weight.to(self.left.dtype)
+
     def parts(self) -> Thin:
         """L, R and D."""
         return Thin(self.left, self.right, self.diagonal)
@@ -132,11 +140,7 @@ class LowRankForm(Form):
         _, rows, rank = self.left.shape
         if factored_form_pays(rank, min(rows, self.right.shape[-1])):
             return self
-        right = self.right.repeat_interleave(self.shared_by, 0)
-        weight = raised(self.left) @ raised(right)
-        if self.diagonal is not None:
-            weight = weight + torch.diag_embed(raised(self.diagonal))
-        return DenseForm(weight.to(self.left.dtype))
+        return DenseForm(self.whole())
 
 
 def _split(result: Tensor, shared_by: int) -> tuple[Tensor, ...]:

@@ -1,8 +1,10 @@
 """Matrix products in the form that the matrices have: whole, or low rank plus a diagonal."""
 
+from torch import Tensor
+
 from models.architectures.inputs import InputLayer
 from models.errors import ExportError
-from models.forms import Form, Thin, Whole
+from models.forms import Form, Thin
 from models.linear import Affine
 from models.onnx.graph import Graph
 
@@ -14,13 +16,21 @@ def multiply(graph: Graph, form: Form, x: str) -> str:
         ExportError: nothing writes matrices of this form.
     """
     parts = form.parts()
-    if parts is None:
-        raise ExportError(
-            f"there is no ONNX writer for {form.name} matrices; written are dense and low-rank ones"
-        )
-    if isinstance(parts, Whole):
-        return graph.apply("MatMul", x, graph.constant(parts.weight.flatten(0, 1).t()))
-    return expand(graph, parts, project(graph, parts, x), x)
+    if isinstance(parts, Thin):
+        return expand(graph, parts, project(graph, parts, x), x)
+    return graph.apply("MatMul", x, graph.constant(whole(form).flatten(0, 1).t()))
+
+
+def whole(form: Form) -> Tensor:
+    """The matrices `[G, out, in]` of whatever form.
+
+    Raises:
+        ExportError: there are none.
+    """
+    try:
+        return form.whole()
+    except TypeError as error:
+        raise ExportError(f"there is no ONNX writer for these matrices: {error}") from error
 
 
 def multiply_add(graph: Graph, form: Form, x: str, addend: str, *, copies: int) -> list[str]:

@@ -3,9 +3,9 @@
 import torch
 
 from models.architectures.urnn import Urnn, UrnnCell
-from models.forms import Form, Whole
+from models.forms import Form
 from models.onnx.graph import Graph
-from models.onnx.products import cut, multiply
+from models.onnx.products import cut, whole
 from models.onnx.recurrent import CellGraph, State
 
 
@@ -27,10 +27,7 @@ def _step(body: Graph, form: Form, cell: UrnnCell, before: State, addend: str) -
 
 def _product(body: Graph, form: Form, state: str) -> str:
     """`z W^T`: the real form `[[A, -B], [B, A]]` is put together once, of A and B alone."""
-    parts = form.parts()
-    if not isinstance(parts, Whole):
-        return multiply(body, form, state)
-    weight, root = parts.weight[0], body.root
+    weight, root = whole(form)[0], body.root
     size = weight.shape[0] // 2
     real = root.constant(weight[:size, :size].t())
     imaginary = root.constant(weight[size:, :size].t())

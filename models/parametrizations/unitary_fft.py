@@ -1,5 +1,6 @@
 """The unitary matrix of the uRNN: phases, reflections and Fourier transforms."""
 
+import math
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -7,12 +8,13 @@ from torch import Tensor, nn
 
 from models.draw import Draw
 from models.errors import SlotError
-from models.forms import DenseForm
+from models.forms import DenseForm, FourierForm, fourier_form_pays
 from models.linear import StructuredLinear
 from models.math.complex_matrices import real_form
 from models.math.initialisation import glorot_uniform_, uniform_
 from models.math.precision import raised
 from models.math.unitary import fourier_product, hashed_order
+from models.math.weight_norm import unit_rows
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -59,8 +61,9 @@ class UnitaryFft(Family):
         return slot.copies * 7 * slot.in_features
 
     def working_numbers(self, slot: Slot) -> int:
-        """The complex matrix and its real form, of twice the size."""
-        return slot.copies * 32 * slot.in_features**2
+        """The complex matrix and its real form, of twice the size; or the factors alone."""
+        size = slot.in_features
+        return slot.copies * (60 * size if fourier_form_pays(size) else 32 * size**2)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
@@ -71,7 +74,7 @@ class UnitaryFft(Family):
 class UnitaryFftLinear(StructuredLinear):
     """Stores the phases `[G, 3, n]` and the reflections' vectors `(re | im)` `[G, 2, 2 n]`."""
 
-    _places: Tensor
+    _order: Tensor
 
     def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
         super().__init__(slot)
@@ -80,13 +83,18 @@ class UnitaryFftLinear(StructuredLinear):
         self.reflections = nn.Parameter(torch.empty(slot.copies, 2, 2 * size))
         uniform_(self.phases, -torch.pi, torch.pi, generator=generator)
         glorot_uniform_(self.reflections, generator=generator)
-        places = torch.tensor(hashed_order(size)).argsort()
-        self.register_buffer("_places", places, persistent=False)
+        self.register_buffer("_order", torch.tensor(hashed_order(size)), persistent=False)
 
-    def make_form(self) -> DenseForm:
-        """The real form of W, made of all its factors."""
-        weight = fourier_product(raised(self.phases), raised(self.reflections), self._places)
-        return DenseForm(real_form(weight.real, weight.imag).to(self.phases.dtype))
+    def make_form(self) -> DenseForm | FourierForm:
+        """The factors, or the real form of W made of them, whichever is applied faster."""
+        phases, reflections = raised(self.phases), raised(self.reflections)
+        dtype = self.phases.dtype
+        if fourier_form_pays(self.slot.in_features):
+            diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
+            vectors = (math.sqrt(2) * unit_rows(reflections)).view(self.copies, 2, 2, -1)
+            return FourierForm(diagonals.to(dtype), vectors.to(dtype), self._order)
+        weight = fourier_product(phases, reflections, self._order.argsort())
+        return DenseForm(real_form(weight.real, weight.imag).to(dtype))
 
     def degrees_of_freedom(self) -> int:
         """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/math/README.md, eq. 23).

@@ -90,7 +90,7 @@ def test_an_architecture_that_nothing_writes_is_named(monkeypatch: pytest.Monkey
 
 def test_a_form_that_nothing_writes_is_named() -> None:
     inner = DenseForm(torch.zeros(1, 3, 3))
-    with pytest.raises(ExportError, match="no ONNX writer for masked matrices"):
+    with pytest.raises(ExportError, match="no ONNX writer for these matrices: masked"):
         multiply(Graph(), MaskedForm(inner, torch.ones(1, 2, 3)), "x")
 
 
