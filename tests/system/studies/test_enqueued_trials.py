@@ -61,7 +61,7 @@ def begun(server: Server, study_id: str) -> list[int]:
 
 def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Server) -> None:
     # Long enough that what waits still does when the named one is entered.
-    study_id = server.submit({**SMALL, "budget": {"trials": 5, "epochs": 25}})
+    study_id = server.submit({**SMALL, "budget": {"trials": 8, "epochs": 40}})
 
     def behind_full_slots() -> list[int]:
         outcomes = {trial["number"]: trial["outcome"] for trial in server.trials(study_id)}
@@ -73,7 +73,7 @@ def test_a_named_trial_overtakes_what_waits_and_counts_in_the_budget(server: Ser
     assert number > max(waiting)
     study = server.wait(study_id)
     assert study["state"] == "finished"
-    assert study["progress"]["trials"]["complete"] == 5
+    assert study["progress"]["trials"]["complete"] == 8
     order = begun(server, study_id)
     overtaken = [one for one in order[order.index(number) :] if one < number]
     assert overtaken, order
