@@ -22,9 +22,10 @@ CONFORMANCE = [
 
 def file_of(kind: str) -> tuple[str, str]:
     """Where the README says that an example's file is, and what is in it."""
-    match = re.search(rf"The file, `(models/\w+/{kind}\.py)`:\n\n```python\n(.*?)```", README, re.S)
+    where = rf"The file, `({kind}\.py)`\s+in\s+`(models/\w+)`:\n\n```python\n(.*?)```"
+    match = re.search(where, README, re.S)
     assert match is not None
-    return match[1], match[2]
+    return f"{match[2]}/{match[1]}", match[3]
 
 
 def follow(kind: str, copy: Path) -> None:

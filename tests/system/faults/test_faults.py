@@ -29,8 +29,8 @@ SMALL = {
 }
 
 
-# Few epochs that last, where time has to pass: each epoch is told to the server.
-SLOW = {**SMALL, "task": {"kind": "digits", "layout": "pixels"}}
+# Few epochs that last, for each is told to the server: of many small batches.
+SLOW = {**SMALL, "space": {"hidden_size": 16, "batch_size": 4}}
 
 
 def assert_told_once(server: Server, study_id: str) -> None:
@@ -51,7 +51,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(
 
     The reference is the same study left alone.
     """
-    spec = {**SLOW, "budget": {"trials": 1, "epochs": 24}}
+    spec = {**SLOW, "budget": {"trials": 1, "epochs": 18}}
     unbroken = server.wait(server.submit(spec))
     broken = server.submit(spec)
     wait_until(
@@ -84,7 +84,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_and_equals_an_unbroken_one(
             for where in ((broken, mine["number"]), (unbroken["id"], mine["number"]))
         ]
         assert curves[0] == curves[1]
-        assert [row[0] for row in curves[0]] == list(range(1, 25))
+        assert [row[0] for row in curves[0]] == list(range(1, 19))
     assert_told_once(server, broken)
 
 
@@ -130,11 +130,11 @@ def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim:
     """The supervisor, or the coordinator for its fork server, starts it again."""
     server = Server(tmp_path / "data").start()
     try:
-        study_id = server.submit({**SMALL, "budget": {"trials": 4, "epochs": 30}})
+        study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 40}})
         for _ in range(2):
             seen = server.study(study_id)["progress"]["epochs_trained"]
             wait_until(
-                lambda seen=seen: server.study(study_id)["progress"]["epochs_trained"] > seen + 10,
+                lambda seen=seen: server.study(study_id)["progress"]["epochs_trained"] > seen + 20,
                 what="some epochs",
             )
             named = [process for process in server.processes() if victim in _words(process)]
@@ -143,7 +143,7 @@ def test_killing_one_process_of_the_server_loses_nothing(tmp_path: Path, victim:
             wait_until(lambda: _answers(server), what="the server's answer")
         ended = server.wait(study_id)
         assert ended["state"] == "finished"
-        assert ended["progress"]["trials"]["complete"] == 4
+        assert ended["progress"]["trials"]["complete"] == 6
         assert_told_once(server, study_id)
     finally:
         server.close()
@@ -162,13 +162,13 @@ def _answers(server: Server) -> bool:
 
 
 def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
-    study_id = server.submit({**SMALL, "budget": {"trials": 4, "epochs": 20}})
-    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 4, what="epochs")
+    study_id = server.submit({**SMALL, "budget": {"trials": 6, "epochs": 30}})
+    wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 20, what="epochs")
     assert server.stop() == 0
     time.sleep(8)
     server.start()
     progress = server.wait(study_id)["progress"]
-    assert progress["trials"]["complete"] == 4
+    assert progress["trials"]["complete"] == 6
     # Two slots; what an attempt holds while the server is away counts for nothing.
     assert progress["device_hours"] * 3600 < 2 * progress["wall_seconds"] + 4
     attempts = [attempt for trial in server.trials(study_id) for attempt in trial["attempts"]]

@@ -29,14 +29,13 @@ from tests.service.running import wait_until
 
 LEASE_SECONDS = 6.0
 SPEC: dict[str, Any] = {
-    # Few epochs that last, for each is told to the server.
-    "task": {"kind": "digits", "layout": "pixels"},
+    "task": {"kind": "digits"},
     "architectures": ["rnn"],
     "parametrizations": ["dense", "low_rank"],
     "space": {"hidden_size": 16, "batch_size": 32},
     "objectives": ["quality", "parameters"],
     "sampler": {"kind": "random"},
-    "budget": {"trials": 2, "epochs": 18},
+    "budget": {"trials": 2, "epochs": 120},
 }
 
 
@@ -149,7 +148,7 @@ def site(
 
 def moved(site: Site, study_id: str, sign: signal.Signals) -> Machine:
     """Whose study it was, before a signal to it and all below it made it another's."""
-    wait_until(lambda: site.epochs(study_id) > 2, what="some epochs")
+    wait_until(lambda: site.epochs(study_id) > 20, what="some epochs")
     first = site.owner(study_id)
     assert first is not None
     began = time.monotonic()

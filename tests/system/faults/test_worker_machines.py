@@ -36,8 +36,6 @@ SPEC: dict[str, Any] = {
     "sampler": {"kind": "random"},
     "budget": {"trials": 2, "epochs": 40},
 }
-# Few epochs that last, for each is told to the server.
-SLOW_TASK = {"kind": "digits", "layout": "pixels"}
 
 
 class Machine:
@@ -237,9 +235,9 @@ def test_a_machine_that_is_stopped_has_its_trials_stored_for_another_to_go_on(
     plain: Site,
 ) -> None:
     with plain.machine("stopping") as stopping:
-        # So long that none is through before its state is stored the next time.
-        long = {"task": SLOW_TASK, "budget": {"trials": 2, "epochs": 24}}
-        study_id = plain.server.submit({**SPEC, "seed": 4, **long})
+        # So many epochs that none is through before its state is stored the next time.
+        long = {"trials": 2, "epochs": 200}
+        study_id = plain.server.submit({**SPEC, "seed": 4, "budget": long})
         wait_until(lambda: plain.trains(study_id, stopping), what="epochs on the machine")
         stopping.process.send_signal(signal.SIGTERM)
         assert stopping.process.wait(600) == 0

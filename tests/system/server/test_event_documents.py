@@ -20,7 +20,7 @@ def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Pat
     server = Server(tmp_path / "data", workers=1)
     try:
         server.start()
-        study_id = server.submit({**spec, "budget": {"trials": 1, "epochs": 40}})
+        study_id = server.submit({**spec, "budget": {"trials": 1, "epochs": 100}})
         wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 5, what="epochs")
         for worker in server.workers_at_work():
             with suppress(psutil.NoSuchProcess):

@@ -27,8 +27,7 @@ SLOTS = 2
 
 # Trials that take longer than what a study needs before its first one: a claim, its data, an ask.
 SPEC: dict[str, Any] = {
-    # Few epochs that last, for each is told to the server.
-    "task": {"kind": "digits", "layout": "pixels"},
+    "task": {"kind": "digits"},
     "architectures": ["rnn"],
     "parametrizations": ["dense"],
     "space": {"hidden_size": {"low": 8, "high": 24}, "batch_size": 32},
@@ -75,7 +74,7 @@ def two(tmp_path: Path) -> Generator[Two]:
 
 def test_the_other_tenants_first_trial_waits_for_one_trial_and_no_slot_idles(two: Two) -> None:
     ours = two.database.of(MANY)
-    spec = StudySpec.model_validate({**SPEC, "budget": {"trials": 1010, "epochs": 3}})
+    spec = StudySpec.model_validate({**SPEC, "budget": {"trials": 1010, "epochs": 25}})
     many = submit(ours, spec, sources=DataSources(cache=two.server.data_dir / "cache")).id
     named = NamedTrial(architecture="rnn", parametrization="dense")
     first = enqueue(ours, many, named)
@@ -89,7 +88,7 @@ def test_the_other_tenants_first_trial_waits_for_one_trial_and_no_slot_idles(two
     wait_until(lambda: len(two.starts(many)) > 2 * SLOTS, what="trials of the first tenant")
 
     server = two.act_as(FEW)
-    few = server.submit({**SPEC, "budget": {"trials": 4, "epochs": 3}})
+    few = server.submit({**SPEC, "budget": {"trials": 4, "epochs": 25}})
     server.wait(few, seconds=600)
     made = datetime.fromisoformat(server.study(few)["created_at"])
     own = two.starts(few)

@@ -107,8 +107,8 @@ def test_a_paused_study_has_the_numbers_of_one_that_was_never_held(
 
 def test_pauses_use_up_no_attempts_of_a_trial(server: Server) -> None:
     """A trial is tried three times; four pauses leave it all three."""
-    study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 60}})
-    for epochs in (5, 12, 19, 26):
+    study_id = server.submit({**SMALL, "budget": {"trials": 1, "epochs": 200}})
+    for epochs in (10, 30, 50, 70):
         reach(server, study_id, epochs)
         ask(server, study_id, "pause")
         # Resumed at once, before the worker has ended.
