@@ -15,11 +15,12 @@ _fft = cast(Any, torch.fft)  # torch ships it without types
 
 
 def fourier_form_pays(size: int) -> bool:
-    """Whether transforms beat the real form of an n x n complex matrix: from n = 128 on.
+    """Whether transforms beat the real form of an n x n complex matrix: from n = 340 on.
 
-    The measured crossover (tests/benchmarks/fourier.py).
+    Where training one sample at a time gains, too (tests/benchmarks/fourier.py); batches do from
+    n = 256 on.
     """
-    return size >= 128
+    return size >= 340
 
 
 @dataclass(frozen=True, eq=False)
