@@ -142,14 +142,14 @@ def test_the_permutation_is_the_same_for_ever_and_not_stored() -> None:
 
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(32).bfloat16()
-    factors = linear.make_form()
-    assert factors.weight.dtype == torch.bfloat16
+    form = linear.make_form()
+    assert form.whole().dtype == torch.bfloat16
     for weight, expected in zip(
         complex_weights(linear.float()), expected_weights(linear), strict=True
     ):
         np.testing.assert_allclose(weight, expected, atol=1e-6)
-    exact = linear.make_form().weight
-    torch.testing.assert_close(factors.weight.float(), exact, atol=2**-9, rtol=0)
+    exact = linear.make_form().whole()
+    torch.testing.assert_close(form.whole().float(), exact, atol=2**-9, rtol=0)
 
 
 def test_pixel_mnist_urnn_of_512_has_the_printed_count() -> None:
