@@ -69,7 +69,7 @@ def ticking(events: Iterator[Event], seconds: float) -> Iterator[Event | None]:
 
     They are read by a thread, so that Ctrl-C and the clock are noticed while nothing happens.
     """
-    feed = queue.SimpleQueue[Event | BaseException | None]()
+    feed = queue.Queue[Event | BaseException | None]()
 
     def read() -> None:
         try:
