@@ -88,16 +88,16 @@ class FrozenLinear(StructuredLinear):
     def __init__(self, linear: StructuredLinear, *, fold: bool) -> None:
         """With `fold` it is the form in which the matrices answer fastest."""
         super().__init__(linear.slot)
-        form = linear.form()
-        self._form = form.for_inference() if fold else form
-        for index, tensor in enumerate(self._form.tensors()):
+        form = linear.form().for_inference() if fold else linear.form()
+        for index, tensor in enumerate(form.tensors()):
             own = tensor.detach().clone(memory_format=torch.contiguous_format)
             self.register_buffer(f"part_{index}", own, persistent=False)
-        self._form = self._form.rebuild(tuple(self.buffers()))
+        # The buffers are moved; a form would keep what they were.
+        self._empty = form.rebuild([tensor.to("meta") for tensor in form.tensors()])
 
     def make_form(self) -> Form:
         """The matrices themselves."""
-        return self._form.rebuild(tuple(self.buffers()))
+        return self._empty.rebuild(tuple(self.buffers()))
 
     def degrees_of_freedom(self) -> int:
         """None: nothing is free any more."""

@@ -11,7 +11,7 @@ from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.backends.loops import State, urnn_sequence
 from models.forms import Form
 from models.math.initialisation import uniform_
-from models.spec import Signature, Slot
+from models.spec import Slot
 
 
 class Urnn(Recurrent):
@@ -49,11 +49,6 @@ class Urnn(Recurrent):
     def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- of every size
         """No kernel computes complex states."""
         return True
-
-    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
-        """And what each of a matrix' factors reads in a step."""
-        factors = 5 * self.layers * self.state_size * signature.sequence_length
-        return super().saved_numbers(signature, batch_size=batch_size) + factors
 
     @property
     def input_bias(self) -> bool:

@@ -127,4 +127,4 @@ def _described(call: SequenceCall) -> str:
 @functools.cache
 def _say_slowest(what: str) -> None:
     """Say it once in a process."""
-    _log.info("%s runs step by step in torch's operations: no kernel computes it", what)
+    _log.info("%s runs step by step in torch's operations: no kernel here computes it", what)

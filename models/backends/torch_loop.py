@@ -43,7 +43,7 @@ class GraphedLoop:
         """What depends on tensors alone, on a GPU that captures."""
         return (
             call.kind is not None
-            and call.form.only_computes
+            and call.form.replayable
             and call.state.shape[0] > 0
             and not torch.compiler.is_compiling()
             and cuda_graphs.can_be_used(call.state.device)
@@ -54,34 +54,27 @@ class GraphedLoop:
         matrices = call.form.tensors()
         others = [tensor for tensor in (call.lengths, call.candidate_bias) if tensor is not None]
         begin, end = len(matrices), len(matrices) + len(call.initial)
-        # The recording keeps this form: without its tensors it holds no memory.
-        empty = call.form.rebuild([tensor.detach().to("meta") for tensor in matrices])
         has_lengths, has_bias = call.lengths is not None, call.candidate_bias is not None
-        loop, kind, every = call.loop, call.kind, call.every
 
         def steps(projections: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
             rest = iter(tensors[end:])
             lengths = next(rest) if has_lengths else None
             # The graph's own copy: a cell's bias would be that of the cell which was recorded.
             bias = next(rest) if has_bias else None
-            states, last = TorchLoop().run(
-                SequenceCall(
-                    kind=kind,
-                    loop=loop,
-                    form=empty.rebuild(tensors[:begin]),
-                    inputs=ProjectedInputs(projections),
-                    initial=tensors[begin:end],
-                    every=every,
-                    lengths=lengths,
-                    candidate_bias=bias,
-                )
+            own = call._replace(
+                form=call.form.rebuild(tensors[:begin]),
+                inputs=ProjectedInputs(projections),
+                initial=tensors[begin:end],
+                lengths=lengths,
+                candidate_bias=bias,
             )
-            return (states, *last) if every else last
+            states, last = TorchLoop().run(own)
+            return (states, *last) if call.every else last
 
-        name = kind, call.form.structure(), every, has_lengths, has_bias
+        name = call.kind, call.form.structure(), call.every, has_lengths, has_bias
         tensors = (call.inputs.projections(), *matrices, *call.initial, *others)
         results = cuda_graphs.run(name, steps, tensors)
-        return (results[0], results[1:]) if every else (call.state.new_empty(0), results)
+        return (results[0], results[1:]) if call.every else (call.state.new_empty(0), results)
 
 
 def _held_at_their_ends(steps: Iterator[State], initial: State, lengths: Tensor) -> Iterator[State]:

@@ -38,7 +38,7 @@ class WatchedForm(Form):
     """
 
     name: ClassVar[str] = "watched"
-    only_computes: ClassVar[bool] = False
+    replayable: ClassVar[bool] = False
 
     inner: Form
     moments: Moments

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from models.compression.fit.convert import convert_weight, refuse_unconvertible
 from models.compression.fit.dense import fit_dense_
-from models.compression.fit.target import Target, refuse_not_finite
 from models.compression.highway_middles import fold_middles, neutralise_middles_, shift_norms_
 from models.compression.moments import moments_of
 from models.compression.parts import modules_of, structured_parts
@@ -21,6 +20,7 @@ from models.compression.report import (
     relative_distance,
     stored_weight,
 )
+from models.compression.target import Target, refuse_not_finite
 from models.errors import ConversionError
 from models.linear import Affine, StructuredAffine, StructuredLinear
 from models.math.weight_norm import NormalisedRows

@@ -49,5 +49,5 @@ class BatchedForm(Form):
         return self.each(identity.expand(self.copies, rows, rows)).mT
 
     def split(self, size: int) -> Sequence[Form]:
-        """One selection after the other."""
+        """One selection after the other, whose backward pass is quadratic in their number."""
         return [self.select(start, start + size) for start in range(0, self.copies, size)]

@@ -51,8 +51,8 @@ class Form(ABC):
     name: ClassVar[str]
     """What records and errors call it."""
 
-    only_computes: ClassVar[bool] = True
-    """Whether applying it does nothing else, so that it can be recorded and replayed."""
+    replayable: ClassVar[bool] = True
+    """Whether applying it does nothing but compute, so that it can be recorded and replayed."""
 
     @abstractmethod
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:

@@ -56,10 +56,22 @@ def library() -> ctypes.CDLL | None:
     if wanted == "torch":
         return None
     try:
-        ready = None if wanted == "native" else prebuilt.library_for(_machine(), _instructions())
-        return load(cache_folder()) if ready is None else _loaded(ready)
+        found = None if wanted == "native" else _brought_along()
+        return load(cache_folder()) if found is None else found
     except (BuildError, OSError) as error:
         _log.warning("no CPU kernels, torch's operations take their place: %s", error)
+        return None
+
+
+def _brought_along() -> ctypes.CDLL | None:
+    """The wheel's library for this processor, if there is one that this system loads."""
+    path = prebuilt.library_for(platform.machine(), instructions(), _SOURCES_AT_START)
+    if path is None:
+        return None
+    try:
+        return _loaded(path)
+    except OSError as error:
+        _log.info("the wheel's kernels do not load here, others are built: %s", error)
         return None
 
 
@@ -137,17 +149,13 @@ def _cpu() -> str:
     return "\n".join(found[name] for name in sorted(found))
 
 
-def _machine() -> str:
-    return platform.machine()
-
-
-def _instructions() -> frozenset[str]:
+def instructions() -> frozenset[str]:
     """The instruction sets that the CPU says it has."""
     return frozenset(_cpu().split())
 
 
 def _wide_vectors() -> tuple[str, ...]:
-    return (WIDE_VECTORS,) if "avx512f" in _instructions() else ()
+    return (WIDE_VECTORS,) if "avx512f" in instructions() else ()
 
 
 @contextmanager

@@ -35,10 +35,9 @@ class Target:
     needs: frozenset[str] = frozenset()
     """Instruction sets beyond the machine's least, as /proc/cpuinfo calls them."""
 
-    @property
-    def file_name(self) -> str:
-        """Of its library, which fits these sources alone."""
-        return f"kernels-{self.name}-{digest_of_sources().hex()[:16]}.so"
+    def file_name(self, sources: bytes) -> str:
+        """Of its library, which fits sources of this digest alone."""
+        return f"kernels-{self.name}-{sources.hex()[:16]}.so"
 
     def compiler(self) -> str:
         """One that builds for it: this machine's own, or Debian's for the other.
@@ -54,6 +53,9 @@ class Target:
         raise BuildError(f"no compiler for {self.name} found (looked for {name})")
 
 
+_OF_ITS_OWN = ("-static-libstdc++", "-static-libgcc")
+"""A machine may have an older C++ library than the one that the wheel was built on."""
+
 _AVX2 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"})
 _AVX512 = frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})
 
@@ -65,10 +67,12 @@ TARGETS = (
 """The best of each machine first."""
 
 
-def library_for(machine: str, instructions: frozenset[str], folder: Path = FOLDER) -> Path | None:
-    """The best library that a processor runs; None where there is none for it."""
+def library_for(
+    machine: str, instructions: frozenset[str], sources: bytes, folder: Path = FOLDER
+) -> Path | None:
+    """The best library of these sources that a processor runs; None where there is none for it."""
     for target in TARGETS:
-        path = folder / target.file_name
+        path = folder / target.file_name(sources)
         if target.machine == machine and target.needs <= instructions and path.exists():
             return path
     return None
@@ -81,6 +85,7 @@ def build_all(folder: Path, *, every: bool) -> list[Path]:
         BuildError: a compiler failed, or with `every` one is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    sources = digest_of_sources()
     built: list[Path] = []
     for target in TARGETS:
         try:
@@ -89,8 +94,8 @@ def build_all(folder: Path, *, every: bool) -> list[Path]:
             if every:
                 raise
             continue
-        path = folder / target.file_name
-        build(compiler, path, target.flags, WHERE_KNOWN)
+        path = folder / target.file_name(sources)
+        build(compiler, path, target.flags, (*WHERE_KNOWN, *_OF_ITS_OWN))
         built.append(path)
     return built
 

@@ -59,6 +59,10 @@ class Parametrization(Spec, ABC):
         """
         return 0
 
+    def kept_numbers(self, slot: Slot) -> int:  # noqa: ARG002 -- a product keeps what it reads
+        """Numbers that one product with a vector leaves for its gradient, beside the vector."""
+        return 0
+
     @abstractmethod
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """A freshly initialised module of the slot's matrices, drawn from the generator alone.

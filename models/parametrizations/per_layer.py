@@ -74,6 +74,10 @@ class PerLayer(Parametrization):
         """The sum over the layers."""
         return sum(member.working_numbers(layer) for member, layer in self._by_layer(slot))
 
+    def kept_numbers(self, slot: Slot) -> int:
+        """The sum over the layers."""
+        return sum(member.kept_numbers(layer) for member, layer in self._by_layer(slot))
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> "PerLayerLinear":
         """Each layer as its member starts it."""
         self.check(slot)

@@ -65,6 +65,11 @@ class UnitaryFft(Family):
         size = slot.in_features
         return slot.copies * (60 * size if fourier_form_pays(size) else 32 * size**2)
 
+    def kept_numbers(self, slot: Slot) -> int:
+        """What the factors read: eight or nine complex vectors."""
+        size = slot.in_features
+        return slot.copies * 17 * size if fourier_form_pays(size) else 0
+
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
         self.check(slot)
@@ -75,6 +80,7 @@ class UnitaryFftLinear(StructuredLinear):
     """Stores the phases `[G, 3, n]` and the reflections' vectors `(re | im)` `[G, 2, 2 n]`."""
 
     _order: Tensor
+    _places: Tensor
 
     def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
         super().__init__(slot)
@@ -83,7 +89,9 @@ class UnitaryFftLinear(StructuredLinear):
         self.reflections = nn.Parameter(torch.empty(slot.copies, 2, 2 * size))
         uniform_(self.phases, -torch.pi, torch.pi, generator=generator)
         glorot_uniform_(self.reflections, generator=generator)
-        self.register_buffer("_order", torch.tensor(hashed_order(size)), persistent=False)
+        order = torch.tensor(hashed_order(size))
+        self.register_buffer("_order", order, persistent=False)
+        self.register_buffer("_places", order.argsort(), persistent=False)
 
     def make_form(self) -> DenseForm | FourierForm:
         """The factors, or the real form of W made of them, whichever is applied faster."""
@@ -93,7 +101,7 @@ class UnitaryFftLinear(StructuredLinear):
             diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
             vectors = (math.sqrt(2) * unit_rows(reflections)).view(self.copies, 2, 2, -1)
             return FourierForm(diagonals.to(dtype), vectors.to(dtype), self._order)
-        weight = fourier_product(phases, reflections, self._order.argsort())
+        weight = fourier_product(phases, reflections, self._places)
         return DenseForm(real_form(weight.real, weight.imag).to(dtype))
 
     def degrees_of_freedom(self) -> int:

@@ -112,7 +112,8 @@ def training_need(task: AnyTask, trial: TrialSpec) -> Need:
     count, states = model.parameter_count(), STATES[trial.training.optimizer]
     saved = model.architecture.saved_numbers(model.signature, batch_size=batch)
     inputs, answers = _ends(model.signature)
-    step = batch * (saved + _INPUTS * inputs + _TRAINED_ANSWERS * answers)
+    kept = saved + _kept(model, model.signature)
+    step = batch * (kept + _INPUTS * inputs + _TRAINED_ANSWERS * answers)
     evaluation = task.evaluation_rows * (
         int(_EVALUATED_SHARE * saved) + _INPUTS * inputs + _EVALUATED_ANSWERS * answers
     )
@@ -138,20 +139,32 @@ def measuring_need(model: ModelSpec, throughput: Throughput) -> Need:
     baseline = model.dense_twin()
     trains = throughput.mode == "training"
     batch = throughput.batch_size
-    saved = max(
-        one.architecture.saved_numbers(signature, batch_size=batch) for one in (model, baseline)
-    )
+    sizes = [
+        (one.architecture.saved_numbers(signature, batch_size=batch), _kept(one, signature))
+        for one in (model, baseline)
+    ]
     inputs, answers = _ends(signature)
     rivals = 0 if baseline == model else _RIVALS
     if trains:
-        copies, each = 2 + _MEASURED_STATES, saved + _TRAINED_ANSWERS * answers
+        most = max(saved + kept for saved, kept in sizes)
+        copies, each = 2 + _MEASURED_STATES, most + _TRAINED_ANSWERS * answers
     else:
         # The held form of the weights is a copy of them.
-        copies, each = 2, int(_EVALUATED_SHARE * saved) + _EVALUATED_ANSWERS * answers
+        most = max(int(_EVALUATED_SHARE * saved) for saved, _ in sizes)
+        copies, each = 2, most + _EVALUATED_ANSWERS * answers
     counts = model.parameter_count() + rivals * baseline.parameter_count()
     activations = batch * (each + (1 + rivals) * _INPUTS * inputs)
     computing = PROCESS_BYTES + _NUMBER_BYTES * (copies * counts + _working(model) + activations)
     return Need(computing=computing, storing=0, kept=PROCESS_BYTES + _NUMBER_BYTES * counts)
+
+
+def _kept(model: ModelSpec, signature: Signature) -> int:
+    """Numbers that products with structured matrices leave of a sample, beside its states."""
+    each_step = sum(
+        model.parametrization.fitted(slot).kept_numbers(slot)
+        for slot in model.architecture.slots(signature).values()
+    )
+    return signature.sequence_length * each_step
 
 
 def _working(model: ModelSpec) -> int:

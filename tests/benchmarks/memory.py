@@ -98,6 +98,7 @@ CASES = (
     _case("gru", 1536, {"kind": "packed_rotations", "count": 64}),
     _case("urnn", 1024, {"kind": "unitary_fft"}),
     _case("urnn", 768, {"kind": "unitary_full"}),
+    _case("urnn", 384, {"kind": "unitary_fft"}, steps=200, batch=128),
     _case("rnn", 256, steps=800, batch=256),
     _case("gru", 256, steps=800, batch=256),
     _case("gru", 256, {"kind": "low_rank", "d": 16}, steps=400, batch=256, layers=3),

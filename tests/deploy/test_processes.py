@@ -39,8 +39,12 @@ def program() -> Iterator[Path]:
         folder.chmod(0o755)
         source = folder / "source"
         source.mkdir()
-        for copied in (word for value in values("wheel", "COPY") for word in value.split()[:-1]):
-            subprocess.run(["cp", "-r", str(ROOT / copied), str(source)], check=True)
+        for *copied, target in (value.split() for value in values("wheel", "COPY")):
+            place = source / target
+            place.parent.mkdir(exist_ok=True)
+            subprocess.run(
+                ["cp", "-r", *(str(ROOT / one) for one in copied), str(place)], check=True
+            )
         build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(folder / "wheel")]
         subprocess.run([*build, str(source)], check=True, stdout=subprocess.DEVNULL)
         place = folder / "venv"

@@ -33,8 +33,8 @@ def _one_document() -> Iterator[None]:
 
         app.openapi = document
 
-    with pytest.MonkeyPatch.context() as surroundings:
-        surroundings.setattr(openapi, "describe", describe_once)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openapi, "describe", describe_once)
         yield
 
 

@@ -16,8 +16,8 @@ from models.compression.fit.low_rank_diagonal import fit_low_rank_diagonal_
 from models.compression.fit.packed_rotations import fit_packed_rotations_
 from models.compression.fit.per_layer import fit_per_layer_
 from models.compression.fit.rotation_svd import fit_rotation_svd_
-from models.compression.fit.target import Target
 from models.compression.fit.unitary_full import fit_unitary_full_
+from models.compression.target import Target
 from models.parametrizations import (
     Dense,
     FactorizedSvd,

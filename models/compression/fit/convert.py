@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from models.compression.fit import FAMILY_FITS, FITS
-from models.compression.fit.target import Target
+from models.compression.target import Target
 from models.errors import ConversionError, SlotError
 from models.linear import StructuredLinear
 from models.math.initialisation import generator_of

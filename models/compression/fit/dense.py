@@ -2,7 +2,7 @@
 
 import torch
 
-from models.compression.fit.target import Target
+from models.compression.target import Target
 from models.linear import StructuredLinear
 from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
 

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from models.compression.fit.rotation_planes import planes_of
-from models.compression.fit.target import Target
+from models.compression.orthogonal.rotation_planes import planes_of
+from models.compression.target import Target
 from models.math.linalg import determinant, singular_values, solve, svd
 from models.math.orthogonal_maps import CAYLEY, skew_positions
 from models.parametrizations.factorized_svd import FactorizedSvdLinear

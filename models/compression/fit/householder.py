@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.compression.fit.reflectors import (
+from models.compression.orthogonal.reflectors import (
     padded,
     product_of,
     reduced_staircase,
@@ -11,8 +11,8 @@ from models.compression.fit.reflectors import (
     staircase_of,
     write_rows_,
 )
-from models.compression.fit.rotation_planes import best_reflections
-from models.compression.fit.target import Target, weight_errors
+from models.compression.orthogonal.rotation_planes import best_reflections
+from models.compression.target import Target, weight_errors
 from models.math.linalg import svd
 from models.parametrizations.householder import HouseholderLinear
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from models.compression.fit.polish import polish_
-from models.compression.fit.reflectors import (
+from models.compression.orthogonal.reflectors import (
     padded,
     reduced_staircase,
     reflect,
@@ -17,8 +17,8 @@ from models.compression.fit.reflectors import (
     sweep_,
     write_rows_,
 )
-from models.compression.fit.rotation_planes import best_reflections
-from models.compression.fit.target import Target, sizes, weight_errors
+from models.compression.orthogonal.rotation_planes import best_reflections
+from models.compression.target import Target, sizes, weight_errors
 from models.math.initialisation import generator_of, normal_
 from models.math.linalg import svd
 from models.parametrizations.householder_svd import HouseholderSvdLinear

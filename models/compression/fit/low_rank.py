@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.compression.fit.target import Target, roots
+from models.compression.target import Target, roots
 from models.math.householder import row_lengths
 from models.math.linalg import svd
 from models.math.weight_norm import NormalisedRows

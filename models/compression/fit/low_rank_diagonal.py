@@ -10,7 +10,7 @@ from models.compression.fit.low_rank import (
     reader_weighting,
     write_factors_,
 )
-from models.compression.fit.target import Target
+from models.compression.target import Target
 from models.math.linalg import qr, svd
 from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 

@@ -4,14 +4,14 @@ import torch
 from torch import Tensor
 
 from models.compression.fit.polish import polish_
-from models.compression.fit.rotations import (
+from models.compression.orthogonal.rotations import (
     FIRST_SWEEPS,
     Stages,
     best_starts,
     have_settled,
     starting_angles,
 )
-from models.compression.fit.target import Target, weight_errors
+from models.compression.target import Target, weight_errors
 from models.parametrizations.packed_rotations import PackedRotationsLinear
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from models.compression.fit.target import Target
+from models.compression.target import Target
 from models.errors import ConversionError
 from models.linear import StructuredLinear
 from models.parametrizations import Parametrization

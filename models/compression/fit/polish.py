@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.compression.fit.target import weight_errors
+from models.compression.target import weight_errors
 from models.linear import StructuredLinear
 from models.upkeep import Settling
 

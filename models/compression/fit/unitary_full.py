@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from models.compression.fit.target import Target
+from models.compression.target import Target
 from models.math.linalg import hermitian_eigen, svd
 from models.math.orthogonal_maps import CAYLEY
 from models.parametrizations.unitary_full import UnitaryFullLinear

@@ -11,7 +11,7 @@ from models.architectures.lstm import LstmCell
 from models.architectures.recurrent import Cell
 from models.architectures.rnn import RnnCell
 from models.compression.fit.dense import fit_dense_
-from models.compression.fit.target import Target, refuse_not_finite
+from models.compression.target import Target, refuse_not_finite
 from models.compression.torch_layers.layers import (
     CompressedGRU,
     CompressedLinear,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.architectures import AnyArchitecture, Gru, Lstm, Mlp, Rnn
-from models.compression.fit.target import refuse_not_finite
+from models.compression.target import refuse_not_finite
 from models.compression.torch_layers.names import (
     RECURRENT_TENSOR,
     RecurrentWeights,

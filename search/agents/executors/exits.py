@@ -13,8 +13,8 @@ class Exits:
     """Takes each end once, from any thread, and gives it away once."""
 
     def __init__(self) -> None:
-        # No `SimpleQueue`: in Python 3.11 its `get` never returns when a signal is handled while its
-        # time runs out, and signals are how whoever polls is told to end.
+        # No `SimpleQueue`: in Python 3.11 its `get` never returns when a signal is handled while
+        # its time runs out, and a signal is how whoever polls is told to end.
         self._queue = queue.Queue[Exit]()
 
     def put(self, ended: Exit) -> None:

@@ -1,20 +1,20 @@
 """Which backend runs a sequence, and that all of them compute the same."""
 
-import contextlib
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from models.architectures.gru import GruCell
-from models.backends import cuda_graphs
+from models.backends import cuda_graphs, sequences
 from models.backends.call import Inputs, Loop, PlainInputs, ProjectedInputs, SequenceCall, State
 from models.backends.cuda_graphs import Graphs
 from models.backends.loops import (
@@ -402,14 +402,17 @@ def test_a_state_stays_after_its_samples_own_length(
 
 
 def test_what_runs_step_by_step_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
-    call = asked(None, "low_rank", SMALL, dtype=torch.float64)
-    loop = call._replace(loop=loop_of(Kind("lstm", "tanh", 0.0)), initial=call.initial * 2)
-    with caplog.at_level(logging.INFO, "models.backends.sequences"):
+    sequences._say_slowest.cache_clear()
+    call = asked(Kind("lstm", "tanh", 0.0), "low_rank", SMALL, dtype=torch.float64)
+    with caplog.at_level(logging.INFO, sequences.__name__):
         for _ in range(3):
-            with contextlib.suppress(Exception):
-                run_sequence(loop)
-    said = [record.getMessage() for record in caplog.records]
-    assert len([line for line in said if "low_rank matrices, torch.float64 on cpu" in line]) == 1
+            run_sequence(call)
+        with prefer("torch"):
+            run_sequence(asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
+    assert [record.getMessage() for record in caplog.records] == [
+        "lstm with low_rank matrices, torch.float64 on cpu runs step by step in torch's "
+        "operations: no kernel here computes it"
+    ]
 
 
 def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
@@ -418,10 +421,14 @@ def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
     """Cells of one shape share a recording, which runs again here as a graph does on a GPU."""
     recorder = Recorder()
     monkeypatch.setattr(cuda_graphs, "run", Graphs(recorder).run)
+    # Whoever has torch alone runs all else here.
+    cells = pytest.importorskip("models.architectures.gru", exc_type=ImportError)
     kind = Kind("gru_reset_after", "tanh", 0.0)
     drawn_cells = [random_tensors("gru_reset_after", "tied", SMALL, seed=seed) for seed in (0, 1)]
     for tensors in drawn_cells * 3:
-        cell = GruCell("after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan)))
+        cell = cells.GruCell(
+            "after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan))
+        )
         bias = tensors.candidate_bias
         assert bias is not None
         states, _ = GraphedLoop().run(as_call(kind, tensors, cell))
@@ -452,9 +459,9 @@ for activation in ("tanh", "leaky_relu"):
 """
 
 
-def run_python(program: str, **environment: str) -> str:
+def run_python(program: str, *arguments: str, **environment: str) -> str:
     result = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *arguments],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -484,3 +491,24 @@ for package in (models.backends, models.forms, models.kernels, models.math):
 def test_kernels_and_operations_need_torch_alone() -> None:
     imported = run_python(WITH_TORCH_ALONE).splitlines()
     assert {"models.kernels.sequence", "models.backends.sequences"} <= set(imported)
+
+
+COLLECT_WITH_TORCH_ALONE = """
+import sys
+import pytest
+for name in ("pydantic", "scipy", "optuna", "sqlalchemy", "safetensors", "sklearn", "onnx"):
+    sys.modules[name] = None
+sys.exit(pytest.main([*sys.argv[1:], "--collect-only", "-q"]))
+"""
+
+
+def test_what_runs_on_a_gpu_is_collected_with_torch_alone() -> None:
+    """As `make gpu` calls it, with whatever plugins there are left out."""
+    makefile = (Path(__file__).parents[3] / "Makefile").read_text()
+    words = re.search(r"TORCH_ALONE := ((?:.*\\\n)*.*)\n", makefile)
+    assert words is not None
+    arguments = words[1].replace("\\\n", " ").split()
+    environment = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    said = run_python(COLLECT_WITH_TORCH_ALONE, *arguments, "-m", "gpu", **environment)
+    assert "error" not in said, said
+    assert re.search(r"\d+/\d+ tests collected", said), said

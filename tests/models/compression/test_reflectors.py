@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from models.compression import convert_path, convert_weight
-from models.compression.fit.reflectors import (
+from models.compression.orthogonal.reflectors import (
     product_of,
     reduced_staircase,
     reflector_of,
     staircase_of,
     sweep_,
 )
-from models.compression.fit.rotation_planes import planes_of
+from models.compression.orthogonal.rotation_planes import planes_of
 from models.parametrizations import Householder, HouseholderSvd
 from tests.models import reference
 from tests.models.compression.targets import (

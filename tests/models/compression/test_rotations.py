@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from models.compression import convert_path, convert_weight
-from models.compression.fit.rotations import Stages
+from models.compression.orthogonal.rotations import Stages
 from models.errors import ConversionError
 from models.math.rotations import stage_count
 from models.parametrizations import FactorizedSvd, PackedRotations, RotationSvd

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from models.kernels import prebuilt
 from models.kernels.calls import Kind
-from models.kernels.compiling import build
-from models.kernels.library import _instructions  # pyright: ignore[reportPrivateUsage]
+from models.kernels.compiling import build, digest_of_sources
+from models.kernels.library import instructions
 from models.kernels.prebuilt import TARGETS, library_for
 from models.kernels.sequence import sequence
 from models.kernels.structs import ACTIVATIONS, CELLS, CellName, Shape
@@ -23,6 +23,7 @@ from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors
 
 ROOT = Path(__file__).parents[3]
 ALL = frozenset().union(*(target.needs for target in TARGETS))
+SOURCES = digest_of_sources()
 CROSS = "aarch64-linux-gnu-g++"
 KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "checks")
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
@@ -31,12 +32,12 @@ EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for target in TARGETS:
-        (tmp_path / target.file_name).touch()
+        (tmp_path / target.file_name(SOURCES)).touch()
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    ("machine", "instructions", "expected"),
+    ("machine", "flags", "expected"),
     [
         ("x86_64", ALL, "x86-64-v4"),
         ("x86_64", ALL - {"avx512vl"}, "x86-64-v3"),
@@ -46,9 +47,9 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_the_best_that_a_processor_runs_is_taken(
-    folder: Path, machine: str, instructions: frozenset[str], expected: str | None
+    folder: Path, machine: str, flags: frozenset[str], expected: str | None
 ) -> None:
-    found = library_for(machine, instructions, folder)
+    found = library_for(machine, flags, SOURCES, folder)
     assert (None if found is None else found.name.rsplit("-", 1)[0]) == (
         None if expected is None else f"kernels-{expected}"
     )
@@ -56,7 +57,7 @@ def test_the_best_that_a_processor_runs_is_taken(
 
 def test_a_library_of_other_sources_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "kernels-x86-64-v4-0123456789abcdef.so").touch()
-    assert library_for("x86_64", ALL, tmp_path) is None
+    assert library_for("x86_64", ALL, SOURCES, tmp_path) is None
 
 
 def run_python(program: str, tree: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -85,8 +86,8 @@ def test_a_wheels_library_is_loaded_without_a_compiler_and_native_builds_one(
     kept = tree / "models/kernels/prebuilt"
     kept.mkdir()
     # The most that this processor runs; it is tried by loading it.
-    target = next(one for one in TARGETS if one.needs <= _instructions())
-    build(target.compiler(), kept / target.file_name, target.flags, ())
+    target = next(one for one in TARGETS if one.needs <= instructions())
+    build(target.compiler(), kept / target.file_name(SOURCES), target.flags, ())
     cache = tmp_path / "cache"
     environment = {"REFLECTORY_KERNEL_CACHE": str(cache)}
     found = run_python(WHICH, tree, **environment, CXX="no-such-compiler")
@@ -98,6 +99,10 @@ def test_a_wheels_library_is_loaded_without_a_compiler_and_native_builds_one(
     assert nothing.stdout.strip() == "None"
     wrong = run_python(WHICH, tree, **environment, REFLECTORY_KERNELS="fast")
     assert "REFLECTORY_KERNELS is 'fast'; allowed are native, torch" in wrong.stderr
+    # A system too old for it, say: what is here then builds another.
+    (kept / target.file_name(SOURCES)).write_text("no library")
+    built = run_python(WHICH, tree, **environment)
+    assert built.stdout.startswith(str(cache)), built.stderr
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +115,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     prebuilt.build_all(folder, every=True)
     program = folder / "emulated"
     source = Path(__file__).with_name("emulated.cpp")
-    library = folder / target.file_name
+    library = folder / target.file_name(SOURCES)
     subprocess.run([CROSS, "-O1", str(source), str(library), "-o", str(program)], check=True)
     sysroot = ["-L", "/usr/aarch64-linux-gnu", "-E", f"LD_LIBRARY_PATH={folder}"]
     return [EMULATOR, *sysroot, str(program)]

@@ -1,3 +1,4 @@
+# noqa: INP001 -- a program of the build, in no package
 """What hatch calls when it builds a wheel: the kernels' libraries go into it.
 
 `REFLECTORY_WHEEL_KERNELS=all` makes it an error that a compiler is missing; without it the wheel

@@ -7,7 +7,7 @@ A product of stages is `P_{K-1} ... P_1 P_0` with angles `[G, K, floor(n / 2)]`,
 import torch
 from torch import Tensor
 
-from models.compression.fit.target import sizes
+from models.compression.target import sizes
 from models.errors import ConversionError
 from models.kernels.choice import kernels_take
 from models.kernels.rotations import rotations_sweep_

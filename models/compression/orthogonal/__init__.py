@@ -1,0 +1,1 @@
+"""Orthogonal matrices taken apart: into reflectors, packed rotations, planes and their angles."""
