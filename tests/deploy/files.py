@@ -28,7 +28,7 @@ _KERNELS = {
 
 def texts() -> Mapping[str, str]:
     """Every file of `deploy/` that a site is made from or that tells how, by its name."""
-    files = (path for path in DEPLOY.rglob("*") if path.is_file())
+    files = (path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc")
     return {
         str(path.relative_to(DEPLOY)): path.read_text()
         for path in files
