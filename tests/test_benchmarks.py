@@ -66,6 +66,12 @@ def test_a_quick_comparison_of_forms_ends_with_rules() -> None:
 
 
 @pytest.mark.slow
+def test_a_quick_comparison_of_structured_matrices_has_every_kind() -> None:
+    text = report_of("structured")
+    assert len(re.findall(r"^\| n \d+.* \|(?: [\d.]+ \|){6}$", text, re.MULTILINE)) == 3
+
+
+@pytest.mark.slow
 def test_a_quick_comparison_of_epochs_has_every_kind_of_trial() -> None:
     text = report_of("epochs")
     assert (

@@ -1,10 +1,10 @@
-"""Our kernels on the CPU: matrices as a whole or thin, in single precision."""
+"""Our kernels on the CPU: matrices as a whole, thin, or of rotations, in single precision."""
 
 import torch
 from torch import Tensor
 
 from models.backends.call import PlainInputs, SequenceCall, State
-from models.forms import Thin, Whole
+from models.forms import Thin, Turns, Whole
 from models.kernels.calls import Packed, Tensors
 from models.kernels.choice import Backend, kernels_are_built
 from models.kernels.sequence import sequence
@@ -55,7 +55,10 @@ def _tensors(call: SequenceCall) -> Tensors:
     assert parts is not None
     plain = inputs if isinstance(inputs, PlainInputs) else None
     state, *cell = call.initial
-    whole, thin = (parts, None) if isinstance(parts, Whole) else (None, parts)
+    whole = parts if isinstance(parts, Whole) else None
+    thin = parts if isinstance(parts, Thin) else None
+    turns = parts if isinstance(parts, Turns) else None
+    diagonal = None if isinstance(parts, Whole) else parts.diagonal
     gates, size = parts[0].shape[0], state.shape[-1]
     bias = None if plain is None else plain.bias
     return Tensors(
@@ -67,9 +70,11 @@ def _tensors(call: SequenceCall) -> Tensors:
         weight=None if whole is None else whole.weight.unsqueeze(0),
         left=None if thin is None else thin.left.unsqueeze(0),
         right=None if thin is None else _right(thin).unsqueeze(0),
-        diagonal=None if thin is None else _one(thin.diagonal),
+        diagonal=_one(diagonal),
         h0=state.unsqueeze(0),
         c0=cell[0].unsqueeze(0) if cell else None,
+        u_turns=None if turns is None else turns.u.unsqueeze(0),
+        v_turns=None if turns is None else _one(turns.v),
     )
 
 

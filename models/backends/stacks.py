@@ -6,7 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from models.forms import Form, Whole
+from models.forms import Form, Turns, Whole
 from models.kernels.calls import GATES, Kind
 from models.kernels.choice import Backend, kernels_take
 from models.kernels.stack import stack
@@ -53,6 +53,12 @@ def _matrices(form: Form, *, layers: int, gates: int) -> dict[str, Tensor | None
     assert parts is not None
     if isinstance(parts, Whole):
         return {"weight": parts.weight.unflatten(0, (layers, gates))}
+    if isinstance(parts, Turns):
+        matrices = {"u_turns": parts.u, "v_turns": parts.v, "diagonal": parts.diagonal}
+        return {
+            name: None if tensor is None else tensor.unflatten(0, (layers, gates))
+            for name, tensor in matrices.items()
+        }
     diagonal = parts.diagonal
     return {
         "left": parts.left.unflatten(0, (layers, gates)),

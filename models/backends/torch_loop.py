@@ -25,7 +25,7 @@ class TorchLoop:
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Run step by step."""
         biases = {} if call.candidate_bias is None else {"candidate_bias": call.candidate_bias}
-        steps = call.loop(call.form, call.inputs.projections(), call.initial, **biases)
+        steps = call.loop(call.form.in_steps(), call.inputs.projections(), call.initial, **biases)
         if call.lengths is not None:
             steps = _held_at_their_ends(steps, call.initial, call.lengths)
         if not call.every:
@@ -51,7 +51,8 @@ class GraphedLoop:
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Replay the loop, from the second call with the same shapes on."""
-        matrices = call.form.tensors()
+        form = call.form.in_steps()
+        matrices = form.tensors()
         others = [tensor for tensor in (call.lengths, call.candidate_bias) if tensor is not None]
         begin, end = len(matrices), len(matrices) + len(call.initial)
         has_lengths, has_bias = call.lengths is not None, call.candidate_bias is not None
@@ -62,7 +63,7 @@ class GraphedLoop:
             # The graph's own copy: a cell's bias would be that of the cell which was recorded.
             bias = next(rest) if has_bias else None
             own = call._replace(
-                form=call.form.rebuild(tensors[:begin]),
+                form=form.rebuild(tensors[:begin]),
                 inputs=ProjectedInputs(projections),
                 initial=tensors[begin:end],
                 lengths=lengths,
@@ -71,7 +72,7 @@ class GraphedLoop:
             states, last = TorchLoop().run(own)
             return (states, *last) if call.every else last
 
-        name = call.kind, call.form.structure(), call.every, has_lengths, has_bias
+        name = call.kind, form.structure(), call.every, has_lengths, has_bias
         tensors = (call.inputs.projections(), *matrices, *call.initial, *others)
         results = cuda_graphs.run(name, steps, tensors)
         return (results[0], results[1:]) if call.every else (call.state.new_empty(0), results)

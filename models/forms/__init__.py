@@ -2,11 +2,12 @@
 
 from models.forms.batched import BatchedForm
 from models.forms.dense import DenseForm
-from models.forms.form import Form, Thin, Whole, factored_form_pays
+from models.forms.form import Form, Thin, Turns, Whole, factored_form_pays
 from models.forms.fourier import FourierForm, fourier_form_pays
 from models.forms.layered import LayeredForm, joined
 from models.forms.low_rank import LowRankForm
 from models.forms.masked import MaskedForm
+from models.forms.rotated import RotatedForm, rotated_form_pays
 
 __all__ = [
     "BatchedForm",
@@ -16,9 +17,12 @@ __all__ = [
     "LayeredForm",
     "LowRankForm",
     "MaskedForm",
+    "RotatedForm",
     "Thin",
+    "Turns",
     "Whole",
     "factored_form_pays",
     "fourier_form_pays",
     "joined",
+    "rotated_form_pays",
 ]

@@ -45,6 +45,17 @@ class Thin(NamedTuple):
         return self.left.shape[0] // self.right.shape[0]
 
 
+class Turns(NamedTuple):
+    """`W_g = U_g diag(D_g) V_g^T` of packed rotations, for kernels."""
+
+    u: Tensor
+    """Signed angles of U [G, K_u, n]"""
+    diagonal: Tensor | None
+    """D [G, n]"""
+    v: Tensor | None
+    """Signed angles of V [G, K_v, n]"""
+
+
 class Form(ABC):
     """G matrices W_g of shape [out, in], ready to be applied step by step."""
 
@@ -111,11 +122,11 @@ class Form(ABC):
         """What a form is beside its tensors: equal for forms that `rebuild` makes of each other."""
         return type(self), len(self.tensors())
 
-    def parts(self) -> Whole | Thin | None:
+    def parts(self) -> Whole | Thin | Turns | None:
         """What kernels and files can be given in its place; None where there is nothing.
 
-        This is how a new form of whole or thin matrices gets all kernels. One with neither runs by
-        `matmul` alone.
+        This is how a new form of whole or thin matrices, or of rotations, gets all kernels. One
+        with none of them runs by `matmul` alone.
         """
         return None
 
@@ -126,6 +137,13 @@ class Form(ABC):
             TypeError: there are none, since another one is applied to each vector.
         """
         raise TypeError(f"{self.name} matrices differ from vector to vector")
+
+    def in_steps(self) -> "Form":
+        """The form in which a loop of torch's operations applies the same matrices again and again.
+
+        What a form makes anew for each product, this one has made once.
+        """
+        return self
 
     def for_inference(self) -> "Form":
         """The form in which the same matrices answer fastest."""

@@ -17,7 +17,7 @@ _fft = cast(Any, torch.fft)  # torch ships it without types
 def fourier_form_pays(size: int) -> bool:
     """Whether transforms beat the real form of an n x n complex matrix: from n = 340 on.
 
-    Where training one sample at a time gains, too (tests/benchmarks/fourier.py); batches do from
+    Where training one sample at a time gains, too (tests/benchmarks/structured.py); batches do from
     n = 256 on.
     """
     return size >= 340

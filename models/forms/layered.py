@@ -11,6 +11,7 @@ from torch import Tensor
 from models.forms.dense import DenseForm
 from models.forms.form import Form
 from models.forms.low_rank import LowRankForm
+from models.forms.rotated import RotatedForm
 
 
 def joined(layers: Sequence[Form], *, gates: int) -> Form:
@@ -20,22 +21,11 @@ def joined(layers: Sequence[Form], *, gates: int) -> Form:
     """
     if len(layers) == 1:
         return layers[0]
-    dense = [layer.weight for layer in layers if isinstance(layer, DenseForm)]
-    if len(dense) == len(layers):
-        return DenseForm(torch.cat(dense))
-    thin = [layer for layer in layers if isinstance(layer, LowRankForm)]
-    if len(thin) == len(layers) and len({_shapes(layer) for layer in thin}) == 1:
-        diagonals = [layer.diagonal for layer in thin if layer.diagonal is not None]
-        return LowRankForm(
-            torch.cat([layer.left for layer in thin]),
-            torch.cat([layer.right for layer in thin]),
-            torch.cat(diagonals) if diagonals else None,
-        )
+    shapes = {(layer.structure(), *(part.shape for part in layer.tensors())) for layer in layers}
+    if len(shapes) == 1 and isinstance(layers[0], DenseForm | LowRankForm | RotatedForm):
+        parts = zip(*(layer.tensors() for layer in layers), strict=True)
+        return layers[0].rebuild([torch.cat(part) for part in parts])
     return LayeredForm(tuple(layers), (gates,) * len(layers))
-
-
-def _shapes(form: LowRankForm) -> tuple[torch.Size, torch.Size, bool]:
-    return form.left.shape, form.right.shape, form.diagonal is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +112,10 @@ class LayeredForm(Form):
     def structure(self) -> Hashable:
         """Those of the layers."""
         return LayeredForm, self.counts, tuple(layer.structure() for layer in self.layers)
+
+    def in_steps(self) -> Form:
+        """Each layer in its own."""
+        return LayeredForm(tuple(layer.in_steps() for layer in self.layers), self.counts)
 
     def for_inference(self) -> Form:
         """Each layer in its own faster form."""

@@ -71,6 +71,10 @@ class MaskedForm(Form):
         """Those of the matrices."""
         return self.inner.multiply_adds()
 
+    def in_steps(self) -> "MaskedForm":
+        """The same mask before the matrices as they are applied again and again."""
+        return MaskedForm(self.inner.in_steps(), self.mask)
+
     def structure(self) -> Hashable:
         """With that of the matrices."""
         return MaskedForm, self.inner.structure()

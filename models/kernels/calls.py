@@ -7,7 +7,7 @@ contiguous; x alone may be strided, with steps of 1 in its last dimension.
 import ctypes
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -73,6 +73,11 @@ class Tensors:
     """[M, B, n]"""
     c0: Tensor | None
     """[M, B, n] for an LSTM"""
+    u_turns: Tensor | None = None
+    """[M, G, K_u, n], signed angles of U, a product of packed rotations by the circle's schedule
+    (`models.math.rotations`); with weight and left None, `W = U diag(diagonal) V^T`"""
+    v_turns: Tensor | None = None
+    """[M, G, K_v, n], those of V; None where W has no V"""
 
     @staticmethod
     def names() -> tuple[str, ...]:
@@ -85,6 +90,7 @@ class Tensors:
         return (
             *(self.x, self.addends, self.w_in, self.bias, self.candidate_bias),
             *(self.weight, self.left, self.right, self.diagonal, self.h0, self.c0),
+            *(self.u_turns, self.v_turns),
         )
 
     @property
@@ -96,9 +102,8 @@ class Tensors:
     @property
     def models(self) -> int:
         """M."""
-        matrices = self.left if self.weight is None else self.weight
-        assert matrices is not None
-        return matrices.shape[0]
+        given = (self.weight, self.left, self.u_turns)
+        return next(matrices.shape[0] for matrices in given if matrices is not None)
 
 
 @dataclass(frozen=True)
@@ -147,12 +152,13 @@ class Packed:
         tensors = _checked(kind, tensors)
         function = _functions()["sequence_pack"]
         function.restype = ctypes.c_void_p
-        shape, arguments = _shape(kind, tensors), _arguments(tensors, None, None)
+        self._sizes = _sizes_of(kind, tensors)
+        shape, tensors = shape_of(kind, tensors), with_sines(tensors)
+        arguments = _arguments(tensors, None, None)
         found: int | None = function(ctypes.byref(shape), ctypes.byref(arguments))
         if not found:
             raise MemoryError("no memory for packed weights")
         self.address = found
-        self._sizes = _sizes_of(kind, tensors)
         self.handle = next(_handles)
         _packed[self.handle] = self
 
@@ -168,7 +174,7 @@ class Packed:
         """
         sizes = _sizes_of(kind, tensors)
         if sizes != self._sizes:
-            parts = "(cell, n, shapes of w_in, weight, left and right)"
+            parts = "(cell, n, shapes of w_in, weight, left, right, diagonal and turns)"
             raise ValueError(f"weights packed for {self._sizes} {parts} are none for {sizes}")
         _check_inputs(kind, tensors, tensors.models, GATES[kind.cell])
 
@@ -188,6 +194,7 @@ def _found(handle: int) -> Packed | None:
 def _sizes_of(kind: Kind, tensors: Tensors) -> tuple[object, ...]:
     """The kind, the number of units, and the shapes of all that is packed."""
     weights = tensors.w_in, tensors.weight, tensors.left, tensors.right
+    weights += tensors.diagonal, tensors.u_turns, tensors.v_turns
     shapes = [None if tensor is None else tuple(tensor.shape) for tensor in weights]
     return kind.cell, tensors.h0.shape[-1], *shapes
 
@@ -219,8 +226,11 @@ def forward(
     else:
         held.check(kind, tensors)
         tensors = _contiguous(tensors)
-    shape = _shape(kind, tensors)
-    arguments = _arguments(tensors, _checked_lengths(lengths, shape), results)
+    shape = shape_of(kind, tensors)
+    lengths = _checked_lengths(lengths, shape)
+    if held is None:
+        tensors = with_sines(tensors)
+    arguments = _arguments(tensors, lengths, results)
     if kind.cell in STACKS:
         call("stack_forward", shape, arguments)
     else:
@@ -243,7 +253,7 @@ def backward(
         MemoryError: there is none left for the workspace.
     """
     tensors = _checked(kind, tensors)
-    shape = _shape(kind, tensors)
+    shape = shape_of(kind, tensors)
     lengths = _checked_lengths(lengths, shape)
     for name in outgoing:
         _needed(f"{name}, whose gradient is wanted,", getattr(tensors, name))
@@ -253,6 +263,7 @@ def backward(
     # The contiguous copies have to live as long as the call.
     results = Results(*_checked_results("", results, kind, shape))
     arriving = _checked_results("the gradient of ", incoming, kind, shape)
+    tensors = with_sines(tensors)
     arguments = _arguments(tensors, lengths, results)
     leaving = [outgoing.get(name) for name in TENSORS]
     gradients = Gradients(*(address_of(tensor) for tensor in (*arriving, *leaving)))
@@ -312,7 +323,11 @@ def _check_inputs(kind: Kind, given: Tensors, models: int, gates: int) -> None:
 
 
 def _check_matrices(given: Tensors, gates: int, size: int) -> int:
-    """The number of models, if the matrices are dense or diagonal plus low rank."""
+    """The number of models, if the matrices are dense, diagonal plus low rank, or rotations."""
+    if given.u_turns is not None:
+        return _check_turns(given, given.u_turns, gates, size)
+    if given.v_turns is not None:
+        raise ValueError("v_turns is given without u_turns")
     if given.weight is not None:
         models = _sizes("weight", given.weight, 4)[0]
         check("weight", given.weight, (models, gates, size, size), torch.float32)
@@ -329,6 +344,27 @@ def _check_matrices(given: Tensors, gates: int, size: int) -> int:
     if given.diagonal is not None:
         check("diagonal", given.diagonal, (models, gates, size), torch.float32)
     return models
+
+
+def _check_turns(given: Tensors, u_turns: Tensor, gates: int, size: int) -> int:
+    models, _, stages, _ = _sizes("u_turns", u_turns, 4)
+    check("u_turns", u_turns, (models, gates, _some(stages, size), size), torch.float32)
+    if given.v_turns is not None:
+        stages = _sizes("v_turns", given.v_turns, 4)[2]
+        check("v_turns", given.v_turns, (models, gates, _some(stages, size), size), torch.float32)
+    if given.diagonal is not None:
+        check("diagonal", given.diagonal, (models, gates, size), torch.float32)
+    if any(tensor is not None for tensor in (given.weight, given.left, given.right)):
+        raise ValueError("weight, left or right is given beside u_turns")
+    return models
+
+
+def _some(stages: int, size: int) -> int:
+    """So many stages, if the circle has them."""
+    most = size - 1 + size % 2
+    if size < 2 or not 1 <= stages <= most:
+        raise ValueError(f"there are {stages} stages of {size} coordinates; allowed is 1 to {most}")
+    return stages
 
 
 def _sizes(name: str, tensor: Tensor, dimensions: int) -> Sequence[int]:
@@ -388,7 +424,8 @@ def _contiguous(tensors: Tensors) -> Tensors:
     return Tensors(x, *(None if tensor is None else tensor.contiguous() for tensor in rest))  # pyright: ignore[reportArgumentType] -- h0 stays given
 
 
-def _shape(kind: Kind, tensors: Tensors) -> Shape:
+def shape_of(kind: Kind, tensors: Tensors) -> Shape:
+    """The sizes, as C++ reads them, of tensors that fit."""
     _, batch, size = tensors.h0.shape
     x, left, right = tensors.x, tensors.left, tensors.right
     return Shape(
@@ -399,6 +436,8 @@ def _shape(kind: Kind, tensors: Tensors) -> Shape:
         inputs=0 if x is None else x.shape[-1],
         rank=0 if left is None else left.shape[-1],
         readers=0 if right is None else right.shape[1],
+        u_stages=_stages(tensors.u_turns),
+        v_stages=_stages(tensors.v_turns),
         cell=_KINDS[kind.cell],
         activation=ACTIVATIONS.index(kind.activation),
         threads=torch.get_num_threads(),
@@ -409,7 +448,24 @@ def _shape(kind: Kind, tensors: Tensors) -> Shape:
     )
 
 
+def _stages(turns: Tensor | None) -> int:
+    return 0 if turns is None else turns.shape[2]
+
+
+def with_sines(tensors: Tensors) -> Tensors:
+    """With what C++ reads in place of angles: their cosines and sines, `[2, M, G, K, n]`."""
+    if tensors.u_turns is None:
+        return tensors
+    turns = {
+        name: torch.stack((angles.cos(), angles.sin()))
+        for name in ("u_turns", "v_turns")
+        if (angles := getattr(tensors, name)) is not None
+    }
+    return replace(tensors, **turns)
+
+
 def _arguments(tensors: Tensors, lengths: Tensor | None, results: Results | None) -> Arguments:
+    """Addresses in what the caller holds for as long as the call lasts."""
     written = (getattr(results, name, None) for name in RESULTS)
     return Arguments(*(address_of(t) for t in (*tensors.in_order(), lengths, *written)))
 

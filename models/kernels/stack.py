@@ -10,10 +10,13 @@ from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Results, Tensors
 from models.kernels.structs import STACKS
 
-_TENSORS = "Tensor x, Tensor bias, Tensor? weight, Tensor? left, Tensor? right, Tensor? diagonal"
+_TENSORS = (
+    "Tensor x, Tensor bias, Tensor? weight, Tensor? left, Tensor? right, Tensor? diagonal, "
+    "Tensor? u_turns, Tensor? v_turns"
+)
 _KIND = "str stack, str activation, float slope"
 _COUNT = len(_TENSORS.split(","))
-_NAMES = ("h0", "bias", "weight", "left", "right", "diagonal")
+_NAMES = ("h0", "bias", "weight", "left", "right", "diagonal", "u_turns", "v_turns")
 _library = cast(Any, torch.library)
 
 _library.define("reflectory::stack", f"({_TENSORS}, {_KIND}, bool keep) -> (Tensor, Tensor)")
@@ -33,6 +36,8 @@ def stack(
     left: Tensor | None = None,
     right: Tensor | None = None,
     diagonal: Tensor | None = None,
+    u_turns: Tensor | None = None,
+    v_turns: Tensor | None = None,
     keep: bool,
 ) -> Tensor:
     """What the last of L layers makes of x `[B, n]`.
@@ -42,23 +47,27 @@ def stack(
         x: what the first layer reads, float32, on the CPU.
         bias: `[L, G, n]`.
         weight: `[L, G, n, n]`, or left `[L, G, n, d]`, right `[L, G, d, n]` (`[L, 1, d, n]` where
-            gates share it) and, if there is one, diagonal `[L, G, n]`.
+            gates share it) and, if there is one, diagonal `[L, G, n]`; or u_turns
+            `[L, G, K, n]` and, if there are, diagonal and v_turns.
         left: see weight.
         right: see weight.
         diagonal: see weight.
+        u_turns: see weight.
+        v_turns: see weight.
         keep: whether to keep what the layers gave, which a backward pass needs.
     """
-    matrices = weight, left, right, diagonal
+    matrices = weight, left, right, diagonal, u_turns, v_turns
     operator = torch.ops.reflectory.stack
     _, last = operator(x, bias, *matrices, kind.cell, kind.activation, kind.slope, keep)
     return last
 
 
 def _tensors(*given: Tensor | None) -> Tensors:
-    x, bias, weight, left, right, diagonal = given
+    x, bias, weight, left, right, diagonal, u_turns, v_turns = given
     assert x is not None
+    matrices = weight, left, right, diagonal
     return Tensors(
-        None, None, None, bias, None, weight, left, right, diagonal, x.unsqueeze(0), None
+        *(None, None, None, bias, None, *matrices, x.unsqueeze(0), None, u_turns, v_turns)
     )
 
 

@@ -16,7 +16,7 @@ ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", 
 
 TENSORS = (
     *("x", "addends", "w_in", "bias", "candidate_bias"),
-    *("weight", "left", "right", "diagonal", "h0", "c0"),
+    *("weight", "left", "right", "diagonal", "h0", "c0", "u_turns", "v_turns"),
 )
 RESULTS = ("states", "cells", "last_h", "last_c")
 
@@ -34,6 +34,7 @@ class Shape(ctypes.Structure):
 
     _fields_ = [
         *_numbers("models", "steps", "batch", "size", "inputs", "rank", "readers"),
+        *_numbers("u_stages", "v_stages"),
         *_numbers("cell", "activation", "threads", "x_model", "x_step", "x_row"),
         ("slope", ctypes.c_float),
     ]

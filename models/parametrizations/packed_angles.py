@@ -66,11 +66,17 @@ class PackedAngles(nn.Module):
         self.register_buffer("_places", (first_of_stage + places).flatten(), persistent=False)
         self.register_buffer("_signs", signs, persistent=False)
 
+    def angles(self) -> Tensor:
+        """Those of each stage's coordinates with their signs, `[G, count, n]`."""
+        return self._signed().to(self.theta.dtype)
+
     def product(self) -> Tensor:
         """The products `[G, n, n]`, in at least single precision."""
+        return rotation_product(self._signed(), self._partners)
+
+    def _signed(self) -> Tensor:
         angles = raised(self.theta).flatten(1).index_select(1, self._places)
-        angles = angles.view(-1, self.count, self.size) * self._signs
-        return rotation_product(angles, self._partners)
+        return angles.view(-1, self.count, self.size) * self._signs
 
     def extra_repr(self) -> str:
         """Sizes, for printing."""

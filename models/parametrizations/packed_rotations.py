@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from models.draw import Draw
-from models.forms import DenseForm
+from models.forms import DenseForm, RotatedForm, rotated_form_pays
 from models.linear import StructuredLinear
 from models.math.rotations import stage_count
 from models.parametrizations.packed_angles import (
@@ -67,8 +67,10 @@ class PackedRotations(Family):
         return slot.copies * self.count * (slot.in_features // 2)
 
     def working_numbers(self, slot: Slot) -> int:
-        """The product as it stands after some of the stages."""
-        return slot.copies * 7 * slot.in_features**2
+        """The product as it stands after some of the stages, or the angles alone."""
+        size = slot.in_features
+        staged = rotated_form_pays(self.count, size)
+        return slot.copies * (10 * self.count * size if staged else 7 * size**2)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Angles as `initialisation` says."""
@@ -90,8 +92,11 @@ class PackedRotationsLinear(StructuredLinear):
         super().__init__(slot)
         self.rotations = rotations
 
-    def make_form(self) -> DenseForm:
-        """W, as the product of all stages."""
+    def make_form(self) -> DenseForm | RotatedForm:
+        """The angles, or W as the product of all stages, whichever is applied faster."""
+        angles = self.rotations.theta
+        if not angles.is_cuda and rotated_form_pays(self.rotations.count, self.slot.in_features):
+            return RotatedForm(self.rotations.angles())
         return DenseForm(self.rotations.product().to(self.rotations.theta.dtype))
 
     def degrees_of_freedom(self) -> int:

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.draw import Draw
-from models.forms import DenseForm
+from models.forms import DenseForm, RotatedForm, rotated_form_pays
 from models.linear import StructuredLinear
 from models.math.precision import raised
 from models.math.rotations import stage_count
@@ -101,8 +101,10 @@ class RotationSvd(Family):
         return slot.copies * ((self.count_u + self.count_v) * (size // 2) + size)
 
     def working_numbers(self, slot: Slot) -> int:
-        """Both rotations and their product."""
-        return slot.copies * 9 * slot.in_features**2
+        """Both rotations and their product, or the angles alone."""
+        size, stages = slot.in_features, self.count_u + self.count_v
+        staged = rotated_form_pays(stages, size)
+        return slot.copies * (10 * stages * size if staged else 9 * size**2)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent angles on both sides as `initialisation` says; s = 1."""
@@ -139,8 +141,11 @@ class RotationSvdLinear(StructuredLinear):
         self.v = v
         self.s = nn.Parameter(torch.ones(slot.copies, slot.in_features))
 
-    def make_form(self) -> DenseForm:
-        """W, as the product of all three."""
+    def make_form(self) -> DenseForm | RotatedForm:
+        """The three factors, or W as their product, whichever is applied faster."""
+        stages = self.u.count + self.v.count
+        if not self.s.is_cuda and rotated_form_pays(stages, self.slot.in_features):
+            return RotatedForm(self.u.angles(), self.s, self.v.angles())
         scaled = self.u.product() * raised(self.s).unsqueeze(-2)
         return DenseForm((scaled @ self.v.product().mT).to(self.s.dtype))
 

@@ -3,6 +3,7 @@ import torch
 
 from models.architectures import Gru
 from models.errors import SlotError
+from models.forms import DenseForm
 from models.model import ModelSpec, penalty
 from models.parametrizations import RotationSvd
 from models.parametrizations.rotation_svd import RotationSvdLinear
@@ -125,8 +126,9 @@ def test_penalties_of_all_layers_and_gates_are_added_up() -> None:
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(RotationSvd(count_u=31, count_v=31), 32).bfloat16()
     factors = linear.make_form()
+    assert isinstance(factors, DenseForm)
     assert factors.weight.dtype == torch.bfloat16
-    exact = linear.double().make_form().weight
+    exact = linear.double().make_form().whole()
     torch.testing.assert_close(factors.weight.double(), exact, atol=2**-9, rtol=0)
 
 

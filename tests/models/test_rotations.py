@@ -3,6 +3,7 @@ import torch
 
 from models.architectures import Rnn
 from models.errors import SlotError
+from models.forms import DenseForm
 from models.linear import cached_forms
 from models.model import ModelSpec
 from models.parametrizations import PackedRotations
@@ -79,6 +80,7 @@ def test_states_and_their_gradients_keep_their_norms_with_abs() -> None:
 def test_half_precision_weights_are_made_in_single_precision() -> None:
     linear = linear_of(PackedRotations(count=31), 32).bfloat16()
     factors = linear.make_form()
+    assert isinstance(factors, DenseForm)
     assert factors.weight.dtype == torch.bfloat16
     for theta, weight in zip(linear.rotations.theta.double(), factors.weight, strict=True):
         expected = rotation_product(32, circle_schedule(32), theta)

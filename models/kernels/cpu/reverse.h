@@ -4,7 +4,7 @@
 
 // Where one thread adds up what reaches the weights of one model; null: not wanted.
 struct WeightGradients {
-  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal;
+  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal, *u_turns, *v_turns;
 };
 
 // What the weights' gradients need of a chunk of steps: row (t, i) of a tile in each.
@@ -13,7 +13,7 @@ struct Chunk {
   float *pre;      // [rows, G np]: dL / d(W_g h), zero in padding
   float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
   float *h, *v;    // [rows, np]: what the groups read
-  float *q, *back; // [rows, q_size]: R h, and L^T pre
+  float *q, *back; // [rows, q_size]: R h, and L^T pre; of packed rotations W h of one step alone
   float *x;        // [rows, I]
 };
 
@@ -24,6 +24,7 @@ constexpr int64_t FEW_INPUTS = 4;
 struct Reverse {
   const Tile &k;
   Chunk c;
+  const WeightGradients &to;
 
   float *pre(int64_t row, int gate) const { return c.pre + row * k.p.gates * k.p.np + gate * k.p.np; }
   // dL / d(input part) of a gate.
@@ -33,6 +34,7 @@ struct Reverse {
   int64_t pre_in_row(int gate) const {
     return k.s.cell == GRU_RESET_AFTER && gate == 2 ? k.p.np : k.p.gates * k.p.np;
   }
+  float *q(int64_t row) const { return c.q + (k.p.d ? row * k.p.q_size : 0); }
   void silence(int64_t row) {
     memset(pre(row, 0), 0, k.p.gates * k.p.np * 4);
     if (k.s.cell == GRU_RESET_AFTER) memset(c.pre_in + row * k.p.np, 0, k.p.np * 4);
@@ -45,6 +47,13 @@ struct Reverse {
     const int64_t wide = p.gates * p.np;
     const Group gr = p.group[group];
     const float *pre = c.pre + row * wide;
+    if (p.turned) {
+      for (int i = 0; i < k.rows; i++)
+        for (int64_t j = 0; j < p.np; j += LANES) store(out + i * p.np + j, init(i, j));
+      for (int gate = gr.first; gate < gr.first + gr.count; gate++)
+        turn_back(gate, (group ? c.v : c.h) + row * p.np, q(row) + p.q_at[gate], pre + gate * p.np, out);
+      return;
+    }
     float *back = c.back + row * p.q_size;
     if (p.d && p.readers_of[group] == 1) {
       for_panels(k.rows, p.d, [&](Sums &sums) {
@@ -75,7 +84,34 @@ struct Reverse {
     });
   }
 
-  void weights(int64_t rows, const WeightGradients &out) {
+  // out += W_gate^T pre for a matrix of packed rotations: from what it made of x, its stages are
+  // undone side by side with the gradient's.
+  void turn_back(int gate, const float *x, const float *product, const float *pre, float *out) {
+    const Plan &p = k.p;
+    const Stages &u = p.u[gate], &v = p.v[gate];
+    turning_arena.reset(2 * Turned::room(p.n));
+    Turned y(turning_arena, p.n), g(turning_arena, p.n);
+    const int together = turned_rows(p.n);
+    for (int row = 0; row < k.rows; row += together) {
+      const int count = std::min(together, k.rows - row);
+      y.read(count, product + row * p.q_size, p.q_size);
+      g.read(count, pre + row * p.gates * p.np, p.gates * p.np);
+      Turned::back_through_turn(count, u, y, g, to.u_turns ? to.u_turns + gate * u.count * p.n : nullptr);
+      if (p.diagonal) {
+        // Made anew: where the diagonal is 0 nothing of it is left in y.
+        y.read(count, x + row * p.np, p.np);
+        y.undo(count, v);
+        if (to.diagonal) g.add_products(count, y, to.diagonal + gate * p.n);
+        g.scale(count, p.diagonal + gate * p.np);
+      }
+      Turned::back_through_undo(count, v, y, g, to.v_turns ? to.v_turns + gate * v.count * p.n : nullptr);
+      g.add_to(count, out + row * p.np, p.np);
+    }
+  }
+
+  // What a chunk's rows add to the gradients of the weights.
+  void weights(int64_t rows) {
+    const WeightGradients &out = to;
     const Plan &p = k.p;
     const int64_t n = p.n, np = p.np, d = p.d, I = p.inputs, wide = p.gates * np;
     for (int group = 0; group < p.groups; group++) {
@@ -86,7 +122,7 @@ struct Reverse {
         if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
         if (out.left)
           add_outer(rows, n, d, own, wide, c.q + p.q_at[gate], p.q_size, out.left + gate * n * d, d);
-        if (out.diagonal)
+        if (out.diagonal && d)
           add_column_sums(rows, n, own, wide, out.diagonal + gate * n, 1,
                           [&](int64_t r, int64_t j) { return load(from + r * np + j); });
       }
@@ -110,19 +146,22 @@ struct Reverse {
 };
 
 struct Sizes {
-  int64_t w_in, bias, candidate_bias, weight, left, right, diagonal;
+  int64_t w_in, bias, candidate_bias, weight, left, right, diagonal, u_turns, v_turns;
   Sizes(const Shape &s, const Plan &p)
       : w_in(p.gates * p.n * p.inputs), bias(p.gates * p.n), candidate_bias(p.n),
-        weight(p.d ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.readers * p.d * p.n),
-        diagonal(p.gates * p.n) {}
-  int64_t sum() const { return w_in + bias + candidate_bias + weight + left + right + diagonal; }
+        weight(p.d || p.turned ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.readers * p.d * p.n),
+        diagonal(p.gates * p.n), u_turns(p.gates * s.u_stages * p.n), v_turns(p.gates * s.v_stages * p.n) {}
+  int64_t sum() const {
+    return w_in + bias + candidate_bias + weight + left + right + diagonal + u_turns + v_turns;
+  }
 };
 
 // Model m's part of the caller's gradients.
 inline WeightGradients part(const Gradients &g, const Sizes &z, int64_t m) {
   auto at = [m](float *p, int64_t size) { return p ? p + m * size : nullptr; };
   return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.candidate_bias, z.candidate_bias),
-          at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal)};
+          at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal),
+          at(g.u_turns, z.u_turns), at(g.v_turns, z.v_turns)};
 }
 
 // The same parts in one block of a thread's own memory.
@@ -137,6 +176,7 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   out.candidate_bias = next(g.candidate_bias, z.candidate_bias);
   out.weight = next(g.weight, z.weight), out.left = next(g.left, z.left);
   out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
+  out.u_turns = next(g.u_turns, z.u_turns), out.v_turns = next(g.v_turns, z.v_turns);
   return out;
 }
 
@@ -174,6 +214,7 @@ class Accumulators {
       add(to.candidate_bias, from.candidate_bias, sizes_.candidate_bias);
       add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
       add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
+      add(to.u_turns, from.u_turns, sizes_.u_turns), add(to.v_turns, from.v_turns, sizes_.v_turns);
     }
   }
 

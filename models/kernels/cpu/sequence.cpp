@@ -127,15 +127,16 @@ struct BackwardTile : Reverse {
   Scratch w;
   float *grad, *next_grad, *grad_c, *unused, *unused_c, *cell, *reset_grad;
 
-  BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, Arena &arena)
-      : Reverse{tile, chunk}, g(gradients), w(scratch(tile.p, arena)) {
+  BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
+               Arena &arena)
+      : Reverse{tile, chunk, out}, g(gradients), w(scratch(tile.p, arena)) {
     for (float **p : {&grad, &next_grad, &grad_c, &unused, &unused_c, &cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
 
   void rnn(int64_t t, int64_t row) {
     const int64_t np = k.p.np, n = k.p.n;
-    k.project(0, c.h + row * np, c.q + row * k.p.q_size);
+    k.project(0, c.h + row * np, q(row));
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec stored = load_some(k.a.states + k.at(t, i) + j, n - j);
@@ -270,7 +271,7 @@ struct BackwardTile : Reverse {
     });
   }
 
-  void run(const WeightGradients &out) {
+  void run() {
     const Shape &s = k.s;
     const int64_t n = s.size, np = k.p.np, own = (k.model * s.batch + k.first) * n;
     load_rows(g.last_h ? g.last_h + own : nullptr, n, np, k.rows, grad);
@@ -284,16 +285,16 @@ struct BackwardTile : Reverse {
         take_outer(t);
         switch (s.cell) {
           case RNN: rnn(t, row); break;
-          case GRU_RESET_BEFORE: w.q = c.q + row * k.p.q_size, gru_before(t, row); break;
-          case GRU_RESET_AFTER: w.q = c.q + row * k.p.q_size, gru_after(t, row); break;
-          default: w.q = c.q + row * k.p.q_size, lstm(t, row);
+          case GRU_RESET_BEFORE: w.q = q(row), gru_before(t, row); break;
+          case GRU_RESET_AFTER: w.q = q(row), gru_after(t, row); break;
+          default: w.q = q(row), lstm(t, row);
         }
         inputs(t, row);
         for (int i = 0; i < k.rows; i++)
           if (k.over(t, i)) memcpy(next_grad + i * np, grad + i * np, np * 4);
         std::swap(grad, next_grad);
       }
-      weights((end - begin) * k.rows, out);
+      weights((end - begin) * k.rows);
     }
     if (g.h0) store_rows(grad, n, np, k.rows, g.h0 + own);
     if (g.c0) store_rows(grad_c, n, np, k.rows, g.c0 + own);
@@ -301,7 +302,7 @@ struct BackwardTile : Reverse {
 };
 
 int64_t row_floats(const Shape &s, const Plan &p) {
-  int64_t floats = p.gates * p.np + p.np + 2 * p.q_size + p.inputs;
+  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + p.inputs;
   if (s.cell == GRU_RESET_AFTER || s.cell == GRU_RESET_BEFORE) floats += p.np;
   return floats;
 }
@@ -312,7 +313,7 @@ int64_t chunk_steps(const Shape &s, const Plan &p) {
 int64_t backward_floats(const Shape &s, const Plan &p) {
   const int64_t rows = chunk_steps(s, p) * TILE_ROWS;
   return 8 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) +
-         8 * Arena::rounded(TILE_ROWS * p.np);
+         Arena::rounded(TILE_ROWS * p.q_size) + 8 * Arena::rounded(TILE_ROWS * p.np);
 }
 
 void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out, Arena &arena) {
@@ -325,10 +326,9 @@ void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out
   c.pre_in = s.cell == GRU_RESET_AFTER ? arena.take(rows * p.np) : nullptr;
   c.h = arena.take(rows * p.np);
   c.v = s.cell == GRU_RESET_BEFORE ? arena.take(rows * p.np) : nullptr;
-  c.q = arena.take(rows * p.q_size), c.back = arena.take(rows * p.q_size);
+  c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
   c.x = arena.take(rows * p.inputs);
-  BackwardTile b(k, g, c, arena);
-  b.run(out);
+  BackwardTile(k, g, c, out, arena).run();
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ struct Shape {
   int64_t models, steps, batch, size, inputs;  // M, T, B, n, I
   int64_t rank;     // d of diagonal plus low rank; 0 for dense matrices
   int64_t readers;  // right factors: one for each gate, or 1 that all gates share
+  int64_t u_stages, v_stages;  // K_u, K_v of packed rotations; 0 for other matrices
   int64_t cell, activation;
   int64_t threads;
   int64_t x_model, x_step, x_row;  // strides of x, in floats
@@ -30,6 +31,9 @@ struct Arguments {
   const float *diagonal;   // [M, G, n] or null
   const float *h0;         // [M, B, n]
   const float *c0;         // [M, B, n], LSTM only
+  // W = U diag(diagonal) V^T of packed rotations: cosines and sines of U's signed angles
+  // [2, M, G, K_u, n], and of V's; v_turns and the diagonal may be null
+  const float *u_turns, *v_turns;
   const int64_t *lengths;  // [M, B], at least 1 each, or null: a state stays after its length
   float *states;           // [M, T, B, n] or null: h_t, but the inner z_t where h_t = |z_t|
   float *cells;            // [M, T, B, n] or null: c_t, LSTM only
@@ -44,6 +48,7 @@ struct Gradients {
   float *addends;
   float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal;  // zeros before the call
   float *h0, *c0;
+  float *u_turns, *v_turns;  // of the angles [M, G, K, n]; zeros before the call
 };
 
 struct Packed;  // weights in the order in which the kernels read them

@@ -98,8 +98,9 @@ void forward_rows(const Rows &r, Arena &arena) {
 }
 
 int64_t backward_floats(const Plan &p, int64_t rows) {
-  const int64_t each = p.gates * p.np + p.np + 2 * p.q_size + 3 * p.np;
-  return 8 * Arena::rounded(0) + rows * each + scratch_floats(p);
+  const int64_t each = p.gates * p.np + p.np + 3 * p.np;
+  const int64_t q = (p.kept(rows) + (p.d ? rows : 0)) * p.q_size;
+  return 8 * Arena::rounded(0) + rows * each + q + scratch_floats(p);
 }
 
 // One layer of one tile: the gradient of its result becomes that of what it read.
@@ -109,7 +110,7 @@ struct LayerBackward : Reverse {
 
   void perceptron(int64_t layer, int64_t row) {
     const int64_t np = k.p.np;
-    k.project(0, c.h + row * np, c.q + row * k.p.q_size);
+    k.project(0, c.h + row * np, q(row));
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec stored = load_some(k.a.states + k.at(layer, i) + j, k.p.n - j);
@@ -125,7 +126,7 @@ struct LayerBackward : Reverse {
   void highway(int64_t layer, int64_t row, Scratch w) {
     const int64_t np = k.p.np;
     const float *x = c.h + row * np;
-    w.q = c.q + row * k.p.q_size;
+    w.q = q(row);
     k.project(0, x, w.q);
     open_gates(k, layer, 0, 2, x, w, gate_of);
     for (int i = 0; i < k.rows; i++)
@@ -146,19 +147,20 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   Chunk c{};
   c.steps = 1;
   c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
-  c.q = arena.take(rows * p.q_size), c.back = arena.take(rows * p.q_size);
+  c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
   float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
   Scratch w = scratch(p, arena);
   load_rows(g.last_h + r.begin * p.n, p.n, np, (int)rows, grad);
   for (int64_t layer = r.layers() - 1; layer >= 0; layer--) {
+    const WeightGradients to = sums.of(thread, layer);
     r.load_input(layer, c.h);
     r.tiles(layer, [&](const Tile &k, int64_t row) {
-      LayerBackward b{{k, c}, grad + row * np, next + row * np, passed + row * np};
+      LayerBackward b{{k, c, to}, grad + row * np, next + row * np, passed + row * np};
       if (r.s.cell == HIGHWAY_LAYERS) b.highway(layer, row, w);
       else b.perceptron(layer, row);
     });
     const Tile whole{r.s, r.a, r.plans[layer], 0, r.begin, TILE_ROWS};
-    Reverse{whole, c}.weights(rows, sums.of(thread, layer));
+    Reverse{whole, c, to}.weights(rows);
     std::swap(grad, next);
   }
   if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.begin * p.n);

@@ -10,7 +10,8 @@ inline thread_local Arena weights_arena, tile_arena, gradients_arena;
 
 // Threads that are worth starting: each has a fraction of a millisecond to do at least.
 inline int64_t worthwhile_threads(const Shape &s, int64_t items) {
-  const int64_t row = s.size * gates_of(s) * (s.inputs + (s.rank ? 2 * s.rank : s.size));
+  const int64_t turns = 2 * (s.u_stages + s.v_stages);
+  const int64_t row = s.size * gates_of(s) * (s.inputs + (turns ? turns : s.rank ? 2 * s.rank : s.size));
   const double work = double(s.models) * s.steps * s.batch * row;
   return std::max<int64_t>(1, std::min({s.threads, items, int64_t(work / 4e6) + 1}));
 }

@@ -6,6 +6,7 @@
 #include "arena.h"
 #include "panels.h"
 #include "sequence.h"
+#include "turns.h"
 
 constexpr int MOST_GATES = 4;
 
@@ -33,8 +34,10 @@ inline int groups_of(const Shape &s, Group out[2]) {
 // which begins at q_at[g].
 struct Plan {
   int gates, groups, readers_of[2];
+  bool turned;  // whether the matrices are packed rotations
   Group group[2];
   int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
+  Stages u[MOST_GATES], v[MOST_GATES];  // of a matrix of packed rotations, none of others
   const float *bias, *diagonal;  // [G, np]; the diagonal may be null
   const float *candidate_bias;   // [np]
   Panels input[MOST_GATES], main[MOST_GATES], right[2];
@@ -50,12 +53,18 @@ struct Plan {
         q_at[group[k].first + i] = q_size + (readers_of[k] == 1 ? 0 : i * d);
       q_size += padded(readers_of[k] * d);
     }
+    turned = s.u_stages > 0;
+    for (int g = 0; g < gates; g++)
+      u[g] = {nullptr, nullptr, s.u_stages, n, np}, v[g] = {nullptr, nullptr, s.v_stages, n, np};
+    // There q has what each gate's matrix makes of its vector.
+    for (int g = 0; g < gates && turned; g++) q_at[g] = g * np, q_size += np;
   }
 
   int64_t floats(bool backward) const {
     int64_t sum = 2 * Arena::rounded(gates * np) + Arena::rounded(np);
     sum += gates * Arena::rounded(packed_size(inputs, n));
     if (backward) sum += gates * Arena::rounded(packed_size(np, inputs));
+    if (turned) return sum + 2 * Arena::rounded(gates * (u[0].count + v[0].count) * np) + 2 * Arena::rounded(0);
     if (!d) {
       sum += gates * Arena::rounded(packed_size(n, n));
       if (backward) sum += 2 * Arena::rounded(packed_size(gates * np, n));
@@ -70,13 +79,25 @@ struct Plan {
     return sum;
   }
 
+  // Rows of q that are kept of so many: those of thin factors are for their gradients.
+  int64_t kept(int64_t rows) const { return d ? rows : TILE_ROWS; }
+
   // Zeros where there are no rows.
-  const float *pad_rows(const float *rows, int count, Arena &arena) const {
+  const float *pad_rows(const float *rows, int64_t count, Arena &arena) const {
     float *out = arena.take(count * np);
     memset(out, 0, count * np * 4);
     if (!rows) return out;
-    for (int i = 0; i < count; i++) memcpy(out + i * np, rows + i * n, n * 4);
+    for (int64_t i = 0; i < count; i++) memcpy(out + i * np, rows + i * n, n * 4);
     return out;
+  }
+
+  void pack_stages(const float *turns, const Shape &s, int64_t model, Stages *of, Arena &arena) const {
+    if (!turns) return;
+    const int64_t rows = gates * of[0].count;
+    const float *cos = pad_rows(turns + model * rows * n, rows, arena);
+    const float *sin = pad_rows(turns + (s.models + model) * rows * n, rows, arena);
+    for (int g = 0; g < gates; g++)
+      of[g].cos = cos + g * of[g].count * np, of[g].sin = sin + g * of[g].count * np;
   }
 
   void pack_weights(const Shape &s, const Arguments &a, int64_t model, bool backward, Arena &arena) {
@@ -90,6 +111,11 @@ struct Plan {
       if (backward)
         input_back[g] = pack<false>(np, I, arena.take(packed_size(np, I)),
                              [=](int64_t k, int64_t j) { return k < n ? w[k * I + j] : 0.f; });
+    }
+    if (turned) {
+      pack_stages(a.u_turns, s, model, u, arena);
+      pack_stages(a.v_turns, s, model, v, arena);
+      return;
     }
     if (!d) {
       const float *w = a.weight + model * G * n * n;
@@ -163,6 +189,8 @@ struct Tile {
 
   // The recurrent product of gate g and a vector `from` [rows, np] that was projected to q.
   void recur(Sums &sums, int g, const float *from, const float *q) const {
+    if (p.turned)
+      return sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
     if (!p.d) return sums.add(from, p.np, p.main[g]);
     if (p.diagonal)
       sums.each([&](Vec &v, int i, int64_t j) {
@@ -172,7 +200,28 @@ struct Tile {
   }
 
   void project(int group, const float *from, float *q) const {
+    if (p.turned) return turn(p.group[group], from, q);
     if (p.d) multiply(rows, from, p.np, p.right[group], q + p.q_first[group], p.q_size, true);
+  }
+
+  // W_g times the rows, for each gate of a group.
+  void turn(const Group &group, const float *from, float *q) const {
+    turning_arena.reset(Turned::room(p.n));
+    Turned x(turning_arena, p.n);
+    const int together = turned_rows(p.n);
+    for (int g = group.first; g < group.first + group.count; g++)
+      for (int row = 0; row < rows; row += together) {
+        const int count = std::min(together, rows - row);
+        x.read(count, from + row * p.np, p.np);
+        before_u(g, count, x);
+        x.turn(count, p.u[g]);
+        x.write(count, q + row * p.q_size + p.q_at[g], p.q_size);
+      }
+  }
+  // diag V^T x
+  void before_u(int g, int count, Turned &x) const {
+    x.undo(count, p.v[g]);
+    if (p.diagonal) x.scale(count, p.diagonal + g * p.np);
   }
 };
 

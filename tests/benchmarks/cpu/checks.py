@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from models.linear import StructuredLinear, release
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.contestant import Contestant, Data, backend, step_of
-from tests.benchmarks.cpu.peers import dense_weight
 
 OUTPUT_TOLERANCE = 1e-5
 GRADIENT_TOLERANCE = 1e-4
@@ -81,7 +80,7 @@ def spectrum_error(model: nn.Module) -> float | None:
             stated = part.singular_values()
             if stated is None:
                 continue
-            weight = dense_weight(part.form()).double()
+            weight = part.form().whole().double()
         computed = torch.linalg.svdvals(weight)
         ordered = stated.double().abs().sort(dim=-1, descending=True).values
         difference = float((computed - ordered).abs().max())

@@ -19,7 +19,6 @@ from models.parametrizations import HouseholderSvd
 from models.parametrizations.householder_svd import HouseholderSvdLinear
 from models.spec import Slot
 from tests.benchmarks.cpu.contestant import LOOP
-from tests.benchmarks.cpu.peers import dense_weight
 from tests.benchmarks.cpu.reflectors import ReflectorLoop
 from tests.benchmarks.cpu.timing import is_noisy, timed
 
@@ -42,7 +41,7 @@ def measured(n: int, m: int, *, rounds: int) -> dict[str, Any]:
     }
     runs = {name: _step(linear, make, cotangent) for name, make in makers.items()}
     runs[OURS] = _factors_step(linear)
-    wanted = dense_weight(linear.make_form())[0].detach()
+    wanted = linear.make_form().whole()[0].detach()
     wrong = [
         name
         for name, make in makers.items()

@@ -9,7 +9,7 @@ from models.architectures.recurrent import Cell, RecurrentNetwork
 from models.backends.call import PlainInputs
 from models.backends.sequences import VENDOR, choose
 from models.backends.vendor import vendor_computes
-from models.forms import DenseForm, Form, Whole
+from models.forms import DenseForm
 from models.linear import hold
 from models.math.activations import activation_of
 from tests.benchmarks.cpu.cases import Case, Mode
@@ -97,10 +97,10 @@ def _torch_backend(case: Case, data: Data, mode: Mode) -> Contestant:
 def _materialised(case: Case, data: Data, mode: Mode) -> Contestant:
     network = _network(case)
     cell = _layer(network)
-    held = dense_weight(network.recurrent.form()).detach() if mode == "infer" else None
+    held = network.recurrent.form().whole().detach() if mode == "infer" else None
 
     def forward(x: Tensor) -> Tensor:
-        weight = dense_weight(network.recurrent.form()) if held is None else held
+        weight = network.recurrent.form().whole() if held is None else held
         states = x.transpose(0, 1)
         initial = _initial(network, x.shape[0])
         inputs = PlainInputs(states, *_input_parts(network))
@@ -152,16 +152,6 @@ def _torch(case: Case, data: Data, mode: Mode) -> Contestant:
     module = _Plain(case)
     data = Data(data.x.transpose(0, 1).contiguous(), data.cotangent)
     return Contestant(step_of(module, module, data, mode), backend="vendor")
-
-
-def dense_weight(form: Form) -> Tensor:
-    """W `[G, out, in]`, differentiable in what makes it up."""
-    parts = form.parts()
-    assert parts is not None
-    if isinstance(parts, Whole):
-        return parts.weight
-    weight = parts.left @ parts.right
-    return weight if parts.diagonal is None else weight + torch.diag_embed(parts.diagonal)
 
 
 def _input_parts(network: RecurrentNetwork) -> tuple[Tensor, Tensor | None]:

@@ -31,7 +31,7 @@ from models.backends.sequences import (
     run_sequence,
 )
 from models.backends.torch_loop import GraphedLoop
-from models.forms import DenseForm, Form, LowRankForm, MaskedForm
+from models.forms import DenseForm, Form, LowRankForm, MaskedForm, RotatedForm
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.choice import Backend, prefer
 from models.kernels.library import library
@@ -107,6 +107,9 @@ def as_call(
     form: Form
     if tensors.weight is not None:
         form = DenseForm(only(tensors.weight))
+    elif tensors.u_turns is not None:
+        turns = tensors.u_turns, tensors.diagonal, tensors.v_turns
+        form = RotatedForm(*(only(tensor) for tensor in turns if tensor is not None))
     else:
         assert tensors.left is not None
         assert tensors.right is not None

@@ -8,9 +8,13 @@ from torch import Tensor
 
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.structs import CellName
+from models.math.rotations import circle_partners, pair_places, stage_count
 
-FormName = Literal["dense", "low_rank", "low_rank_diagonal", "tied"]
-FORMS: tuple[FormName, ...] = ("dense", "low_rank", "low_rank_diagonal", "tied")
+FormName = Literal["dense", "low_rank", "low_rank_diagonal", "tied", "rotations", "rotations_svd"]
+FORMS: tuple[FormName, ...] = (
+    *("dense", "low_rank", "low_rank_diagonal", "tied"),
+    *("rotations", "rotations_svd"),
+)
 
 ACTIVATIONS = {
     "tanh": torch.tanh,
@@ -31,6 +35,35 @@ class Sizes:
     batch: int
     size: int
     inputs: int
+
+
+def least_size(form: FormName) -> int:
+    """The smallest matrices: there is nothing to turn in a single coordinate."""
+    return 2 if form.startswith("rotations") else 1
+
+
+def random_angles(
+    leading: tuple[int, ...], size: int, generator: torch.Generator, *, most: int = 4
+) -> Tensor:
+    """Signed angles `[*leading, K, n]` of as many stages as there are, or `most`; a leaf."""
+    partners = circle_partners(size, min(most, stage_count(size)))
+    places, signs = pair_places(partners)
+    of_pairs = 3 * torch.randn(*leading, len(partners), size, generator=generator)
+    return (of_pairs.gather(-1, places.expand_as(of_pairs)) * signs).requires_grad_()
+
+
+def turned(angles: Tensor, *, undone: bool = False) -> Tensor:
+    """The product of stages of signed angles `[..., K, n]`, one by one, or what undoes it."""
+    size = angles.shape[-1]
+    partners = circle_partners(size, angles.shape[-2])
+    stages = list(zip(angles.unbind(-2), partners.unbind(0), strict=True))
+    if undone:
+        stages = [(-stage, partner) for stage, partner in reversed(stages)]
+    product = torch.eye(size, dtype=angles.dtype)
+    for stage, partner in stages:
+        swap = torch.eye(size, dtype=angles.dtype)[partner]
+        product = (torch.diag_embed(stage.cos()) + stage.sin().unsqueeze(-1) * swap) @ product
+    return product
 
 
 def random_tensors(
@@ -55,8 +88,9 @@ def random_tensors(
 
     models, steps, batch, inputs = sizes.models, sizes.steps, sizes.batch, sizes.inputs
     projected = inputs == 0
-    dense = form == "dense"
+    dense, thin = form == "dense", form in ("low_rank", "low_rank_diagonal", "tied")
     readers = 1 if form == "tied" else gates
+    has_diagonal = form in ("low_rank_diagonal", "tied", "rotations_svd")
     return Tensors(
         # Steps first, as a network has it: strided, and not contiguous.
         x=(
@@ -71,13 +105,17 @@ def random_tensors(
             draw(models, n, scale=0.5) if candidate_bias and cell == "gru_reset_after" else None
         ),
         weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
-        left=None if dense else draw(models, gates, n, rank, scale=0.5 / rank**0.5),
-        right=None if dense else draw(models, readers, rank, n, scale=0.8 / n**0.5),
-        diagonal=(
-            draw(models, gates, n, scale=0.2) if form in ("low_rank_diagonal", "tied") else None
-        ),
+        left=draw(models, gates, n, rank, scale=0.5 / rank**0.5) if thin else None,
+        right=draw(models, readers, rank, n, scale=0.8 / n**0.5) if thin else None,
+        diagonal=draw(models, gates, n, scale=0.2 if thin else 0.7) if has_diagonal else None,
         h0=draw(models, batch, n, scale=0.5),
         c0=draw(models, batch, n, scale=0.5) if cell == "lstm" else None,
+        u_turns=None if dense or thin else random_angles((models, gates), n, generator),
+        v_turns=(
+            random_angles((models, gates), n, generator, most=2)
+            if form == "rotations_svd"
+            else None
+        ),
     )
 
 
@@ -157,10 +195,32 @@ def _base(tensors: Tensors, t: int, gates: int) -> Tensor:
 
 def _whole(tensors: Tensors, gates: int) -> Tensor:
     """The matrices `[M, G, n, n]`."""
-    if tensors.weight is not None:
-        return tensors.weight
-    assert tensors.left is not None
-    assert tensors.right is not None
-    weight = tensors.left @ tensors.right.expand(-1, gates, -1, -1)
-    diagonal = tensors.diagonal
-    return weight if diagonal is None else weight + torch.diag_embed(diagonal)
+    return whole(
+        gates,
+        **{
+            name: getattr(tensors, name)
+            for name in ("weight", "left", "right", "diagonal", "u_turns", "v_turns")
+        },
+    )
+
+
+def whole(
+    gates: int,
+    weight: Tensor | None = None,
+    left: Tensor | None = None,
+    right: Tensor | None = None,
+    diagonal: Tensor | None = None,
+    u_turns: Tensor | None = None,
+    v_turns: Tensor | None = None,
+) -> Tensor:
+    """The matrices `[M, G, n, n]` of what the kernels are given."""
+    if weight is not None:
+        return weight
+    if u_turns is not None:
+        product = turned(u_turns)
+        product = product if diagonal is None else product * diagonal.unsqueeze(-2)
+        return product if v_turns is None else product @ turned(v_turns, undone=True)
+    assert left is not None
+    assert right is not None
+    product = left @ right.expand(-1, gates, -1, -1)
+    return product if diagonal is None else product + torch.diag_embed(diagonal)

@@ -28,17 +28,21 @@ int main() {
   Arguments arguments = {};
   const float **tensors[] = {&arguments.x, &arguments.addends, &arguments.w_in, &arguments.bias,
                              &arguments.candidate_bias, &arguments.weight, &arguments.left,
-                             &arguments.right, &arguments.diagonal, &arguments.h0, &arguments.c0};
+                             &arguments.right, &arguments.diagonal, &arguments.h0, &arguments.c0,
+                             &arguments.u_turns, &arguments.v_turns};
   Gradients gradients = {};
   float **wanted[] = {&gradients.x, &gradients.addends, &gradients.w_in, &gradients.bias,
                       &gradients.candidate_bias, &gradients.weight, &gradients.left,
-                      &gradients.right, &gradients.diagonal, &gradients.h0, &gradients.c0};
+                      &gradients.right, &gradients.diagonal, &gradients.h0, &gradients.c0,
+                      &gradients.u_turns, &gradients.v_turns};
+  constexpr int count = sizeof tensors / sizeof *tensors, turns = count - 2;
   std::vector<Floats> given, found;
-  given.reserve(11);
-  found.reserve(11);
-  for (int i = 0; i < 11; i++) {
+  given.reserve(count);
+  found.reserve(count);
+  for (int i = 0; i < count; i++) {
     given.push_back(read_tensor());
-    found.push_back(Floats(given[i].size(), 0.f));
+    // Of turns there are cosines and sines, and one gradient.
+    found.push_back(Floats(given[i].size() / (i < turns ? 1 : 2), 0.f));
     *tensors[i] = given[i].empty() ? nullptr : given[i].data();
     *wanted[i] = given[i].empty() ? nullptr : found[i].data();
   }

@@ -27,7 +27,7 @@ Case: TypeAlias = tuple[str, Callable[..., Any], Arguments]
 
 SIZES = Sizes(models=2, steps=3, batch=4, size=8, inputs=5)
 PROJECTED = Sizes(models=2, steps=3, batch=4, size=8, inputs=0)
-FORMS: tuple[FormName, ...] = ("dense", "low_rank_diagonal", "tied")
+FORMS: tuple[FormName, ...] = ("dense", "low_rank_diagonal", "tied", "rotations_svd")
 RIGHT_AS_WELL = tuple(
     map(
         re.compile,
@@ -35,7 +35,11 @@ RIGHT_AS_WELL = tuple(
             r"sequence .* with one more in dimension 1 as argument [01]",  # steps after all lengths
             r"sequence .* with fewer in dimension 1 as argument 7",  # factors that gates share
             r"sequence_backward .* with fewer in dimension 1 as argument 11",
-            r"sequence .*, packed with .* as argument [2-8]",  # not read again
+            r"sequence .*, packed with .* as argument ([2-8]|11|12)",  # not read again
+            r"sequence .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[12]",  # stages
+            r"sequence_backward .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[56]",
+            r"stack \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [67]",
+            r"stack_backward \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [89]",
             r"stack highway_layers .* in dimension 1 as argument 4",
             r"stack_backward highway_layers .* in dimension 1 as argument 6",
             r"stack \w+ \w+ with .* in dimension 0 as argument 0",  # samples
@@ -127,15 +131,18 @@ def holding(packed: Packed, run: Callable[..., Any]) -> Callable[..., Any]:
 
 def of_a_stack(stack: Any, form: FormName) -> Iterator[Case]:
     """A stack forward and backward."""
-    gates, dense = GATES[stack], form == "dense"
+    gates, dense, turned = GATES[stack], form == "dense", form == "rotations_svd"
+    thin = not dense and not turned
     readers = 1 if form == "tied" else gates
     tensors = [
         torch.randn(4, 8),
         torch.randn(2, gates, 8),
         torch.randn(2, gates, 8, 8) if dense else None,
-        None if dense else torch.randn(2, gates, 8, 3),
-        None if dense else torch.randn(2, readers, 3, 8),
+        torch.randn(2, gates, 8, 3) if thin else None,
+        torch.randn(2, readers, 3, 8) if thin else None,
         None if dense else torch.randn(2, gates, 8),
+        torch.randn(2, gates, 4, 8) if turned else None,
+        torch.randn(2, gates, 2, 8) if turned else None,
     ]
     kind = (stack, "relu", 0.0)
     run = torch.ops.reflectory.stack

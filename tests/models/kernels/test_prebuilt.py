@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ import torch
 from torch import Tensor
 
 from models.kernels import prebuilt
-from models.kernels.calls import Kind
+from models.kernels.calls import Kind, shape_of, with_sines
 from models.kernels.compiling import build, digest_of_sources
 from models.kernels.library import instructions
 from models.kernels.prebuilt import TARGETS, library_for
 from models.kernels.sequence import sequence
-from models.kernels.structs import ACTIVATIONS, CELLS, CellName, Shape
+from models.kernels.structs import CELLS, CellName
 from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors
 
 ROOT = Path(__file__).parents[3]
@@ -140,16 +141,11 @@ def test_the_library_for_arm_computes_the_same(
     total = states.sum() + last_h.sum() + last_c.sum()
     given = [tensor for tensor in tensors.in_order() if tensor is not None]
     gradients = torch.autograd.grad(total, given)
-    rank = 0 if tensors.left is None else tensors.left.shape[-1]
-    readers = 0 if tensors.right is None else tensors.right.shape[1]
-    strides = (sizes.steps * sizes.batch * 4, sizes.batch * 4, 4)
-    shape = Shape(
-        *(sizes.models, sizes.steps, sizes.batch, sizes.size, sizes.inputs),
-        *(rank, readers, CELLS.index(cell), ACTIVATIONS.index("tanh"), 1),
-        *strides,
-        0.0,
-    )
-    sent = bytes(shape) + b"".join(map(bytes_of, tensors.in_order()))
+    assert tensors.x is not None
+    sent_tensors = replace(tensors, x=tensors.x.contiguous())
+    shape = shape_of(kind, sent_tensors)
+    shape.threads = 1
+    sent = bytes(shape) + b"".join(map(bytes_of, with_sines(sent_tensors).in_order()))
     answer = subprocess.run(emulated, input=sent, capture_output=True, check=False)
     assert answer.returncode == 0, answer.stderr
     found = torch.frombuffer(bytearray(answer.stdout), dtype=torch.float32)

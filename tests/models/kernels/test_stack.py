@@ -36,6 +36,12 @@ def random_stack(name: StackName, form: FormName, sizes: tuple[int, int, int]) -
     given = {"x": draw(batch, size), "bias": draw(layers, gates, size, scale=0.3)}
     if form == "dense":
         return {**given, "weight": draw(layers, gates, size, size, scale=0.8 / size**0.5)}
+    if form.startswith("rotations"):
+        given["u_turns"] = cases.random_angles((layers, gates), size, generator)
+        if form == "rotations_svd":
+            given["diagonal"] = draw(layers, gates, size, scale=0.7)
+            given["v_turns"] = cases.random_angles((layers, gates), size, generator, most=2)
+        return given
     readers = 1 if form == "tied" else gates
     given["left"] = draw(layers, gates, size, rank, scale=0.5 / rank**0.5)
     given["right"] = draw(layers, readers, rank, size, scale=0.8 / size**0.5)
@@ -48,17 +54,10 @@ def layer_by_layer(
     kind: Kind,
     x: Tensor,
     bias: Tensor,
-    weight: Tensor | None = None,
-    left: Tensor | None = None,
-    right: Tensor | None = None,
-    diagonal: Tensor | None = None,
+    **matrices: Tensor,
 ) -> Tensor:
     """The layers' equations with whole matrices."""
-    if weight is None:
-        assert left is not None
-        assert right is not None
-        weight = left @ right.expand(-1, GATES[kind.cell], -1, -1)
-        weight = weight if diagonal is None else weight + torch.diag_embed(diagonal)
+    weight = cases.whole(GATES[kind.cell], **matrices)
     before = x
     for layer in range(len(weight)):
         first, *others = [x @ w.T + b for w, b in zip(weight[layer], bias[layer], strict=True)]
@@ -77,6 +76,8 @@ def layer_by_layer(
 def test_results_and_gradients_are_those_of_the_equations(kind: Kind, form: FormName) -> None:
     assert kind.cell in STACKS
     for sizes, threads in itertools.product(LAYERS_BATCH_SIZE, (1, 3)):
+        if sizes[-1] < cases.least_size(form):
+            continue
         given = random_stack(kind.cell, form, sizes)
         exact = {name: t.detach().double().requires_grad_() for name, t in given.items()}
         before = torch.get_num_threads()
@@ -109,7 +110,8 @@ def test_no_sample_is_no_work(name: StackName) -> None:
 @pytest.mark.parametrize("name", STACKS)
 def test_the_operator_keeps_torchs_rules(name: StackName, form: FormName) -> None:
     given = random_stack(name, form, (4, 3, 7))
-    tensors = [given.get(n) for n in ("x", "bias", "weight", "left", "right", "diagonal")]
+    matrices = ("weight", "left", "right", "diagonal", "u_turns", "v_turns")
+    tensors = [given.get(n) for n in ("x", "bias", *matrices)]
     results = torch.library.opcheck(
         torch.ops.reflectory.stack.default, (*tensors, name, "tanh", 0.0, True)
     )
