@@ -71,6 +71,12 @@ def test_a_quick_comparison_of_structured_matrices_has_every_kind() -> None:
     assert len(re.findall(r"^\| n \d+.* \|(?: [\d.]+ \|){6}$", text, re.MULTILINE)) == 3
 
 
+@pytest.mark.nightly
+def test_a_quick_comparison_of_libraries_has_those_that_run_here() -> None:
+    text = report_of("libraries")
+    assert len(re.findall(r"^\| spectral RNN n32, .* \|(?: [\d.]+ \[.*\] \|)+$", text, re.M)) == 4
+
+
 @pytest.mark.slow
 def test_a_quick_comparison_of_epochs_has_every_kind_of_trial() -> None:
     text = report_of("epochs")
