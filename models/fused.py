@@ -11,7 +11,7 @@ from models.architectures.highway import NormalisedMiddle
 from models.errors import ModelError
 from models.forms import Form
 from models.kernels.choice import Backend
-from models.linear import StructuredLinear, hold, release, stored_matrices
+from models.linear import StructuredLinear, cache_forms, clear_forms, stored_matrices
 from models.math.weight_norm import NormalisedRows
 from models.network import Network
 
@@ -31,7 +31,7 @@ def fuse(network: Network) -> "FusedNetwork":
         # A deep copy takes what its memo has for an object in the object's place.
         copied = copy.deepcopy(network, frozen)
         copied.probe = None
-        release(copied)
+        clear_forms(copied)
         for part in list(copied.modules()):
             _freeze_(part)
     return FusedNetwork(copied)
@@ -45,7 +45,7 @@ class FusedNetwork(nn.Module):
         super().__init__()
         self.network = network
         super().train(mode=False)
-        hold(network)
+        cache_forms(network)
 
     @torch.inference_mode()
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -76,9 +76,9 @@ class FusedNetwork(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Packed matrices are of one device and type: they are packed anew after a move."""
-        release(self.network)
+        clear_forms(self.network)
         moved = super()._apply(fn, recurse)  # pyright: ignore[reportUnknownMemberType] -- untyped
-        hold(self.network)
+        cache_forms(self.network)
         return moved
 
 

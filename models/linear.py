@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from models.forms import Form, Whole
+from models.hooks import CachesForms
 from models.math.initialisation import glorot_uniform_, normal_
 from models.math.weight_norm import NormalisedRows
 from models.spec import Slot
-from models.upkeep import Holding
 
 
-class StructuredLinear(nn.Module, Holding):
+class StructuredLinear(nn.Module, CachesForms):
     """The G matrices W_g `[out, in]` of a slot, stored by their own numbers only.
 
     A complex matrix `A + iB` acts on vectors `(re | im)` of twice its size, as the real matrix
@@ -28,8 +28,8 @@ class StructuredLinear(nn.Module, Holding):
         self.slot = slot
         self.in_features = parts * slot.in_features
         self.out_features = parts * slot.out_features
-        self.copies = slot.copies
-        self.held_form: Form | None = None
+        self.num_matrices = slot.num_matrices
+        self.cached_form: Form | None = None
 
     @abstractmethod
     def make_form(self) -> Form:
@@ -37,11 +37,11 @@ class StructuredLinear(nn.Module, Holding):
 
     @abstractmethod
     def degrees_of_freedom(self) -> int:
-        """Dimension of the set of matrices that the parameters reach, all copies together."""
+        """Dimension of the set of matrices that the parameters reach, all matrices together."""
 
     @torch.no_grad()
     def multiply_adds(self) -> int:
-        """Multiply-adds of applying all copies to one vector, in the form in which it is done."""
+        """Multiply-adds of applying all matrices to one vector, in the form in which it is done."""
         return self.form().multiply_adds()
 
     @property
@@ -56,21 +56,21 @@ class StructuredLinear(nn.Module, Holding):
 
     def form(self) -> Form:
         """Made once per forward pass; inside `cached_forms`, once in all."""
-        return self.make_form() if self.held_form is None else self.held_form
+        return self.make_form() if self.cached_form is None else self.cached_form
 
-    def hold(self) -> None:
+    def cache(self) -> None:
         """Make the form and keep it."""
-        self.held_form = self.make_form()
+        self.cached_form = self.make_form()
 
-    def release(self) -> None:
+    def clear(self) -> None:
         """Keep it no longer."""
-        self.held_form = None
+        self.cached_form = None
 
     def apply_weight(self, x: Tensor) -> Tensor:
-        """`[..., in]` -> `[..., G*out]`, the copies one after the other in the last dimension."""
+        """`[..., in]` -> `[..., G*out]`, the matrices one after the other in the last dimension."""
         parts = self.form().matmul(x.reshape(-1, self.in_features))
-        result = parts[0] if self.copies == 1 else torch.cat(parts, dim=-1)
-        return result.reshape(*x.shape[:-1], self.copies * self.out_features)
+        result = parts[0] if self.num_matrices == 1 else torch.cat(parts, dim=-1)
+        return result.reshape(*x.shape[:-1], self.num_matrices * self.out_features)
 
     def dense_weight(self) -> Tensor:
         """The matrices `[G, out, in]`, derived from `apply_weight` so that they cannot drift."""
@@ -78,7 +78,7 @@ class StructuredLinear(nn.Module, Holding):
         reference = next(itertools.chain(self.parameters(), self.buffers()))
         identity = torch.eye(self.in_features, dtype=reference.dtype, device=reference.device)
         columns = self.apply_weight(identity)
-        return columns.t().reshape(self.copies, self.out_features, self.in_features)
+        return columns.t().reshape(self.num_matrices, self.out_features, self.in_features)
 
     def singular_values(self) -> Tensor | None:
         """Singular values `[G, min(out, in)]`, unsorted and signed, where they are known."""
@@ -94,7 +94,7 @@ class StructuredLinear(nn.Module, Holding):
 
     def extra_repr(self) -> str:
         """Sizes, for printing."""
-        return f"{self.in_features}, {self.out_features}, copies={self.copies}"
+        return f"{self.in_features}, {self.out_features}, num_matrices={self.num_matrices}"
 
 
 def stored_matrices(module: nn.Module) -> Iterator[StructuredLinear]:
@@ -121,19 +121,19 @@ class Affine(nn.Module):
         in_features: int,
         out_features: int,
         *,
-        copies: int = 1,
+        num_matrices: int = 1,
         bias: bool = True,
         weight_norm: bool = False,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.in_features = in_features
-        weight = torch.empty(copies, out_features, in_features)
+        weight = torch.empty(num_matrices, out_features, in_features)
         glorot_uniform_(weight, generator=generator)
         weight = weight.flatten(0, 1)
         self.weight = NormalisedRows(weight, gain=True) if weight_norm else nn.Parameter(weight)
         self.register_parameter(
-            "bias", nn.Parameter(torch.zeros(copies * out_features)) if bias else None
+            "bias", nn.Parameter(torch.zeros(num_matrices * out_features)) if bias else None
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class StructuredAffine(nn.Module):
         super().__init__()
         self.linear = linear
         self.in_features = linear.in_features
-        size = linear.copies * linear.out_features
+        size = linear.num_matrices * linear.out_features
         self.register_parameter("bias", nn.Parameter(torch.zeros(size)) if bias else None)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -193,22 +193,22 @@ class StructuredAffine(nn.Module):
         return (parts.weight.flatten(0, 1), self.bias) if isinstance(parts, Whole) else None
 
 
-def hold(module: nn.Module) -> None:
+def cache_forms(module: nn.Module) -> None:
     """Keep the forms of all structured weights as they are now.
 
     From then on no gradient reaches the parameters, and changes of them have no effect.
     """
     with torch.no_grad():
         for part in reversed(list(module.modules())):
-            if isinstance(part, Holding):
-                part.hold()
+            if isinstance(part, CachesForms):
+                part.cache()
 
 
-def release(module: nn.Module) -> None:
+def clear_forms(module: nn.Module) -> None:
     """Make forms anew in each forward pass."""
     for part in module.modules():
-        if isinstance(part, Holding):
-            part.release()
+        if isinstance(part, CachesForms):
+            part.clear()
 
 
 @contextlib.contextmanager
@@ -218,7 +218,7 @@ def cached_forms(module: nn.Module) -> Generator[None, None, None]:
     Within the context no gradient reaches the parameters, and changes of them have no effect.
     """
     try:
-        hold(module)
+        cache_forms(module)
         yield
     finally:
-        release(module)
+        clear_forms(module)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
 from models.errors import SlotError
+from models.hooks import Projected
 from models.linear import StructuredLinear, stored_matrices
 from models.math.initialisation import generator_of
 from models.math.linalg import singular_values
@@ -16,7 +17,6 @@ from models.math.precision import raised
 from models.network import Network
 from models.parametrizations import AnyParametrization, Dense
 from models.spec import Signature, Spec, kind_of
-from models.upkeep import Settling
 
 
 class ModelSpec(Spec):
@@ -139,8 +139,8 @@ def parameter_groups(module: nn.Module, learning_rate: float) -> list[dict[str, 
 def after_step(module: nn.Module) -> None:
     """Bring parameters back to where they belong, after an optimizer step."""
     for part in module.modules():
-        if isinstance(part, Settling):
-            part.settle_()
+        if isinstance(part, Projected):
+            part.project_()
 
 
 def penalty(module: nn.Module) -> Tensor | None:

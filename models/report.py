@@ -155,7 +155,7 @@ def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
         freedom = sum(part.degrees_of_freedom or 0 for part in parts)
         cost = sum(part.multiply_adds or 0 for part in parts)
     shape = (
-        (module.copies, module.out_features, module.in_features)
+        (module.num_matrices, module.out_features, module.in_features)
         if isinstance(module, StructuredLinear)
         else ()
     )

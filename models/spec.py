@@ -88,7 +88,7 @@ class Slot:
     """The layer of the main slot that an auxiliary one belongs to."""
 
     @property
-    def copies(self) -> int:
+    def num_matrices(self) -> int:
         """How many matrices the slot holds."""
         return self.layers * self.gates
 

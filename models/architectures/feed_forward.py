@@ -93,7 +93,7 @@ class FeedForward(Architecture):
     def vector_count(self) -> int:
         """Biases of the input matrix and the hidden layers, and whatever else is no matrix."""
         slot = self.hidden_slot()
-        return (slot.copies + self.input_bias) * slot.out_features
+        return (slot.num_matrices + self.input_bias) * slot.out_features
 
     def slots(self, signature: Signature) -> Mapping[str, Slot]:
         """The hidden layers' matrices, then the input matrix where it is structured."""

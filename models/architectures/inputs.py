@@ -36,7 +36,7 @@ def input_layer(
     return Affine(
         slot.in_features,
         slot.out_features,
-        copies=slot.gates,
+        num_matrices=slot.gates,
         bias=bias,
         weight_norm=weight_norm,
         generator=generator,

@@ -23,13 +23,13 @@ from models.draw import Draw
 from models.embedding import Embedding
 from models.errors import InputError
 from models.forms import Form, MaskedForm
+from models.hooks import CachesForms
 from models.kernels.calls import Kind, Packed
 from models.kernels.choice import Backend
 from models.linear import Affine, StructuredLinear
 from models.network import Network
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
-from models.upkeep import Holding
 
 DropoutMasks = Literal["tied", "per_gate"]
 
@@ -54,7 +54,7 @@ class Cell(nn.Module, ABC):
         inputs: Inputs,
         initial: State,
         *,
-        every: bool = True,
+        return_sequences: bool = True,
         lengths: Tensor | None = None,
         packed: Packed | None = None,
     ) -> SequenceCall:
@@ -65,7 +65,7 @@ class Cell(nn.Module, ABC):
             form=form,
             inputs=inputs,
             initial=initial,
-            every=every,
+            return_sequences=return_sequences,
             lengths=lengths,
             candidate_bias=self.candidate_bias,
             packed=packed,
@@ -259,7 +259,7 @@ class Recurrent(Architecture):
 
     def _plain_input_count(self, slot: Slot) -> int:
         gains = slot.out_features if self.input_weight_norm else 0
-        return slot.copies * (slot.out_features * slot.in_features + gains)
+        return slot.num_matrices * (slot.out_features * slot.in_features + gains)
 
     def _vector_count(self) -> int:
         """Biases of all gates, and learned first states."""
@@ -282,7 +282,7 @@ class _Layer:
         return self
 
 
-class RecurrentNetwork(Network, Holding):
+class RecurrentNetwork(Network, CachesForms):
     """Layers of cells over projected inputs, and the readout.
 
     The inputs of all steps and gates are projected in one product per layer, the form of all
@@ -315,7 +315,7 @@ class RecurrentNetwork(Network, Holding):
         self.recurrent = recurrent
         self.inputs = nn.ModuleList(inputs)
         self.cells = nn.ModuleList(cells)
-        self._held: list[_Layer] | None = None
+        self._cached: list[_Layer] | None = None
         self.readout = readout
         self.register_parameter("initial_state", initial_state)
         self.state_parts = state_parts
@@ -353,7 +353,7 @@ class RecurrentNetwork(Network, Holding):
         numbers = x if self.embedding is None else self.embedding(x)
         below = h = numbers.transpose(0, 1)
         ends: list[Tensor] = []
-        layers = self._held or [_Layer(form) for form in self._layer_forms()]
+        layers = self._cached or [_Layer(form) for form in self._layer_forms()]
         for index, (layer, project, cell) in enumerate(
             zip(layers, self._projects, self._recurrences, strict=True)
         ):
@@ -362,7 +362,7 @@ class RecurrentNetwork(Network, Holding):
                 self._inputs(project, below),
                 self._start(numbers, index, state),
                 # Whoever needs the last state alone keeps no other one.
-                every=self.every_step or lengths is not None or index + 1 < len(layers),
+                return_sequences=self.every_step or lengths is not None or index + 1 < len(layers),
                 packed=layer.packed,
             )
             below, last = run_sequence(call)
@@ -374,21 +374,21 @@ class RecurrentNetwork(Network, Holding):
             outputs = self.watch_last(h if lengths is None else _at_last(below, lengths))
         return self.readout(F.dropout(outputs, self.readout_dropout, self.training)), tuple(ends)
 
-    def hold(self) -> None:
+    def cache(self) -> None:
         """Keep the layers' forms, packed for the kernels where these run."""
-        held: list[_Layer] = []
+        cached: list[_Layer] = []
         state = self.readout.plain_weight().new_empty(1, self.recurrent.in_features)
         for form, project, cell in zip(
             self._layer_forms(), self._projects, self._recurrences, strict=True
         ):
             inputs = self._inputs(project, state.new_empty(1, 1, project.in_features))
             call = cell.call(form, inputs, (state,) * self.state_parts)
-            held.append(_Layer(form, pack(call)))
-        self._held = held
+            cached.append(_Layer(form, pack(call)))
+        self._cached = cached
 
-    def release(self) -> None:
+    def clear(self) -> None:
         """Keep them no longer."""
-        self._held = None
+        self._cached = None
 
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:
         """What would run the layers' sequences now, each named once; it is asked as it will be run.
@@ -398,7 +398,7 @@ class RecurrentNetwork(Network, Holding):
         one = self.readout.plain_weight().new_empty(1)
         state, mask = one.expand(batch_size, self.recurrent.in_features), one.expand(1, 1, 1)
         masked = self.training and self.recurrent_dropout
-        layers = self._held or [_Layer(form) for form in self._layer_forms()]
+        layers = self._cached or [_Layer(form) for form in self._layer_forms()]
         found: list[Backend] = []
         for layer, project, cell in zip(layers, self._projects, self._recurrences, strict=True):
             if layer.packed is not None:

@@ -68,7 +68,7 @@ class SequenceCall(NamedTuple):
     """What the cell reads."""
     initial: State
     """The state before the first step, each part `[B, n]`."""
-    every: bool = True
+    return_sequences: bool = True
     """Whether all states are wanted, or the last one alone."""
     lengths: Tensor | None = None
     """int64 `[B]`, from 1 to T: a sample's state stays after its length. None where all are T."""
@@ -101,5 +101,5 @@ class SequenceBackend(Protocol):
         ...
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
-        """All h `[T, B, n]` (without `every` nothing of use), and the last state."""
+        """All h `[T, B, n]` (without `return_sequences` nothing of use), and the last state."""
         ...

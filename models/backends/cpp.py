@@ -35,11 +35,11 @@ class CppKernels:
             kind,
             _tensors(call),
             lengths,
-            keep=call.every or call.learns(),
+            keep=call.return_sequences or call.learns(),
             packed=call.packed,
         )
         last: State = (last_h[0],) if len(call.initial) == 1 else (last_h[0], last_c[0])
-        if not call.every:
+        if not call.return_sequences:
             return states, last
         return modulus(states[0]) if kind.activation == "abs" else states[0], last
 

@@ -31,7 +31,7 @@ def run_sequence(call: SequenceCall) -> tuple[Tensor, State]:
     """Run a cell over all steps.
 
     Returns:
-        All h `[T, B, n]` (without `call.every` nothing of use), and the last state.
+        All h `[T, B, n]` (without `call.return_sequences` nothing of use), and the last state.
 
     Raises:
         ValueError: `REFLECTORY_BACKEND` in the environment names no backend.

@@ -28,7 +28,7 @@ class TorchLoop:
         steps = call.loop(call.form.in_steps(), call.inputs.projections(), call.initial, **biases)
         if call.lengths is not None:
             steps = _held_at_their_ends(steps, call.initial, call.lengths)
-        if not call.every:
+        if not call.return_sequences:
             return call.state.new_empty(0), _last(steps)
         states = list(steps)
         return torch.stack([h for h, *_ in states]), states[-1]
@@ -70,12 +70,16 @@ class GraphedLoop:
                 candidate_bias=bias,
             )
             states, last = TorchLoop().run(own)
-            return (states, *last) if call.every else last
+            return (states, *last) if call.return_sequences else last
 
-        name = call.kind, form.structure(), call.every, has_lengths, has_bias
+        name = call.kind, form.structure(), call.return_sequences, has_lengths, has_bias
         tensors = (call.inputs.projections(), *matrices, *call.initial, *others)
         results = cuda_graphs.run(name, steps, tensors)
-        return (results[0], results[1:]) if call.every else (call.state.new_empty(0), results)
+        return (
+            (results[0], results[1:])
+            if call.return_sequences
+            else (call.state.new_empty(0), results)
+        )
 
 
 def _held_at_their_ends(steps: Iterator[State], initial: State, lengths: Tensor) -> Iterator[State]:

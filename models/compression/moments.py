@@ -14,9 +14,9 @@ from models.forms import Form
 class Moments:
     """Sums of `x x^T` `[G, in, in]` over the vectors x that each matrix of a stack reads."""
 
-    def __init__(self, copies: int, size: int) -> None:
-        self._sums = torch.zeros(copies, size, size, dtype=torch.float64)
-        self._counts = torch.zeros(copies, dtype=torch.float64)
+    def __init__(self, num_matrices: int, size: int) -> None:
+        self._sums = torch.zeros(num_matrices, size, size, dtype=torch.float64)
+        self._counts = torch.zeros(num_matrices, dtype=torch.float64)
 
     def add(self, start: int, stop: int, vectors: Tensor) -> None:
         """Vectors `[B, in]` that the matrices start..stop-1 read."""
@@ -105,12 +105,14 @@ def moments_of(network: nn.Module, batch: Any) -> tuple[dict[str, Tensor], Any]:
     try:
         network.eval()
         for name, linear in linears.items():
-            watched[name] = Moments(linear.copies, linear.in_features)
-            linear.held_form = WatchedForm(linear.make_form(), watched[name], 0, linear.copies)
+            watched[name] = Moments(linear.num_matrices, linear.in_features)
+            linear.cached_form = WatchedForm(
+                linear.make_form(), watched[name], 0, linear.num_matrices
+            )
         answer = network(*arguments(batch))
     finally:
         for linear in linears.values():
-            linear.release()
+            linear.clear()
         network.train(training)
     return {name: moments.mean() for name, moments in watched.items()}, answer
 

@@ -116,7 +116,7 @@ def _dense_form(network: Network, spec: ModelSpec) -> Network:
     folded = fold_middles(network)
     for name, linear in structured_parts(dense).items():
         weight = folded if name == "hidden" and folded is not None else _plain(network, name)
-        shape = [linear.copies, linear.out_features, linear.in_features]
+        shape = [linear.num_matrices, linear.out_features, linear.in_features]
         # A plain input matrix has its gates one below the other.
         if weight.shape[-1] != shape[-1] or weight.numel() != math.prod(shape):
             raise ConversionError(

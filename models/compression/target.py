@@ -33,7 +33,7 @@ class Target:
         Raises:
             ConversionError: names the matrices and where the first bad entry is.
         """
-        expected = (self.slot.copies, self.slot.out_features, self.slot.in_features)
+        expected = (self.slot.num_matrices, self.slot.out_features, self.slot.in_features)
         if tuple(self.weight.shape) != expected:
             raise ConversionError(
                 f"{name} has shape {list(self.weight.shape)}; allowed is {list(expected)}"

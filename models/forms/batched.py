@@ -17,7 +17,7 @@ class BatchedForm(Form):
 
     @property
     @abstractmethod
-    def copies(self) -> int:
+    def num_matrices(self) -> int:
         """How many matrices G there are."""
 
     @property
@@ -31,7 +31,7 @@ class BatchedForm(Form):
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` is `[G, B, out]`."""
-        result = self.each(x.expand(self.copies, *x.shape))
+        result = self.each(x.expand(self.num_matrices, *x.shape))
         return (result if addend is None else result + addend).unbind(0)
 
     def matmul_each(self, x: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
@@ -40,14 +40,14 @@ class BatchedForm(Form):
 
     def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[G, B, out]`, one per step."""
-        return addends_of_each(projections, self.copies)
+        return addends_of_each(projections, self.num_matrices)
 
     def whole(self) -> Tensor:
         """What they make of the identity's rows, transposed."""
         like, rows = self.tensors()[0], self.inputs
         identity = torch.eye(rows, dtype=like.dtype, device=like.device)
-        return self.each(identity.expand(self.copies, rows, rows)).mT
+        return self.each(identity.expand(self.num_matrices, rows, rows)).mT
 
     def split(self, size: int) -> Sequence[Form]:
         """One selection after the other, whose backward pass is quadratic in their number."""
-        return [self.select(start, start + size) for start in range(0, self.copies, size)]
+        return [self.select(start, start + size) for start in range(0, self.num_matrices, size)]

@@ -45,8 +45,8 @@ class DenseForm(Form):
         result = (
             x @ self._transposed if addend is None else torch.addmm(addend, x, self._transposed)
         )
-        copies = self.weight.shape[0]
-        return (result,) if copies == 1 else result.chunk(copies, dim=-1)
+        num_matrices = self.weight.shape[0]
+        return (result,) if num_matrices == 1 else result.chunk(num_matrices, dim=-1)
 
     def matmul_each(self, x: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
         """`x_g W_g^T + addends_g`, as one batched product."""

@@ -150,8 +150,8 @@ class Form(ABC):
         return self
 
 
-def addends_of_each(projections: Tensor, copies: int) -> tuple[Tensor, ...]:
+def addends_of_each(projections: Tensor, num_matrices: int) -> tuple[Tensor, ...]:
     """Cut input projections `[T, B, G*out]` into T addends `[G, B, out]`."""
     steps, batch, width = projections.shape
-    by_copy = projections.view(steps, batch, copies, width // copies)
+    by_copy = projections.view(steps, batch, num_matrices, width // num_matrices)
     return by_copy.transpose(1, 2).unbind(0)

@@ -47,7 +47,7 @@ class FourierForm(BatchedForm):
         object.__setattr__(self, "_vectors", vectors.unsqueeze(-1).unbind(1))
 
     @property
-    def copies(self) -> int:
+    def num_matrices(self) -> int:
         """G."""
         return self.diagonals.shape[0]
 
@@ -84,7 +84,7 @@ class FourierForm(BatchedForm):
     def multiply_adds(self) -> int:
         """About `5 n log2 n` for two transforms, 12 n for diagonals and 16 n for reflections."""
         size = self.order.shape[0]
-        return self.copies * (5 * size * math.ceil(math.log2(max(size, 2))) + 28 * size)
+        return self.num_matrices * (5 * size * math.ceil(math.log2(max(size, 2))) + 28 * size)
 
     @property
     def inputs(self) -> int:

@@ -73,11 +73,11 @@ class RotatedForm(Form):
 
     def multiply_adds(self) -> int:
         """Four for each pair of coordinates in each stage, one for each entry of s."""
-        copies, stages, size = self.u.shape
+        num_matrices, stages, size = self.u.shape
         count = 4 * stages * (size // 2)
         if self.v is not None:
             count += 4 * self.v.shape[1] * (size // 2) + size
-        return copies * count
+        return num_matrices * count
 
     def parts(self) -> Turns:
         """The angles, and s."""

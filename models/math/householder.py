@@ -31,9 +31,11 @@ def staircase_positions(size: int, count: int) -> Tensor:
 
 def staircase_rows(packed: Tensor, positions: Tensor, *, size: int, count: int) -> Tensor:
     """Spread packed numbers `[G, R(n, m)]` over rows `[G, m, n]`, zero left of the staircase."""
-    copies = packed.shape[0]
-    flat = packed.new_zeros(copies, count * size).index_copy(1, positions.to(packed.device), packed)
-    return flat.view(copies, count, size)
+    num_matrices = packed.shape[0]
+    flat = packed.new_zeros(num_matrices, count * size).index_copy(
+        1, positions.to(packed.device), packed
+    )
+    return flat.view(num_matrices, count, size)
 
 
 def row_lengths(rows: Tensor) -> Tensor:

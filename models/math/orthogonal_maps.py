@@ -23,9 +23,11 @@ def skew_positions(size: int) -> Tensor:
 
 def skew_matrix(packed: Tensor, positions: Tensor, *, size: int) -> Tensor:
     """`[G, n, n]` with `packed` `[G, n (n - 1) / 2]` above the diagonal, and its negative below."""
-    copies = packed.shape[0]
-    upper = packed.new_zeros(copies, size * size).index_copy(1, positions.to(packed.device), packed)
-    upper = upper.view(copies, size, size)
+    num_matrices = packed.shape[0]
+    upper = packed.new_zeros(num_matrices, size * size).index_copy(
+        1, positions.to(packed.device), packed
+    )
+    upper = upper.view(num_matrices, size, size)
     return upper - upper.mT
 
 

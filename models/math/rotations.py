@@ -67,9 +67,9 @@ def rotation_product(angles: Tensor, partners: Tensor) -> Tensor:
 def _product(angles: Tensor, partners: Tensor) -> Tensor:
     if kernels_take(angles, ROTATED):
         return rotations_forward(angles, partners)
-    copies, _, size = angles.shape
+    num_matrices, _, size = angles.shape
     product = torch.eye(size, dtype=angles.dtype, device=angles.device)
-    product = product.expand(copies, size, size).contiguous()
+    product = product.expand(num_matrices, size, size).contiguous()
     swapped = torch.empty_like(product)
     for cos, sin, partner in _stages(angles, partners):
         torch.index_select(product, 1, partner, out=swapped)
@@ -97,8 +97,8 @@ def _product_backward(
 
 
 def _product_shape(angles: Tensor, partners: Tensor) -> Tensor:  # noqa: ARG001 -- the operator's
-    copies, _, size = angles.shape
-    return angles.new_empty(copies, size, size)
+    num_matrices, _, size = angles.shape
+    return angles.new_empty(num_matrices, size, size)
 
 
 def _gradient_shape(

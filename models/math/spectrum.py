@@ -34,7 +34,7 @@ class Spectrum(Protocol):
         """The p of singular values in the interval."""
         ...
 
-    def settle_(self, p: Tensor) -> None:
+    def project_(self, p: Tensor) -> None:
         """Bring p back to where it belongs after an optimizer step, in place."""
         ...
 
@@ -61,7 +61,7 @@ class SigmoidSpectrum:
         most = 1 - 2 * SMALLEST_SHARE
         return 2 * ((values - self.centre) / self.radius).clamp(-most, most).atanh()
 
-    def settle_(self, p: Tensor) -> None:
+    def project_(self, p: Tensor) -> None:
         """Keep s 1e-4 of the interval away from its ends, in place: closer, p would stop to learn.
 
         Matched learning rates get there in one step where the radius is small.
@@ -90,7 +90,7 @@ class ClippedSpectrum:
         """The values, clipped."""
         return values.clamp(self.centre - self.radius, self.centre + self.radius)
 
-    def settle_(self, p: Tensor) -> None:
+    def project_(self, p: Tensor) -> None:
         """Clip p to the interval, in place."""
         p.clamp_(self.centre - self.radius, self.centre + self.radius)
 
@@ -115,7 +115,7 @@ class FreeSpectrum:
         """The values themselves."""
         return values
 
-    def settle_(self, p: Tensor) -> None:
+    def project_(self, p: Tensor) -> None:
         """Every p belongs."""
 
     @property

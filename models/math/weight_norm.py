@@ -3,15 +3,15 @@
 import torch
 from torch import Tensor, nn
 
+from models.hooks import Projected
 from models.math.householder import row_lengths
 from models.math.linalg import row_norms
 from models.math.precision import raised
-from models.upkeep import Settling
 
 LONGEST_ROW = 10.0
 
 
-class NormalisedRows(nn.Module, Settling):
+class NormalisedRows(nn.Module, Projected):
     """`w_i = g_i v_i / |v_i|` for every row i of a stack of matrices `[..., rows, columns]`.
 
     Without gain every row has length 1. The raw rows v are cut to length 10 after each optimizer
@@ -46,7 +46,7 @@ class NormalisedRows(nn.Module, Settling):
         return unit.to(self.direction.dtype)
 
     @torch.no_grad()
-    def settle_(self) -> None:
+    def project_(self) -> None:
         """Cut raw rows that are longer than 10 to that length, in place."""
         self.direction.mul_((LONGEST_ROW / row_lengths(self.direction)).clamp(max=1))
 

@@ -36,7 +36,7 @@ def layers_of(network: FeedForwardNetwork, *, gates: int) -> Iterator[tuple[Form
 
 def layer(graph: Graph, form: Form, bias: Tensor, x: str, *, gates: int) -> list[str]:
     """`W_g x + b_g` for each gate."""
-    return multiply_add(graph, form, x, graph.constant(bias), copies=gates)
+    return multiply_add(graph, form, x, graph.constant(bias), num_matrices=gates)
 
 
 def normalise(

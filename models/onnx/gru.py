@@ -20,9 +20,9 @@ def _reset_before(body: Graph, form: Form, _cell: Any, before: State, addend: st
     (state,) = before
     update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
     gate_addend = body.apply("Concat", update_addend, reset_addend, axis=-1)
-    update, reset = multiply_add(body, form.select(0, 2), state, gate_addend, copies=2)
+    update, reset = multiply_add(body, form.select(0, 2), state, gate_addend, num_matrices=2)
     kept = body.apply("Mul", body.apply("Sigmoid", reset), state)
-    (inner,) = multiply_add(body, form.select(2, 3), kept, candidate_addend, copies=1)
+    (inner,) = multiply_add(body, form.select(2, 3), kept, candidate_addend, num_matrices=1)
     return [_mix(body, state, update, inner)]
 
 

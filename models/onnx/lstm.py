@@ -20,7 +20,7 @@ def lstm(architecture: Lstm) -> CellGraph:
 
 def _step(body: Graph, form: Form, cell: LstmCell, before: State, addend: str) -> State:
     state, memory = before
-    enter, forget, candidate, leave = multiply_add(body, form, state, addend, copies=4)
+    enter, forget, candidate, leave = multiply_add(body, form, state, addend, num_matrices=4)
     kept = body.apply("Mul", body.apply("Sigmoid", forget), memory)
     new = body.apply("Mul", body.apply("Sigmoid", enter), body.apply("Tanh", candidate))
     memory = body.apply("Add", kept, new)

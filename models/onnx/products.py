@@ -33,9 +33,9 @@ def whole(form: Form) -> Tensor:
         raise ExportError(f"there is no ONNX writer for these matrices: {error}") from error
 
 
-def multiply_add(graph: Graph, form: Form, x: str, addend: str, *, copies: int) -> list[str]:
+def multiply_add(graph: Graph, form: Form, x: str, addend: str, *, num_matrices: int) -> list[str]:
     """`x W_g^T + addend_g` for each g, as G values `[..., out]`; `addend` is `[..., G*out]`."""
-    return cut(graph, graph.apply("Add", multiply(graph, form, x), addend), copies)
+    return cut(graph, graph.apply("Add", multiply(graph, form, x), addend), num_matrices)
 
 
 def affine(graph: Graph, layer: InputLayer, x: str) -> str:
@@ -65,8 +65,8 @@ def expand(graph: Graph, thin: Thin, inner: str, x: str) -> str:
     product = joined(graph, parts)
     if thin.diagonal is None:
         return product
-    copies = joined(graph, [x] * thin.left.shape[0])
-    kept = graph.apply("Mul", copies, graph.constant(thin.diagonal.flatten()))
+    num_matrices = joined(graph, [x] * thin.left.shape[0])
+    kept = graph.apply("Mul", num_matrices, graph.constant(thin.diagonal.flatten()))
     return graph.apply("Add", product, kept)
 
 

@@ -46,7 +46,7 @@ class _Layer:
     inputs: Any
     x: str
     first: State
-    every: bool
+    return_sequences: bool
 
     @property
     def parts(self) -> int:
@@ -72,9 +72,9 @@ def write_recurrent(graph: Graph, cell: CellGraph, network: RecurrentNetwork, x:
     )
     for index, (module, form, inputs) in enumerate(layers):
         assert isinstance(module, Cell)
-        every = network.every_step or index + 1 < len(network.cells)
+        return_sequences = network.every_step or index + 1 < len(network.cells)
         first = _first_state(graph, network, index, batch)
-        layer = _Layer(module, form, inputs, below, first, every)
+        layer = _Layer(module, form, inputs, below, first, return_sequences)
         below, last = _write_layer(graph, cell, layer)
     if network.every_step:
         last = graph.apply("Transpose", below, perm=[1, 0, 2])
@@ -130,7 +130,7 @@ def _write_loop(graph: Graph, step: Step, layer: _Layer) -> tuple[str, str]:
     after = step(body, layer.form, layer.cell, before, addend)
     # Outputs of a body are its own and different from each other.
     results = [body.apply("Identity", value) for value in after]
-    collected = [body.apply("Identity", after[0])] if layer.every else []
+    collected = [body.apply("Identity", after[0])] if layer.return_sequences else []
     described = body.described(
         graph.name("step"),
         inputs=[(name, None) for name in (*before, addend)],
@@ -140,11 +140,11 @@ def _write_loop(graph: Graph, step: Step, layer: _Layer) -> tuple[str, str]:
         "Scan",
         *layer.first,
         addends,
-        outputs=layer.parts + layer.every,
+        outputs=layer.parts + layer.return_sequences,
         body=described,
         num_scan_inputs=1,
     )
-    return others[-1] if layer.every else last, last
+    return others[-1] if layer.return_sequences else last, last
 
 
 def _first_state(graph: Graph, network: RecurrentNetwork, layer: int, batch: str) -> State:

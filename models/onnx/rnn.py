@@ -16,7 +16,7 @@ def rnn(architecture: Rnn) -> CellGraph:
 
     def step(body: Graph, form: Form, _cell: RnnCell, before: State, addend: str) -> State:
         (state,) = before
-        (inner,) = multiply_add(body, form, state, addend, copies=1)
+        (inner,) = multiply_add(body, form, state, addend, num_matrices=1)
         return [activate(body, architecture.activation, inner, leak=architecture.leak)]
 
     standard = _STANDARD.get(architecture.activation)

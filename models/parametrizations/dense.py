@@ -61,7 +61,7 @@ class Dense(Family):
     def parameter_count(self, slot: Slot) -> int:
         """`out * in` per matrix, twice that for a complex one."""
         parts = 2 if slot.field == "complex" else 1
-        return parts * slot.copies * slot.out_features * slot.in_features
+        return parts * slot.num_matrices * slot.out_features * slot.in_features
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Matrices drawn as `initialisation` says."""
@@ -76,7 +76,7 @@ class DenseLinear(StructuredLinear):
 
     def __init__(self, slot: Slot, *, initialisation: Start, generator: torch.Generator) -> None:
         super().__init__(slot)
-        weight = torch.empty(self.copies, self.out_features, self.in_features)
+        weight = torch.empty(self.num_matrices, self.out_features, self.in_features)
         self.weight = nn.Parameter(_STARTS[initialisation](weight, generator=generator))
 
     def make_form(self) -> DenseForm:
@@ -93,7 +93,7 @@ class ComplexDenseLinear(StructuredLinear):
 
     def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
         super().__init__(slot)
-        weight = torch.empty(self.copies, 2, slot.out_features, slot.in_features)
+        weight = torch.empty(self.num_matrices, 2, slot.out_features, slot.in_features)
         glorot_uniform_(weight, generator=generator)
         # Two parts of half the variance each make a complex entry of the variance of a real one.
         self.weight = nn.Parameter(weight / 2**0.5)

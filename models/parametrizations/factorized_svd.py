@@ -71,15 +71,15 @@ class FactorizedSvd(Family):
     def parameter_count(self, slot: Slot) -> int:
         """`n (n - 1)` per matrix, and n more with a margin."""
         size = slot.in_features
-        return slot.copies * (size * (size - 1) + (size if self.margin > 0 else 0))
+        return slot.num_matrices * (size * (size - 1) + (size if self.margin > 0 else 0))
 
     def paper_count(self, slot: Slot) -> int:
         """`2 n^2 + n` per matrix: the source stores U and V in full, and s whatever the margin."""
-        return slot.copies * (2 * slot.in_features**2 + slot.in_features)
+        return slot.num_matrices * (2 * slot.in_features**2 + slot.in_features)
 
     def working_numbers(self, slot: Slot) -> int:
         """Both orthogonal matrices, of which each is made of a solution."""
-        return slot.copies * 18 * slot.in_features**2
+        return slot.num_matrices * 18 * slot.in_features**2
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Random rotations U and V, singular values 1."""
@@ -112,17 +112,17 @@ class FactorizedSvdLinear(StructuredLinear):
         self.spectrum = SigmoidSpectrum(1.0, margin)
         positions = skew_positions(size)
         self.register_buffer("_positions", positions, persistent=False)
-        self.u = nn.Parameter(torch.empty(slot.copies, len(positions)))
-        self.v = nn.Parameter(torch.empty(slot.copies, len(positions)))
+        self.u = nn.Parameter(torch.empty(slot.num_matrices, len(positions)))
+        self.v = nn.Parameter(torch.empty(slot.num_matrices, len(positions)))
         for side in (self.u, self.v):
             normal_(side, orthogonal_map.start_deviation(size), generator=generator)
-        p = nn.Parameter(torch.zeros(slot.copies, size)) if margin > 0 else None
+        p = nn.Parameter(torch.zeros(slot.num_matrices, size)) if margin > 0 else None
         self.register_parameter("p", p)
 
     def singular_values(self) -> Tensor:
         """S `[G, n]`, in at least single precision."""
         if self.p is None:
-            return raised(self.u).new_ones(self.copies, self.in_features)
+            return raised(self.u).new_ones(self.num_matrices, self.in_features)
         return self.spectrum.values(raised(self.p))
 
     def make_form(self) -> DenseForm:
@@ -136,7 +136,7 @@ class FactorizedSvdLinear(StructuredLinear):
     def degrees_of_freedom(self) -> int:
         """`n^2` per matrix; without a margin the `n (n - 1) / 2` of the rotations."""
         size = self.in_features
-        return self.copies * (size * (size - 1) // 2 if self.p is None else size**2)
+        return self.num_matrices * (size * (size - 1) // 2 if self.p is None else size**2)
 
     def learning_rate_scales(self) -> Mapping[str, float]:
         """`ds/dp <= margin / 2`: p steps 1 / (2 margin) times as far, as in the source."""

@@ -65,17 +65,17 @@ class Householder(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`R(n, m) = m n - m (m - 1) / 2` per matrix, less 1 for the 1 x 1 reflector of m = n."""
-        return slot.copies * trainable_entries(slot.in_features, self.m)
+        return slot.num_matrices * trainable_entries(slot.in_features, self.m)
 
     def paper_count(self, slot: Slot) -> int:
         """`R(n, m)` per matrix."""
-        return slot.copies * staircase_entries(slot.in_features, self.m)
+        return slot.num_matrices * staircase_entries(slot.in_features, self.m)
 
     def working_numbers(self, slot: Slot) -> int:
         """The reflectors, and what they make up."""
         size = slot.in_features
         dense = None if factored_form_pays(self.m, size) else size**2
-        return slot.copies * reflector_numbers(entries=self.m * size, size=dense)
+        return slot.num_matrices * reflector_numbers(entries=self.m * size, size=dense)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Normal entries, brought to unit length: reflectors of random directions."""
@@ -90,7 +90,7 @@ class HouseholderLinear(StructuredLinear):
         super().__init__(slot)
         # The paper's deviation of 0.01 is lost in the unit length.
         start = partial(normal_, deviation=1.0, generator=generator)
-        self.u = Staircase(slot.in_features, m, copies=slot.copies, start=start)
+        self.u = Staircase(slot.in_features, m, num_matrices=slot.num_matrices, start=start)
 
     @property
     def _factored(self) -> bool:
@@ -98,12 +98,12 @@ class HouseholderLinear(StructuredLinear):
 
     def singular_values(self) -> Tensor:
         """All 1."""
-        return self.u.entries.new_ones(self.copies, self.in_features)
+        return self.u.entries.new_ones(self.num_matrices, self.in_features)
 
     def make_form(self) -> DenseForm | LowRankForm:
         """Diagonal plus rank m where that is the cheaper product, else W."""
         rows, dtype = self.u.rows(), self.u.entries.dtype
-        signs = self.u.signed(rows.new_ones(self.copies, self.in_features))
+        signs = self.u.signed(rows.new_ones(self.num_matrices, self.in_features))
         if self._factored:
             diagonal, left, right = reflector_diagonal_low_rank(rows, signs)
             return LowRankForm(left.to(dtype), right.to(dtype), diagonal.to(dtype))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.draw import Draw
 from models.forms import DenseForm, LowRankForm, factored_form_pays
+from models.hooks import Projected
 from models.linear import StructuredLinear
 from models.math.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
 from models.math.initialisation import glorot_limit, normal_, uniform_
@@ -18,7 +19,6 @@ from models.math.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum,
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
-from models.upkeep import Settling
 
 Bound = Literal["sigmoid", "clip", "free"]
 SigmaLearningRate = Literal["matched", "plain"]
@@ -111,7 +111,7 @@ class HouseholderSvd(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`R(out, m1) + R(in, m2) + min(in, out)` per matrix, less 1 for each 1 x 1 reflector."""
-        return slot.copies * (
+        return slot.num_matrices * (
             trainable_entries(slot.out_features, self.m1)
             + trainable_entries(slot.in_features, self.m2)
             + slot.smaller_side
@@ -119,7 +119,7 @@ class HouseholderSvd(Family):
 
     def paper_count(self, slot: Slot) -> int:
         """The same with 1 x 1 reflectors counted."""
-        return slot.copies * (
+        return slot.num_matrices * (
             staircase_entries(slot.out_features, self.m1)
             + staircase_entries(slot.in_features, self.m2)
             + slot.smaller_side
@@ -131,7 +131,7 @@ class HouseholderSvd(Family):
         pays = rows == columns and factored_form_pays(self.m1 + self.m2, rows)
         entries = self.m1 * rows + self.m2 * columns
         dense = None if pays else rows * columns
-        return slot.copies * reflector_numbers(entries=entries, size=dense)
+        return slot.num_matrices * reflector_numbers(entries=entries, size=dense)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent Glorot-uniform reflectors on both sides; singular values at sigma_star.
@@ -150,7 +150,7 @@ class HouseholderSvd(Family):
         )
 
 
-class HouseholderSvdLinear(StructuredLinear, Settling):
+class HouseholderSvdLinear(StructuredLinear, Projected):
     """Stores the reflectors' nonzero entries and p `[G, min(out, in)]`, of which s is made."""
 
     def __init__(
@@ -168,9 +168,9 @@ class HouseholderSvdLinear(StructuredLinear, Settling):
         self.spectrum = spectrum
         self.penalty_weight = penalty_weight
         self.match_learning_rate = match_learning_rate
-        self.u = _reflectors(slot.out_features, m1, slot.copies, generator=generator)
-        self.v = _reflectors(slot.in_features, m2, slot.copies, generator=generator)
-        start = torch.zeros(slot.copies, slot.smaller_side)
+        self.u = _reflectors(slot.out_features, m1, slot.num_matrices, generator=generator)
+        self.v = _reflectors(slot.in_features, m2, slot.num_matrices, generator=generator)
+        start = torch.zeros(slot.num_matrices, slot.smaller_side)
         if spectrum.centre == 0:
             normal_(start, 1.0, generator=generator)
         inside = SigmoidSpectrum(spectrum.centre, spectrum.radius).values(start)
@@ -204,10 +204,10 @@ class HouseholderSvdLinear(StructuredLinear, Settling):
     def degrees_of_freedom(self) -> int:
         """Directions of the reflectors and the singular values, at most the entries of W."""
         free = self.u.degrees_of_freedom() + self.v.degrees_of_freedom() + self.p.numel()
-        return min(free, self.copies * self.in_features * self.out_features)
+        return min(free, self.num_matrices * self.in_features * self.out_features)
 
     def penalty(self) -> Tensor | None:
-        """`0.5 lambda sum |s - sigma_star|^2` over all copies (the papers' sum, not a mean)."""
+        """`0.5 lambda sum |s - sigma_star|^2` over all matrices (the papers' sum, not a mean)."""
         if self.penalty_weight == 0:
             return None
         distances = self.singular_values() - self.spectrum.centre
@@ -218,13 +218,15 @@ class HouseholderSvdLinear(StructuredLinear, Settling):
         return {"p": self.spectrum.learning_rate_scale} if self.match_learning_rate else {}
 
     @torch.no_grad()
-    def settle_(self) -> None:
+    def project_(self) -> None:
         """Bring the singular values back into their interval, in place."""
-        self.spectrum.settle_(self.p)
+        self.spectrum.project_(self.p)
 
 
-def _reflectors(size: int, count: int, copies: int, *, generator: torch.Generator) -> Staircase:
+def _reflectors(
+    size: int, count: int, num_matrices: int, *, generator: torch.Generator
+) -> Staircase:
     """Glorot-uniform on the full `count x size` array, as released with the paper."""
     limit = glorot_limit(size, count)
     start = partial(uniform_, low=-limit, high=limit, generator=generator)
-    return Staircase(size, count, copies=copies, start=start)
+    return Staircase(size, count, num_matrices=num_matrices, start=start)

@@ -35,7 +35,7 @@ class LowRankDiagonal(LowRankParametrization):
 
     def parameter_count(self, slot: Slot) -> int:
         """That of the factors, and n per matrix."""
-        return super().parameter_count(slot) + slot.copies * slot.out_features
+        return super().parameter_count(slot) + slot.num_matrices * slot.out_features
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Glorot-uniform factors (of R the directions with weight normalisation), D of U(±0.01)."""
@@ -52,7 +52,7 @@ class LowRankDiagonalLinear(LowRankLinear):
         self, slot: Slot, *, d: int, tied: bool, weight_norm: bool, generator: torch.Generator
     ) -> None:
         super().__init__(slot, d=d, tied=tied, weight_norm=weight_norm, generator=generator)
-        self.diagonal = nn.Parameter(torch.empty(slot.copies, slot.out_features))
+        self.diagonal = nn.Parameter(torch.empty(slot.num_matrices, slot.out_features))
         uniform_(self.diagonal, -0.01, 0.01, generator=generator)
 
     def make_form(self) -> LowRankForm:
@@ -65,4 +65,4 @@ class LowRankDiagonalLinear(LowRankLinear):
 
         Every W is reached from d = n - 1 on.
         """
-        return min(super().degrees_of_freedom(), self.copies * self.in_features**2)
+        return min(super().degrees_of_freedom(), self.num_matrices * self.in_features**2)

@@ -48,9 +48,9 @@ class LowRankParametrization(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`(out + in) d` per matrix; tied, `in d` only once per layer; `out` more with gains."""
-        readers = slot.layers if self.tied else slot.copies
-        factors = (slot.copies * slot.out_features + readers * slot.in_features) * self.d
-        return factors + (slot.copies * slot.out_features if self.weight_norm else 0)
+        readers = slot.layers if self.tied else slot.num_matrices
+        factors = (slot.num_matrices * slot.out_features + readers * slot.in_features) * self.d
+        return factors + (slot.num_matrices * slot.out_features if self.weight_norm else 0)
 
     def working_numbers(self, slot: Slot) -> int:
         """The rows brought to their norms, where they are."""
@@ -65,8 +65,8 @@ class LowRankLinear(StructuredLinear):
     ) -> None:
         super().__init__(slot)
         self.rank = d
-        self.readers = slot.layers if tied else slot.copies
-        left = torch.empty(slot.copies, slot.out_features, d)
+        self.readers = slot.layers if tied else slot.num_matrices
+        left = torch.empty(slot.num_matrices, slot.out_features, d)
         right = torch.empty(self.readers, d, slot.in_features)
         glorot_uniform_(left, generator=generator)
         glorot_uniform_(right, generator=generator)

@@ -50,14 +50,14 @@ class PackedAngles(nn.Module):
         size: int,
         count: int,
         *,
-        copies: int,
+        num_matrices: int,
         initialisation: Start,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
         self.size = size
         self.count = count
-        self.theta = nn.Parameter(torch.empty(copies, count, size // 2))
+        self.theta = nn.Parameter(torch.empty(num_matrices, count, size // 2))
         uniform_(self.theta, 0, _WIDEST_START[initialisation], generator=generator)
         partners = circle_partners(size, count)
         places, signs = pair_places(partners)

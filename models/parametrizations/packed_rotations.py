@@ -64,13 +64,13 @@ class PackedRotations(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`count * floor(n / 2)` per matrix."""
-        return slot.copies * self.count * (slot.in_features // 2)
+        return slot.num_matrices * self.count * (slot.in_features // 2)
 
     def working_numbers(self, slot: Slot) -> int:
         """The product as it stands after some of the stages, or the angles alone."""
         size = slot.in_features
         staged = rotated_form_pays(self.count, size)
-        return slot.copies * (10 * self.count * size if staged else 7 * size**2)
+        return slot.num_matrices * (10 * self.count * size if staged else 7 * size**2)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Angles as `initialisation` says."""
@@ -78,7 +78,7 @@ class PackedRotations(Family):
         rotations = PackedAngles(
             slot.in_features,
             self.count,
-            copies=slot.copies,
+            num_matrices=slot.num_matrices,
             initialisation=self.initialisation,
             generator=generator,
         )
@@ -105,4 +105,4 @@ class PackedRotationsLinear(StructuredLinear):
 
     def singular_values(self) -> Tensor:
         """All 1."""
-        return self.rotations.theta.new_ones(self.copies, self.in_features)
+        return self.rotations.theta.new_ones(self.num_matrices, self.in_features)

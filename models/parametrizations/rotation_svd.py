@@ -98,13 +98,13 @@ class RotationSvd(Family):
     def parameter_count(self, slot: Slot) -> int:
         """`(count_u + count_v) * floor(n / 2) + n` per matrix."""
         size = slot.in_features
-        return slot.copies * ((self.count_u + self.count_v) * (size // 2) + size)
+        return slot.num_matrices * ((self.count_u + self.count_v) * (size // 2) + size)
 
     def working_numbers(self, slot: Slot) -> int:
         """Both rotations and their product, or the angles alone."""
         size, stages = slot.in_features, self.count_u + self.count_v
         staged = rotated_form_pays(stages, size)
-        return slot.copies * (10 * stages * size if staged else 9 * size**2)
+        return slot.num_matrices * (10 * stages * size if staged else 9 * size**2)
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Independent angles on both sides as `initialisation` says; s = 1."""
@@ -113,7 +113,7 @@ class RotationSvd(Family):
             PackedAngles(
                 slot.in_features,
                 count,
-                copies=slot.copies,
+                num_matrices=slot.num_matrices,
                 initialisation=self.initialisation,
                 generator=generator,
             )
@@ -139,7 +139,7 @@ class RotationSvdLinear(StructuredLinear):
         self.reduction: Reduction = reduction
         self.u = u
         self.v = v
-        self.s = nn.Parameter(torch.ones(slot.copies, slot.in_features))
+        self.s = nn.Parameter(torch.ones(slot.num_matrices, slot.in_features))
 
     def make_form(self) -> DenseForm | RotatedForm:
         """The three factors, or W as their product, whichever is applied faster."""

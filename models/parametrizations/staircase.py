@@ -6,6 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
+from models.hooks import Projected
 from models.math.householder import (
     row_lengths,
     staircase_entries,
@@ -13,7 +14,6 @@ from models.math.householder import (
     staircase_rows,
 )
 from models.math.precision import raised
-from models.upkeep import Settling
 
 Start: TypeAlias = Callable[[Tensor], object]
 """Fills the reflectors' entries `[G, R(n, m)]` in place; their lengths are then made 1."""
@@ -42,7 +42,7 @@ def reflector_numbers(*, entries: int, size: int | None) -> int:
     return 22 * entries if size is None else 10 * entries + 7 * size
 
 
-class Staircase(nn.Module, Settling):
+class Staircase(nn.Module, Projected):
     """G products of `count` reflectors of R^size, each stored from its first nonzero on.
 
     Lengths carry no meaning: vectors are kept at length 1, because the gradient, orthogonal to the
@@ -54,7 +54,7 @@ class Staircase(nn.Module, Settling):
     _positions: Tensor
     _row_of_entry: Tensor
 
-    def __init__(self, size: int, count: int, *, copies: int, start: Start) -> None:
+    def __init__(self, size: int, count: int, *, num_matrices: int, start: Start) -> None:
         super().__init__()
         self.size = size
         self.count = trainable_reflectors(size, count)
@@ -63,12 +63,12 @@ class Staircase(nn.Module, Settling):
         self.register_buffer("_row_of_entry", positions // size, persistent=False)
         # The 1 x 1 reflector is a sign, -1 like every reflector that is not the identity; it is
         # stored but not trained.
-        sign = torch.full((copies,), -1.0) if count == size else None
+        sign = torch.full((num_matrices,), -1.0) if count == size else None
         self.register_buffer("sign", sign)
-        self.entries = nn.Parameter(torch.empty(copies, staircase_entries(size, self.count)))
+        self.entries = nn.Parameter(torch.empty(num_matrices, staircase_entries(size, self.count)))
         start(self.entries)
         if not self.entries.is_meta:  # there shapes are all that is asked for
-            self.settle_()
+            self.project_()
 
     def rows(self) -> Tensor:
         """The reflectors `[G, count, size]`, the longest first; the 1 x 1 one is not among them.
@@ -89,7 +89,7 @@ class Staircase(nn.Module, Settling):
         return torch.cat((diagonal[:, :-1], last), dim=-1)
 
     @torch.no_grad()
-    def settle_(self) -> None:
+    def project_(self) -> None:
         """Bring every reflector to length 1 in place, which changes no product."""
         lengths = row_lengths(self.rows()).squeeze(-1)
         self.entries.copy_(raised(self.entries) / lengths[:, self._row_of_entry])

@@ -58,17 +58,17 @@ class UnitaryFft(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`7 n` real numbers per matrix: three diagonals and two complex vectors."""
-        return slot.copies * 7 * slot.in_features
+        return slot.num_matrices * 7 * slot.in_features
 
     def working_numbers(self, slot: Slot) -> int:
         """The complex matrix and its real form, of twice the size; or the factors alone."""
         size = slot.in_features
-        return slot.copies * (60 * size if fourier_form_pays(size) else 32 * size**2)
+        return slot.num_matrices * (60 * size if fourier_form_pays(size) else 32 * size**2)
 
     def kept_numbers(self, slot: Slot) -> int:
         """What the factors read: eight or nine complex vectors."""
         size = slot.in_features
-        return slot.copies * 17 * size if fourier_form_pays(size) else 0
+        return slot.num_matrices * 17 * size if fourier_form_pays(size) else 0
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
@@ -85,8 +85,8 @@ class UnitaryFftLinear(StructuredLinear):
     def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
         super().__init__(slot)
         size = slot.in_features
-        self.phases = nn.Parameter(torch.empty(slot.copies, 3, size))
-        self.reflections = nn.Parameter(torch.empty(slot.copies, 2, 2 * size))
+        self.phases = nn.Parameter(torch.empty(slot.num_matrices, 3, size))
+        self.reflections = nn.Parameter(torch.empty(slot.num_matrices, 2, 2 * size))
         uniform_(self.phases, -torch.pi, torch.pi, generator=generator)
         glorot_uniform_(self.reflections, generator=generator)
         order = torch.tensor(hashed_order(size))
@@ -99,7 +99,7 @@ class UnitaryFftLinear(StructuredLinear):
         dtype = self.phases.dtype
         if fourier_form_pays(self.slot.in_features):
             diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
-            vectors = (math.sqrt(2) * unit_rows(reflections)).view(self.copies, 2, 2, -1)
+            vectors = (math.sqrt(2) * unit_rows(reflections)).view(self.num_matrices, 2, 2, -1)
             return FourierForm(diagonals.to(dtype), vectors.to(dtype), self._order)
         weight = fourier_product(phases, reflections, self._places)
         return DenseForm(real_form(weight.real, weight.imag).to(dtype))
@@ -111,8 +111,8 @@ class UnitaryFftLinear(StructuredLinear):
         vectors together leave W as it is.
         """
         size = self.slot.in_features
-        return self.copies * max(1, min(7 * size - 7, size**2))
+        return self.num_matrices * max(1, min(7 * size - 7, size**2))
 
     def singular_values(self) -> Tensor:
         """All 1, those of the real form `[G, 2 n]`."""
-        return self.phases.new_ones(self.copies, self.in_features)
+        return self.phases.new_ones(self.num_matrices, self.in_features)

@@ -63,11 +63,11 @@ class UnitaryFull(Family):
 
     def parameter_count(self, slot: Slot) -> int:
         """`n^2` real numbers per matrix, as the source counts too (it stores twice as many)."""
-        return slot.copies * slot.in_features**2
+        return slot.num_matrices * slot.in_features**2
 
     def working_numbers(self, slot: Slot) -> int:
         """The solution, and its real form of twice the size."""
-        return slot.copies * 30 * slot.in_features**2
+        return slot.num_matrices * 30 * slot.in_features**2
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """A random unitary matrix."""
@@ -86,7 +86,7 @@ class UnitaryFullLinear(StructuredLinear):
         super().__init__(slot)
         size = slot.in_features
         self.orthogonal_map = orthogonal_map
-        self.a = nn.Parameter(torch.empty(slot.copies, size, size))
+        self.a = nn.Parameter(torch.empty(slot.num_matrices, size, size))
         # The eigenvalues of A are those of its real form, which is a skew matrix of twice the size.
         normal_(self.a, orthogonal_map.start_deviation(2 * size), generator=generator)
 
@@ -101,4 +101,4 @@ class UnitaryFullLinear(StructuredLinear):
 
     def singular_values(self) -> Tensor:
         """All 1, those of the real form `[G, 2 n]`."""
-        return self.a.new_ones(self.copies, self.in_features)
+        return self.a.new_ones(self.num_matrices, self.in_features)

@@ -42,7 +42,7 @@ def addition(_data: Path, _shelf: FolderShelf) -> Documents:
     }
 
 
-def copies(_data: Path, _shelf: FolderShelf) -> Documents:
+def num_matrices(_data: Path, _shelf: FolderShelf) -> Documents:
     """The four tasks of recall."""
     return {
         "copy": Copy(lag=5, **_FEW),
@@ -141,7 +141,7 @@ def dataset(_data: Path, shelf: FolderShelf) -> Documents:
 
 CASES: tuple[Callable[[Path, FolderShelf], Documents], ...] = (
     addition,
-    copies,
+    num_matrices,
     digits,
     mnist,
     ucr,

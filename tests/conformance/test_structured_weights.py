@@ -24,7 +24,7 @@ Variant = type[Family]
 
 pytestmark = pytest.mark.sampled
 
-GATED = [slot for slot in SLOTS if slot.copies > 1]
+GATED = [slot for slot in SLOTS if slot.num_matrices > 1]
 
 
 class Applied(nn.Module):
@@ -50,7 +50,7 @@ def test_apply_equals_dense_in_double_precision(parametrization: Variant, slot: 
         linear = moved_(built(spec, slot).double())
         weight = linear.dense_weight()
         assert weight.shape == (
-            slot.copies,
+            slot.num_matrices,
             parts * slot.out_features,
             parts * slot.in_features,
         )
@@ -71,7 +71,7 @@ def test_a_complex_matrix_acts_as_one(parametrization: Variant, slot: Slot) -> N
 
 @pytest.mark.in_full
 @pytest.mark.parametrize(
-    "slot", [s for s in SLOTS if s.copies * s.in_features * s.out_features <= 25], ids=name_of
+    "slot", [s for s in SLOTS if s.num_matrices * s.in_features * s.out_features <= 25], ids=name_of
 )
 def test_gradients_are_exact(parametrization: Variant, slot: Slot) -> None:
     for spec in members(parametrization, slot):
@@ -120,7 +120,9 @@ def test_half_precision_differs_by_rounding_alone(parametrization: Variant, slot
 
 
 @pytest.mark.parametrize(
-    "slot", [s for s in SLOTS if s.copies * s.in_features * s.out_features <= 110], ids=name_of
+    "slot",
+    [s for s in SLOTS if s.num_matrices * s.in_features * s.out_features <= 110],
+    ids=name_of,
 )
 def test_degrees_of_freedom_are_the_rank_of_the_jacobian(
     parametrization: Variant, slot: Slot
@@ -151,7 +153,7 @@ def test_copies_differ_and_layers_share_no_number(parametrization: Variant, slot
     for spec in drawn_members(parametrization, slot):
         linear = built(spec, slot)
         weights = linear.dense_weight()
-        for one in range(slot.copies):
+        for one in range(slot.num_matrices):
             assert all(not torch.equal(weights[one], other) for other in weights[one + 1 :])
         parameters = list(linear.parameters())
         reached = torch.zeros(sum(parameter.numel() for parameter in parameters))
@@ -168,11 +170,11 @@ def test_factors_advance_as_the_matrices_do(parametrization: Variant, slot: Slot
     for spec in members(parametrization, slot):
         linear = moved_(built(spec, slot).double())
         factors, weights = linear.form(), linear.dense_weight()
-        copies, rows, columns = weights.shape
-        state, states = random(3, columns), random(copies, 3, columns, seed=1)
-        projections = random(2, 3, copies * rows, seed=2)
+        num_matrices, rows, columns = weights.shape
+        state, states = random(3, columns), random(num_matrices, 3, columns, seed=1)
+        projections = random(2, 3, num_matrices * rows, seed=2)
         for addend, projection in zip(factors.addends(projections), projections, strict=True):
-            by_copy = projection.view(3, copies, rows).unbind(1)
+            by_copy = projection.view(3, num_matrices, rows).unbind(1)
             together = factors.matmul(state, addend)
             each = factors.matmul_each(states, torch.stack(by_copy))
             for copy, own in enumerate(by_copy):
@@ -190,7 +192,7 @@ def test_masked_matrices_see_the_masked_state(
     for spec in members(parametrization, slot):
         linear = built(spec, slot).double()
         gates = linear.dense_weight()[-slot.gates :]
-        own = linear.form().select(slot.copies - slot.gates, slot.copies)
+        own = linear.form().select(slot.num_matrices - slot.gates, slot.num_matrices)
         _, rows, columns = gates.shape
         mask = random(1 if tied else slot.gates, 3, columns, seed=3).gt(0) * 2.0
         state, projections = random(3, columns), random(2, 3, slot.gates * rows, seed=2)

@@ -18,9 +18,9 @@ from tests.models.reference import skew
 MAPS: tuple[OrthogonalMapName, ...] = ("cayley", "exponential")
 
 
-def linear_of(spec: FactorizedSvd, size: int, *, copies: int = 2) -> FactorizedSvdLinear:
+def linear_of(spec: FactorizedSvd, size: int, *, num_matrices: int = 2) -> FactorizedSvdLinear:
     generator = torch.Generator().manual_seed(0)
-    slot = Slot(out_features=size, in_features=size, gates=copies)
+    slot = Slot(out_features=size, in_features=size, gates=num_matrices)
     linear = spec.build(slot, generator=generator).double()
     assert isinstance(linear, FactorizedSvdLinear)
     return linear
@@ -139,7 +139,7 @@ def test_phases_of_both_sides_start_well_spread(
     orthogonal_map: OrthogonalMapName, mean: float, largest: float
 ) -> None:
     size = 150
-    linear = linear_of(FactorizedSvd(orthogonal_map=orthogonal_map), size, copies=1)
+    linear = linear_of(FactorizedSvd(orthogonal_map=orthogonal_map), size, num_matrices=1)
     for side in (linear.u, linear.v):
         q = torch.tensor(expected_rotation(side[0], size, orthogonal_map))
         phases = torch.linalg.eigvals(q).angle().abs()
@@ -169,7 +169,7 @@ def test_degrees_of_freedom_are_the_rank_of_the_jacobian(
     orthogonal_map: OrthogonalMapName, margin: float, size: int
 ) -> None:
     spec = FactorizedSvd(margin=margin, orthogonal_map=orthogonal_map)
-    linear = linear_of(spec, size, copies=1)
+    linear = linear_of(spec, size, num_matrices=1)
     if linear.p is not None:
         # Equal singular values leave U and V undetermined.
         torch.nn.init.normal_(linear.p, generator=torch.Generator().manual_seed(2))

@@ -12,7 +12,7 @@ from models.architectures import AnyArchitecture, Gru, Highway, Lstm, Mlp, Resne
 from models.errors import InputError, ModelError
 from models.forms import DenseForm, Form, LowRankForm
 from models.fused import FrozenLinear, FusedNetwork, fuse
-from models.linear import StructuredLinear, hold
+from models.linear import StructuredLinear, cache_forms
 from models.model import ModelSpec
 from models.network import Network, observed
 from models.parametrizations import (
@@ -216,7 +216,7 @@ def test_the_form_is_the_one_that_pays(name: str, form: type) -> None:
 def test_a_network_that_is_held_is_fused_as_it_is_held() -> None:
     network = network_of("gru tied low rank")
     expected = answers(network, inputs())
-    hold(network)
+    cache_forms(network)
     fused = fuse(network)
     torch.testing.assert_close(fused(inputs()), expected, rtol=2e-4, atol=2e-5)
     del network

@@ -16,9 +16,9 @@ from tests.models.reference import (
 )
 
 
-def linear_of(m: int, size: int, *, copies: int = 2) -> HouseholderLinear:
+def linear_of(m: int, size: int, *, num_matrices: int = 2) -> HouseholderLinear:
     generator = torch.Generator().manual_seed(0)
-    slot = Slot(out_features=size, in_features=size, gates=copies)
+    slot = Slot(out_features=size, in_features=size, gates=num_matrices)
     linear = Householder(m=m).build(slot, generator=generator).double()
     assert isinstance(linear, HouseholderLinear)
     return linear
@@ -58,7 +58,7 @@ def test_weight_is_what_torch_makes_of_the_same_reflectors(size: int, m: int) ->
 
 @pytest.mark.parametrize(("size", "m"), [(6, 1), (6, 4), (6, 6), (100, 12)])
 def test_gradients_are_the_papers_closed_form(size: int, m: int) -> None:
-    linear = linear_of(m, size, copies=1)
+    linear = linear_of(m, size, num_matrices=1)
     generator = torch.Generator().manual_seed(1)
     h, g = torch.randn(2, size, generator=generator, dtype=torch.float64)
     h.requires_grad_()
@@ -114,7 +114,7 @@ def test_the_factored_form_is_taken_by_the_rule() -> None:
 
 @pytest.mark.parametrize("size", [5, 100])
 def test_a_zero_reflector_is_the_identity_and_stays_so(size: int) -> None:
-    linear = linear_of(3, size, copies=1)
+    linear = linear_of(3, size, num_matrices=1)
     with torch.no_grad():
         linear.u.entries[0, size : 2 * size - 1] = 0
     rows = linear.u.rows()[0].detach()
@@ -134,7 +134,7 @@ def test_a_zero_reflector_is_the_identity_and_stays_so(size: int) -> None:
 
 def test_reflectors_start_in_random_directions() -> None:
     """E cos^4 is 3/8 for even directions of the plane, and 0.357 for those of a square's points."""
-    first = linear_of(1, 2, copies=100_000).u.entries.detach()[:, 0]
+    first = linear_of(1, 2, num_matrices=100_000).u.entries.detach()[:, 0]
     assert first.pow(4).mean().item() == pytest.approx(3 / 8, abs=0.005)
     assert first.mean().item() == pytest.approx(0, abs=0.01)
 

@@ -68,12 +68,12 @@ def test_numbers_stored_and_multiplied_are_those_of_the_formulas(
     variant: Variant, tied: bool, weight_norm: bool, gates: int, layers: int
 ) -> None:
     spec, slot = variant(d=4, tied=tied, weight_norm=weight_norm), square(9, gates, layers)
-    copies, readers = gates * layers, layers if tied else gates * layers
-    diagonal = copies * 9 if variant is LowRankDiagonal else 0
-    factors = copies * 9 * 4 + readers * 4 * 9
+    num_matrices, readers = gates * layers, layers if tied else gates * layers
+    diagonal = num_matrices * 9 if variant is LowRankDiagonal else 0
+    factors = num_matrices * 9 * 4 + readers * 4 * 9
     linear = linear_of(spec, slot)
     stored = sum(parameter.numel() for parameter in linear.parameters())
-    gains = copies * 9 if weight_norm else 0
+    gains = num_matrices * 9 if weight_norm else 0
     assert stored == spec.parameter_count(slot) == factors + diagonal + gains
     assert linear.multiply_adds() == factors + diagonal
     assert linear.inner_size == 4

@@ -141,7 +141,7 @@ def test_counts_are_those_of_the_built_model(pair: Pair) -> None:
         assert spec.main_count() == sum(p.numel() for p in main.parameters())
         rows = {row.name: row for row in report.rows if row.level == "module"}
         row = rows[_name(network)]
-        assert row.shape == (main.copies, main.out_features, main.in_features)
+        assert row.shape == (main.num_matrices, main.out_features, main.in_features)
         members = [rows[f"{row.name}.layers.{layer}"] for layer in range(len(main.members))]
         assert sum(one.multiply_adds or 0 for one in members) == row.multiply_adds
         assert sum(one.degrees_of_freedom or 0 for one in members) == row.degrees_of_freedom
@@ -274,8 +274,8 @@ def test_held_and_fused_mixed_layers_answer_the_same(name: str) -> None:
     expected = network(x).detach()
     with cached_forms(network):
         torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
-        assert all(part.held_form is not None for part in stored_matrices(network))
-    assert all(part.held_form is None for part in structured_parts(network).values())
+        assert all(part.cached_form is not None for part in stored_matrices(network))
+    assert all(part.cached_form is None for part in structured_parts(network).values())
     torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(fuse(network)(x), expected, rtol=1e-5, atol=1e-5)
     assert not list(fuse(network).parameters())

@@ -114,7 +114,7 @@ def test_penalties_of_all_layers_and_gates_are_added_up() -> None:
     network = spec.build(seed=0)
     linears = [part for part in network.modules() if isinstance(part, RotationSvdLinear)]
     # Six recurrent matrices, and the second layer's three input matrices.
-    assert sorted(linear.copies for linear in linears) == [3, 6]
+    assert sorted(linear.num_matrices for linear in linears) == [3, 6]
     with torch.no_grad():
         for linear in linears:
             linear.s.fill_(0)

@@ -149,7 +149,7 @@ def test_a_network_is_trained_fused_kept_and_exported_in_stages(
     square = [one for one in linears if one.in_features == one.out_features == LARGE]
     assert square
     assert all(isinstance(one.form(), RotatedForm) for one in square)
-    assert all(one.multiply_adds() < one.copies * LARGE**2 / 2 for one in square)
+    assert all(one.multiply_adds() < one.num_matrices * LARGE**2 / 2 for one in square)
     x = torch.randn(5, signature.sequence_length, 3)
     found = trained(network, x)
     with staged(False):

@@ -18,10 +18,10 @@ MAPS: tuple[OrthogonalMapName, ...] = ("cayley", "exponential")
 
 
 def linear_of(
-    orthogonal_map: OrthogonalMapName, size: int, *, copies: int = 2
+    orthogonal_map: OrthogonalMapName, size: int, *, num_matrices: int = 2
 ) -> UnitaryFullLinear:
     generator = torch.Generator().manual_seed(0)
-    slot = Slot(out_features=size, in_features=size, gates=copies, field="complex")
+    slot = Slot(out_features=size, in_features=size, gates=num_matrices, field="complex")
     linear = UnitaryFull(orthogonal_map=orthogonal_map).build(slot, generator=generator).double()
     assert isinstance(linear, UnitaryFullLinear)
     return linear
@@ -60,7 +60,7 @@ def test_weight_is_the_image_of_a_skew_hermitian_matrix(
 def test_it_acts_on_real_and_imaginary_parts_as_a_complex_product(
     orthogonal_map: OrthogonalMapName,
 ) -> None:
-    linear = linear_of(orthogonal_map, 5, copies=1)
+    linear = linear_of(orthogonal_map, 5, num_matrices=1)
     generator = torch.Generator().manual_seed(1)
     parts = torch.randn(3, 10, generator=generator, dtype=torch.float64)
     z = torch.complex(parts[:, :5], parts[:, 5:]) @ expected_weight(linear, 0, orthogonal_map).T
@@ -90,7 +90,7 @@ class Dense(torch.nn.Module):
 @pytest.mark.parametrize("orthogonal_map", MAPS)
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_every_number_is_a_degree_of_freedom(orthogonal_map: OrthogonalMapName, size: int) -> None:
-    linear = linear_of(orthogonal_map, size, copies=1)
+    linear = linear_of(orthogonal_map, size, num_matrices=1)
     rows = [
         torch.autograd.grad(entry, linear.a, retain_graph=True)[0].flatten()
         for entry in linear.dense_weight().flatten()
@@ -128,7 +128,7 @@ def test_training_moves_the_matrix_and_keeps_it_unitary(orthogonal_map: Orthogon
 def test_phases_start_well_spread(
     orthogonal_map: OrthogonalMapName, mean: float, largest: float
 ) -> None:
-    linear = linear_of(orthogonal_map, 100, copies=1)
+    linear = linear_of(orthogonal_map, 100, num_matrices=1)
     phases = torch.linalg.eigvals(complex_weight(linear)[0]).angle()
     assert phases.cos().mean().item() == pytest.approx(mean, abs=0.03)
     assert phases.sin().mean().item() == pytest.approx(0, abs=0.03)

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
+from models.hooks import Projected
 from models.math.weight_norm import LONGEST_ROW, NormalisedRows, plain_rows, unit_rows
-from models.upkeep import Settling
 
 
 def random(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -38,11 +38,11 @@ def test_gradient_is_that_of_gain_and_direction() -> None:
 def test_raw_rows_are_cut_to_length_ten_and_their_matrix_stays() -> None:
     lengths = torch.tensor([0.0, 0.5, 9.99, 10.0, 11.0, 1e6], dtype=torch.float64)
     rows = NormalisedRows(torch.nn.functional.normalize(random(6, 3), dim=-1), gain=True)
-    assert isinstance(rows, Settling)
+    assert isinstance(rows, Projected)
     with torch.no_grad():
         rows.direction.mul_(lengths.unsqueeze(-1))
     before = rows().detach().clone()
-    rows.settle_()
+    rows.project_()
     torch.testing.assert_close(rows.direction.norm(dim=-1), lengths.clamp(max=LONGEST_ROW))
     torch.testing.assert_close(rows(), before, atol=1e-14, rtol=0)
 
@@ -58,7 +58,7 @@ def test_no_length_is_too_short_or_too_long(length: float) -> None:
     assert gradient is not None
     tangent = upstream - unit * (unit * upstream).sum(-1, keepdim=True)
     torch.testing.assert_close(gradient * length, tangent, atol=1e-5, rtol=1e-5)
-    rows.settle_()
+    rows.project_()
     torch.testing.assert_close(rows(), unit)
     assert rows.direction.norm(dim=-1).max() < LONGEST_ROW * 1.0001
 
@@ -70,7 +70,7 @@ def test_a_zero_row_stays_zero_without_nan() -> None:
     assert torch.equal(rows()[1], torch.zeros(4, dtype=torch.float64))
     rows().sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in rows.parameters())
-    rows.settle_()
+    rows.project_()
     assert torch.equal(rows.direction[1], torch.zeros(4, dtype=torch.float64))
 
 

@@ -60,8 +60,8 @@ def convert_weight(
     matrices = weight.detach().to("cpu", torch.float64)
     matrices = matrices if matrices.dim() == 3 else matrices.unsqueeze(0)
     if slot is None:
-        copies, rows, columns = matrices.shape
-        slot = Slot(out_features=rows, in_features=columns, layers=copies)
+        num_matrices, rows, columns = matrices.shape
+        slot = Slot(out_features=rows, in_features=columns, layers=num_matrices)
     parts = 2 if slot.field == "complex" else 1
     real = (
         slot

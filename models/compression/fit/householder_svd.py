@@ -119,9 +119,11 @@ def _starts(target: Target, m1: int, m2: int, *, scale: float) -> list[_Solution
     return starts
 
 
-def _random_staircase(copies: int, count: int, size: int, *, generator: torch.Generator) -> Tensor:
+def _random_staircase(
+    num_matrices: int, count: int, size: int, *, generator: torch.Generator
+) -> Tensor:
     """Rows `[G, count, n]` of length 1 in directions that nothing prefers."""
-    rows = torch.empty(copies, count, size, dtype=torch.float64)
+    rows = torch.empty(num_matrices, count, size, dtype=torch.float64)
     normal_(rows, 1.0, generator=generator)
     rows = rows.triu()
     return rows / rows.square().sum(-1, keepdim=True).sqrt()

@@ -33,7 +33,7 @@ def reader_weighting(linear: LowRankLinear, target: Target) -> tuple[Tensor, Ten
     """
     if target.moments is None:
         return None
-    shared = linear.copies // linear.readers
+    shared = linear.num_matrices // linear.readers
     size = linear.in_features
     mean = target.moments.view(linear.readers, shared, size, size).mean(1)
     root, inverse = roots(mean)
@@ -48,17 +48,17 @@ def best_factors(
     Matrices behind one R are decomposed as one tall matrix; see `reader_weighting` for nearness.
     """
     seen = weight if weighting is None else weight @ weighting[0]
-    copies, rows, columns = seen.shape
-    u, s, v = svd(seen.reshape(readers, copies // readers * rows, columns))
+    num_matrices, rows, columns = seen.shape
+    u, s, v = svd(seen.reshape(readers, num_matrices // readers * rows, columns))
     u, s, v = u[..., :rank], s[..., :rank], v[..., :rank, :]
     # Both factors share the singular values, but no row of R is zero: with L zero as well neither
     # would ever get a gradient.
     balance = s.sqrt()
     balance = balance.clamp_min(_SMALLEST_BALANCE)
-    left = (u * (s / balance).unsqueeze(-2)).reshape(copies, rows, rank)
+    left = (u * (s / balance).unsqueeze(-2)).reshape(num_matrices, rows, rank)
     right = balance.unsqueeze(-1) * v
     if weighting is not None:
-        right = right @ weighting[1][:: copies // readers]
+        right = right @ weighting[1][:: num_matrices // readers]
     return left, right
 
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from models.compression.target import weight_errors
+from models.hooks import Projected
 from models.linear import StructuredLinear
-from models.upkeep import Settling
 
 MOST_STEPS = 300
 LEAST_CHANGE = 1e-8
@@ -16,7 +16,7 @@ def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS
     """Lower `|W_g - A_g|^2` of all matrices together by L-BFGS, in place.
 
     A matrix for which that was no gain keeps its numbers; the parameters of each have its index in
-    their first dimension. What bounds them (see `Settling`) holds afterwards.
+    their first dimension. What bounds them (see `Projected`) holds afterwards.
 
     Returns:
         `|W_g - A_g|` of each matrix `[G]`, as it is then.
@@ -46,8 +46,8 @@ def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS
         optimizer.step(closure)  # pyright: ignore[reportUnknownMemberType] -- untyped
     with torch.no_grad():
         for part in linear.modules():
-            if isinstance(part, Settling):
-                part.settle_()
+            if isinstance(part, Projected):
+                part.project_()
         after = _errors(linear, weight)
         worse = ~(after < before)
         for parameter, value in zip(parameters, start, strict=True):
@@ -59,7 +59,7 @@ def polish_(linear: StructuredLinear, weight: Tensor, *, steps: int = MOST_STEPS
 def _dense(linear: StructuredLinear) -> Tensor:
     identity = torch.eye(linear.in_features, dtype=torch.float64)
     columns = linear.apply_weight(identity)
-    return columns.t().reshape(linear.copies, linear.out_features, linear.in_features)
+    return columns.t().reshape(linear.num_matrices, linear.out_features, linear.in_features)
 
 
 def _errors(linear: StructuredLinear, weight: Tensor) -> Tensor:

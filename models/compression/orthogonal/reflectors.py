@@ -64,8 +64,8 @@ def staircase_of(columns: Tensor, count: int) -> Tensor:
     That is Householder's QR decomposition with a positive diagonal of R, which then is I. Of a
     product of m staircase reflectors the first m columns give all of it back.
     """
-    copies, size, _ = columns.shape
-    rows = columns.new_zeros(copies, count, size)
+    num_matrices, size, _ = columns.shape
+    rows = columns.new_zeros(num_matrices, count, size)
     left = columns[..., :count].clone()
     for j in range(count):
         u = reflector_of(left[:, j:, j])
@@ -103,8 +103,8 @@ def reduced_staircase(vectors: Tensor, count: int) -> Tensor:
 
 def product_of(rows: Tensor) -> Tensor:
     """`H(y_0) H(y_1) ... H(y_{m-1})` `[G, n, n]` for any rows `[G, m, n]`."""
-    copies, _, size = rows.shape
-    identity = torch.eye(size, dtype=rows.dtype).expand(copies, size, size)
+    num_matrices, _, size = rows.shape
+    identity = torch.eye(size, dtype=rows.dtype).expand(num_matrices, size, size)
     return reflect(rows, identity) if rows.shape[-2] else identity.clone()
 
 

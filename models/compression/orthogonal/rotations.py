@@ -117,6 +117,6 @@ def best_starts(errors: Tensor, *found: Tensor) -> list[Tensor]:
 
     `errors` is `[k, G]`.
     """
-    copies = errors.shape[1]
-    best = errors.argmin(0) * copies + torch.arange(copies)
+    num_matrices = errors.shape[1]
+    best = errors.argmin(0) * num_matrices + torch.arange(num_matrices)
     return [each[best] for each in found]

@@ -102,7 +102,7 @@ def _input(weights: RecurrentWeights, place: int, inputs: StructuredInputs) -> I
         layer = Affine(
             matrix.shape[1],
             size,
-            copies=weights.gates,
+            num_matrices=weights.gates,
             bias=bias is not None,
             generator=generator_of(0),
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from models.linear import StructuredLinear, release
+from models.linear import StructuredLinear, clear_forms
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.contestant import Contestant, Data, backend, step_of
 
@@ -75,7 +75,7 @@ def spectrum_error(model: nn.Module) -> float | None:
     for part in model.modules():
         if not isinstance(part, StructuredLinear):
             continue
-        release(part)
+        clear_forms(part)
         with torch.no_grad():
             stated = part.singular_values()
             if stated is None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.architectures.feed_forward import FeedForwardNetwork
-from models.linear import hold
+from models.linear import cache_forms
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.contestant import (
     LOOP,
@@ -49,14 +49,14 @@ def _network(case: Case) -> FeedForwardNetwork:
 def _ours(case: Case, data: Data, mode: Mode) -> Contestant:
     network = _network(case)
     if mode == "infer":
-        hold(network)
+        cache_forms(network)
     return Contestant(step_of(network, network, data, mode), network)
 
 
 def _dense_baseline(case: Case, data: Data, mode: Mode) -> Contestant:
     network = case.spec.dense_twin().build(seed=0)
     if mode == "infer":
-        hold(network)
+        cache_forms(network)
     return Contestant(step_of(network, network, data, mode))
 
 

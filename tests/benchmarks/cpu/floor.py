@@ -39,7 +39,7 @@ def flops(case: Case, mode: Mode) -> float:
     size = case.architecture["hidden_size"]
     if isinstance(network, RecurrentNetwork):
         structured, samples = network.recurrent, case.steps * case.batch
-        entrance = network.recurrent.copies * size * case.inputs
+        entrance = network.recurrent.num_matrices * size * case.inputs
     else:
         assert isinstance(network, FeedForwardNetwork)
         structured, samples = network.hidden, case.batch

@@ -10,7 +10,7 @@ from models.backends.call import PlainInputs
 from models.backends.sequences import VENDOR, choose
 from models.backends.vendor import vendor_computes
 from models.forms import DenseForm
-from models.linear import hold
+from models.linear import cache_forms
 from models.math.activations import activation_of
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.contestant import (
@@ -75,7 +75,7 @@ def _dense_baseline(case: Case, data: Data, mode: Mode) -> Contestant:
 def _running(network: RecurrentNetwork, data: Data, mode: Mode) -> Contestant:
     """The network as users run it: held for inference."""
     if mode == "infer":
-        hold(network)
+        cache_forms(network)
     with torch.set_grad_enabled(mode == "train"):
         inputs = PlainInputs(data.x.transpose(0, 1), *_input_parts(network))
         initial = _initial(network, data.x.shape[0])
@@ -87,9 +87,9 @@ def _torch_backend(case: Case, data: Data, mode: Mode) -> Contestant:
     network = _network(case)
     if mode == "infer":
         # Not `hold`, which would pack for our kernels.
-        network.recurrent.hold()
+        network.recurrent.cache()
         held = network.recurrent.form()
-        network.recurrent.held_form = held.rebuild([part.detach() for part in held.tensors()])
+        network.recurrent.cached_form = held.rebuild([part.detach() for part in held.tensors()])
     forward = on_backend("torch", network)
     return Contestant(step_of(network, forward, data, mode), network, "torch", _LOOP_ROUNDS)
 

@@ -39,9 +39,9 @@ def factors_of(form: str, *tensors: torch.Tensor) -> tuple[Form, torch.Tensor]:
     return LowRankForm(left, right, diagonal), left @ right + torch.diag_embed(diagonal)
 
 
-def made(form: str, copies: int) -> tuple[Form, torch.Tensor]:
-    left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
-    return factors_of(form, left, right, random(copies, SIZE, seed=3))
+def made(form: str, num_matrices: int) -> tuple[Form, torch.Tensor]:
+    left, right = random(num_matrices, SIZE, 2, seed=1), random(num_matrices, 2, SIZE, seed=2)
+    return factors_of(form, left, right, random(num_matrices, SIZE, seed=3))
 
 
 def gru_step(
@@ -58,7 +58,7 @@ def gru_step(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("before", [True, False])
 def test_gru_follows_its_equations_at_every_step(form: str, before: bool) -> None:
-    factors, weight = made(form, copies=3)
+    factors, weight = made(form, num_matrices=3)
     projections, h = random(STEPS, BATCH, 3 * SIZE, seed=4), random(BATCH, SIZE, seed=5)
     sequence: Sequence = gru_sequence_reset_before if before else gru_sequence_reset_after
     for x, (state,) in zip(projections, sequence(factors, projections, (h,)), strict=True):
@@ -71,7 +71,7 @@ def test_gru_follows_its_equations_at_every_step(form: str, before: bool) -> Non
 def test_rnn_follows_its_equation_at_every_step(
     form: str, activation: Callable[[torch.Tensor], torch.Tensor]
 ) -> None:
-    factors, weight = made(form, copies=1)
+    factors, weight = made(form, num_matrices=1)
     projections, h = random(STEPS, BATCH, SIZE, seed=4), random(BATCH, SIZE, seed=5)
     states = rnn_sequence(factors, projections, (h,), activation=activation)
     for x, (state,) in zip(projections, states, strict=True):
@@ -82,7 +82,7 @@ def test_rnn_follows_its_equation_at_every_step(
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("with_peephole", [True, False])
 def test_lstm_follows_its_equations_at_every_step(form: str, with_peephole: bool) -> None:
-    factors, weight = made(form, copies=4)
+    factors, weight = made(form, num_matrices=4)
     projections = random(STEPS, BATCH, 4 * SIZE, seed=4)
     h, c, peephole = (random(*s, seed=5) for s in ((BATCH, SIZE), (BATCH, SIZE), (SIZE, SIZE)))
     see = partial(torch.nn.functional.linear, weight=peephole) if with_peephole else None
@@ -149,7 +149,7 @@ def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
-    ("sequence", "copies", "parts"),
+    ("sequence", "num_matrices", "parts"),
     [
         (partial(rnn_sequence, activation=torch.tanh), 1, 1),
         (gru_sequence_reset_before, 3, 1),
@@ -161,11 +161,11 @@ def test_both_resets_agree_only_for_a_diagonal_candidate_matrix() -> None:
     ids=["rnn", "gru_before", "gru_after", "lstm", "lstm_peephole", "urnn"],
 )
 def test_gradients_through_time_are_exact(
-    form: str, sequence: Sequence, copies: int, parts: int
+    form: str, sequence: Sequence, num_matrices: int, parts: int
 ) -> None:
-    left, right = random(copies, SIZE, 2, seed=1), random(copies, 2, SIZE, seed=2)
-    diagonal = random(copies, SIZE, seed=3)
-    projections = random(3, 2, copies * SIZE, seed=4)
+    left, right = random(num_matrices, SIZE, 2, seed=1), random(num_matrices, 2, SIZE, seed=2)
+    diagonal = random(num_matrices, SIZE, seed=3)
+    projections = random(3, 2, num_matrices * SIZE, seed=4)
     start = random(parts, 2, SIZE, seed=5)
 
     def last(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -97,7 +97,7 @@ def never(*_: object, **__: object) -> Iterator[State]:
 
 
 def as_call(
-    kind: Kind | None, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
+    kind: Kind | None, tensors: Tensors, loop: Loop | None = None, *, return_sequences: bool = True
 ) -> SequenceCall:
     """One model's tensors as a network hands them over."""
 
@@ -130,16 +130,16 @@ def as_call(
         form=form,
         inputs=inputs,
         initial=(only(tensors.h0), *cell),
-        every=every,
+        return_sequences=return_sequences,
         candidate_bias=None if tensors.candidate_bias is None else only(tensors.candidate_bias),
     )
 
 
 def run(
-    kind: Kind, tensors: Tensors, loop: Loop | None = None, *, every: bool = True
+    kind: Kind, tensors: Tensors, loop: Loop | None = None, *, return_sequences: bool = True
 ) -> tuple[Tensor, State]:
     """One model's sequence, as a network runs it."""
-    return run_sequence(as_call(kind, tensors, loop, every=every))
+    return run_sequence(as_call(kind, tensors, loop, return_sequences=return_sequences))
 
 
 def moved(tensors: Tensors, device: str, dtype: torch.dtype = torch.float32) -> Tensors:
@@ -174,7 +174,7 @@ def check(kind: Kind, tensors: Tensors, *, tolerance: float) -> None:
     for one, other in zip(ours, theirs, strict=True):
         close(one, other, 5 * tolerance)
     with torch.inference_mode():
-        nothing, alone = run(kind, tensors, every=False)
+        nothing, alone = run(kind, tensors, return_sequences=False)
     assert nothing.numel() == 0 or nothing.shape == states.shape
     close(alone[0], expected.states[0, -1], tolerance)
 
@@ -386,7 +386,7 @@ def test_a_state_stays_after_its_samples_own_length(
     call = as_call(kind, tensors)
     with prefer(backend):
         states, last = run_sequence(call._replace(lengths=lengths))
-        _, last_alone = run_sequence(call._replace(lengths=lengths, every=False))
+        _, last_alone = run_sequence(call._replace(lengths=lengths, return_sequences=False))
     exact = step_by_step(kind, in_double_precision(tensors))
     for sample, length in enumerate(lengths.tolist()):
         end = exact.states[0, length - 1, sample]

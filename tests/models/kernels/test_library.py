@@ -31,7 +31,7 @@ form = LowRankForm(draw(3, 6, 2), draw(3, 2, 6))
 inputs = PlainInputs(draw(4, 5, 3), draw(18, 3), draw(18))
 kind = Kind("gru_reset_before", "tanh", 0.0)
 state = (draw(5, 6),)
-call = SequenceCall(kind, gru_sequence_reset_before, form, inputs, state, every=False)
+call = SequenceCall(kind, gru_sequence_reset_before, form, inputs, state, return_sequences=False)
 _, (last,) = run_sequence(call)
 print(last.double().sum().item())
 """

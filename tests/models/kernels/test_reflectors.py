@@ -15,15 +15,17 @@ SIZES = [(1, 1, 1, 1), (2, 7, 3, 2), (3, 33, 8, 5), (1, 128, 16, 16), (2, 100, 1
 
 def random_sides(sizes: tuple[int, int, int, int], *, seed: int = 0) -> list[Tensor]:
     """Staircases u and v of any length, one row of 0, and sigma; double precision."""
-    copies, size, m1, m2 = sizes
+    num_matrices, size, m1, m2 = sizes
     generator = torch.Generator().manual_seed(seed)
 
     def rows(count: int) -> Tensor:
-        return torch.randn(copies, count, size, generator=generator, dtype=torch.float64).triu()
+        return torch.randn(
+            num_matrices, count, size, generator=generator, dtype=torch.float64
+        ).triu()
 
     u, v = rows(m1), rows(m2)
     u[0, m1 // 2] = 0
-    sigma = 1 + 0.3 * torch.randn(copies, size, generator=generator, dtype=torch.float64)
+    sigma = 1 + 0.3 * torch.randn(num_matrices, size, generator=generator, dtype=torch.float64)
     return [u, v, sigma]
 
 

@@ -15,11 +15,13 @@ SIZES = [(1, 2, 1), (2, 7, 7), (1, 33, 20), (3, 64, 63), (1, 70, 3)]
 
 
 def signed_angles(sizes: tuple[int, int, int], partners: Tensor) -> Tensor:
-    copies, size, stages = sizes
+    num_matrices, size, stages = sizes
     generator = torch.Generator().manual_seed(0)
-    drawn = 6.3 * torch.rand(copies, stages, size // 2, generator=generator, dtype=torch.float64)
+    drawn = 6.3 * torch.rand(
+        num_matrices, stages, size // 2, generator=generator, dtype=torch.float64
+    )
     places, signs = pair_places(partners)
-    return drawn.gather(2, places.expand(copies, -1, -1)) * signs
+    return drawn.gather(2, places.expand(num_matrices, -1, -1)) * signs
 
 
 def one_by_one(angles: Tensor, partners: Tensor) -> Tensor:
@@ -69,12 +71,14 @@ def test_products_and_gradients_are_those_of_single_rotations(
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_sweeps_turn_as_single_operations_do(sizes: tuple[int, int, int], threads: int) -> None:
-    copies, size, count = sizes
+    num_matrices, size, count = sizes
     # Whoever has torch alone runs all else here.
     fits = pytest.importorskip("models.compression.orthogonal.rotations", exc_type=ImportError)
     stages, generator = fits.Stages(size, count), torch.Generator().manual_seed(2)
-    angles = 6.3 * torch.rand(copies, count, size // 2, generator=generator, dtype=torch.float64)
-    matrix = torch.randn(copies, size, size, generator=generator, dtype=torch.float64)
+    angles = 6.3 * torch.rand(
+        num_matrices, count, size // 2, generator=generator, dtype=torch.float64
+    )
+    matrix = torch.randn(num_matrices, size, size, generator=generator, dtype=torch.float64)
     assert kernels_take(matrix, [torch.float64])
     product, ours, theirs = stages.product(angles), angles.clone(), angles.clone()
     before = torch.get_num_threads()

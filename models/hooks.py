@@ -3,21 +3,21 @@
 from abc import ABC, abstractmethod
 
 
-class Settling(ABC):
-    """A module whose parameters are brought back to where they belong after an optimizer step."""
+class Projected(ABC):
+    """A module whose parameters are projected to where they belong after an optimizer step."""
 
     @abstractmethod
-    def settle_(self) -> None:
-        """Bring the parameters back, in place."""
+    def project_(self) -> None:
+        """Project the parameters, in place."""
 
 
-class Holding(ABC):
+class CachesForms(ABC):
     """A module that can keep what it makes of its parameters, for inference."""
 
     @abstractmethod
-    def hold(self) -> None:
+    def cache(self) -> None:
         """Make it now and keep it; what the modules below make is kept already."""
 
     @abstractmethod
-    def release(self) -> None:
+    def clear(self) -> None:
         """Keep it no longer."""
