@@ -106,8 +106,20 @@ def apply_inverse_triangle(scaled: Tensor, right: Tensor, *, transposed: bool) -
     return solve_unit_triangle(scaled @ scaled.mT, right, upper=not transposed)
 
 
+def _kernel_makes(rows: Tensor, reflectors: int) -> bool:
+    """Whether our kernel makes a square matrix of so many reflectors faster than torch.
+
+    Measured, forward and backward: it takes 0.4 to 0.9 of the time where there are as many as this,
+    and more than the time of the libraries' large products where there are more.
+    """
+    return reflectors <= max(rows.shape[-1], 256) and kernels_take(rows)
+
+
 def reflector_weight(rows: Tensor, signs: Tensor) -> Tensor:
     """`W = Q diag(d)` `[G, n, n]` (eq. 9), with `signs` d `[G, n]`."""
+    if _kernel_makes(rows, rows.shape[-2]):
+        diagonal, left, right = reflector_diagonal_low_rank(rows, signs)
+        return torch.baddbmm(torch.diag_embed(diagonal), left, right)
     scaled = rows_of_length_root_two(rows)
     inner = apply_inverse_triangle(scaled, scaled * signs.unsqueeze(-2), transposed=False)
     return torch.baddbmm(torch.diag_embed(signs), scaled.mT, inner, alpha=-1)
@@ -118,6 +130,9 @@ def reflector_diagonal_low_rank(rows: Tensor, signs: Tensor) -> tuple[Tensor, Te
 
     Gives D `[G, n]`, L `[G, n, m]` and R `[G, m, n]`.
     """
+    if kernels_take(rows):
+        none = rows[:, :0]
+        return signs, *svd_factors(rows, none, signs)
     scaled = rows_of_length_root_two(rows)
     inner = apply_inverse_triangle(scaled, scaled * signs.unsqueeze(-2), transposed=False)
     return signs, scaled.mT.neg(), inner
@@ -129,6 +144,10 @@ def svd_weight(u_rows: Tensor, v_rows: Tensor, sigma: Tensor) -> Tensor:
     Q_U is made of `u_rows` `[G, m1, out]`, Q_V of `v_rows` `[G, m2, in]`.
     """
     out_features, in_features = u_rows.shape[-1], v_rows.shape[-1]
+    reflectors = u_rows.shape[-2] + v_rows.shape[-2]
+    if out_features == in_features and _kernel_makes(u_rows, reflectors):
+        _, left, right = svd_diagonal_low_rank(u_rows, v_rows, sigma)
+        return torch.baddbmm(torch.diag_embed(sigma), left, right)
     shorter = sigma.shape[-1]
     u, v = _scaled_sides(u_rows, v_rows)
     scaled_v = sigma.unsqueeze(-1) * v.mT[..., :shorter, :]
