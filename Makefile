@@ -66,6 +66,8 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/BENCHMARKS.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/BENCHMARKS.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.libraries; } | tee -a deploy/BENCHMARKS.md
 
 # Any Python with torch and pytest will do: the kernels' own tests and their benchmark need no more,
 # nor the settings and fixtures of the others. The rest runs where it is installed.
