@@ -379,7 +379,7 @@ def _subject(spec: ModelSpec, job: MeasureJob, device: torch.device) -> _Subject
         module = fuse(network)
         call = _forward(module, x)
     backends = module.backends(batch_size=job.batch_size)
-    return _Subject(call, backends, _evaluation_form(module), dtype)
+    return _Subject(call, backends, _evaluation_form(module, backends), dtype)
 
 
 def _length(job: MeasureJob, spec: ModelSpec) -> int:
@@ -414,7 +414,9 @@ def _training_step(
     return call
 
 
-def _evaluation_form(module: nn.Module) -> tuple[str, ...]:
+def _evaluation_form(module: nn.Module, backends: Sequence[str]) -> tuple[str, ...]:
+    """The forms' names; where no kernel of ours runs, those of what a loop in torch applies."""
     with torch.no_grad():
-        forms = {part.form().name for part in stored_matrices(module)}
-    return tuple(sorted(forms))
+        forms = [part.form() for part in stored_matrices(module)]
+        applied = forms if "cpp" in backends else [form.in_steps() for form in forms]
+    return tuple(sorted({form.name for form in applied}))

@@ -14,7 +14,8 @@
 // Rows that go through the stages together: so many that they fit in the innermost cache twice, and
 // share what is loaded of the angles. A processor that reads what it has just written waits for it,
 // which short rows would in every stage.
-inline int turned_rows(int64_t n) { return n <= 256 ? 12 : n <= 512 ? 6 : 4; }
+constexpr int MOST_TURNED_ROWS = 12;
+inline int turned_rows(int64_t n) { return n <= 256 ? MOST_TURNED_ROWS : n <= 512 ? 6 : 4; }
 
 static inline Vec reversed(Vec v) {
 #if defined(__AVX512F__)
@@ -109,7 +110,7 @@ class Turned {
  private:
   const int64_t n_, circle_, row_;
   float *now_, *next_;     // [rows, row]: the circle, between LANES more on both sides
-  float last_[12];  // coordinate n - 1, where it stands outside the circle
+  float last_[MOST_TURNED_ROWS];  // coordinate n - 1, where it stands outside the circle
 
   static int64_t length(int64_t n) { return (n + 4 * LANES) / LANES * LANES; }
   float *at(int r) const { return now_ + r * row_ + LANES; }

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture, Gru, Lstm, Mlp, Rnn
 from models.errors import SlotError
@@ -134,6 +135,16 @@ def test_a_fraction_of_the_work_is_faster() -> None:
     assert record.ratio.low > 1.3
 
 
+def test_a_record_names_the_form_that_what_ran_applies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stages of rotations are our kernels' alone: a loop in torch multiplies by the matrix."""
+    rotations = spec(Rnn(hidden_size=64), PackedRotations(count=3))
+    _, record = only(measure(job(rotations)))
+    assert record.evaluation_form == ("rotations" if record.backend == ("cpp",) else "dense",)
+    monkeypatch.setenv("REFLECTORY_BACKEND", "torch")
+    _, record = only(measure(job(rotations)))
+    assert (record.backend, record.evaluation_form) == (("torch",), ("dense",))
+
+
 def test_a_record_from_before_it_named_what_ran_is_still_read() -> None:
     report, _ = only(measure(job(DENSE)))
     later = {"backend", "dense_backend", "tf32", "huge_pages"}
@@ -151,17 +162,12 @@ def test_what_torchs_operations_run_is_named_so(monkeypatch: pytest.MonkeyPatch)
         assert (record.backend, record.dense_backend) == (("torch",), ("torch",))
 
 
-def seconds_of_a_training_step(model: ModelSpec, *, batch_size: int) -> float:
-    """The least of many, forward and backward."""
-    module = model.build(seed=0)
-    x = torch.rand(batch_size, model.signature.sequence_length, model.signature.input_size)
-    seconds: list[float] = []
-    for _ in range(15):
-        module.zero_grad()
-        begun = time.thread_time()
-        module(x).sum().backward()
-        seconds.append(time.thread_time() - begun)
-    return min(seconds)
+def seconds_of_a_training_step(module: nn.Module, x: Tensor) -> float:
+    """Forward and backward."""
+    module.zero_grad()
+    begun = time.thread_time()
+    module(x).sum().backward()
+    return time.thread_time() - begun
 
 
 @pytest.mark.skipif(library() is None, reason="no C++ compiler here")
@@ -173,15 +179,18 @@ def test_the_baseline_runs_on_whatever_is_faster_here(
 ) -> None:
     model = spec(architecture, LowRank(d=3))
     _, record = only(measure(job(model, mode="training", batch_size=20)))
-    seconds: dict[tuple[str, ...], float] = {}
-    for backend in ("cpp", "vendor"):
+    module = model.dense_twin().build(seed=0)
+    x = torch.rand(20, model.signature.sequence_length, model.signature.input_size)
+    seconds: dict[tuple[str, ...], float] = {("cpp",): math.inf, ("vendor",): math.inf}
+    # In turn, so that a slow moment is both backends'; the least of each.
+    for backend in ("cpp", "vendor") * 15:
         monkeypatch.setenv("REFLECTORY_BACKEND", backend)
-        baseline = model.dense_twin()
-        backends = baseline.build(seed=0).backends(batch_size=20)
-        seconds[backends] = seconds_of_a_training_step(baseline, batch_size=20)
-    assert seconds.keys() == {("cpp",), ("vendor",)}
-    # Within the noise of this machine, either may win.
-    assert seconds[record.dense_backend] < 1.3 * min(seconds.values())
+        assert module.backends(batch_size=20) == (backend,)
+        step = seconds_of_a_training_step(module, x)
+        seconds[backend,] = min(seconds[backend,], step)
+    # A dense LSTM is a draw of up to 1.8, which noise may decide otherwise; of the GRU one takes
+    # three times as long as the other.
+    assert seconds[record.dense_backend] < 2 * min(seconds.values())
 
 
 def test_measuring_leaves_no_preference_behind() -> None:
