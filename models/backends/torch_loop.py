@@ -25,7 +25,7 @@ class TorchLoop:
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Run step by step."""
         biases = {} if call.candidate_bias is None else {"candidate_bias": call.candidate_bias}
-        steps = call.loop(call.form.in_steps(), call.inputs.projections(), call.initial, **biases)
+        steps = call.loop(call.form.for_loop(), call.inputs.projections(), call.initial, **biases)
         if call.lengths is not None:
             steps = _held_at_their_ends(steps, call.initial, call.lengths)
         if not call.return_sequences:
@@ -51,7 +51,7 @@ class GraphedLoop:
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Replay the loop, from the second call with the same shapes on."""
-        form = call.form.in_steps()
+        form = call.form.for_loop()
         matrices = form.tensors()
         others = [tensor for tensor in (call.lengths, call.candidate_bias) if tensor is not None]
         begin, end = len(matrices), len(matrices) + len(call.initial)

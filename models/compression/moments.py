@@ -75,6 +75,10 @@ class WatchedForm(Form):
             self.moments.add(self.start + place, self.start + place + 1, vectors)
         return self.inner.matmul_each(x, addends)
 
+    def for_loop(self) -> "WatchedForm":
+        """What is watched, as it is applied again and again."""
+        return WatchedForm(self.inner.for_loop(), self.moments, self.start, self.stop)
+
     def tensors(self) -> tuple[Tensor, ...]:
         """As the form that is watched."""
         return self.inner.tensors()

@@ -138,7 +138,7 @@ class Form(ABC):
         """
         raise TypeError(f"{self.name} matrices differ from vector to vector")
 
-    def in_steps(self) -> "Form":
+    def for_loop(self) -> "Form":
         """The form in which a loop of torch's operations applies the same matrices again and again.
 
         What a form makes anew for each product, this one has made once.

@@ -113,9 +113,9 @@ class LayeredForm(Form):
         """Those of the layers."""
         return LayeredForm, self.counts, tuple(layer.structure() for layer in self.layers)
 
-    def in_steps(self) -> Form:
+    def for_loop(self) -> Form:
         """Each layer in its own."""
-        return LayeredForm(tuple(layer.in_steps() for layer in self.layers), self.counts)
+        return LayeredForm(tuple(layer.for_loop() for layer in self.layers), self.counts)
 
     def for_inference(self) -> Form:
         """Each layer in its own faster form."""

@@ -71,9 +71,9 @@ class MaskedForm(Form):
         """Those of the matrices."""
         return self.inner.multiply_adds()
 
-    def in_steps(self) -> "MaskedForm":
+    def for_loop(self) -> "MaskedForm":
         """The same mask before the matrices as they are applied again and again."""
-        return MaskedForm(self.inner.in_steps(), self.mask)
+        return MaskedForm(self.inner.for_loop(), self.mask)
 
     def structure(self) -> Hashable:
         """With that of the matrices."""

@@ -26,7 +26,7 @@ def rotated_form_pays(stages: int, size: int) -> bool:
 class RotatedForm(Form):
     """`W_g = U_g`, or `W_g = U_g diag(s_g) V_g^T`, of packed rotations by the circle's schedule.
 
-    Our kernels take the angles. Whoever else applies them makes the matrices first: see `in_steps`.
+    Our kernels take the angles. Whoever else applies them makes the matrices first: see `for_loop`.
     """
 
     name: ClassVar[str] = "rotations"
@@ -38,17 +38,17 @@ class RotatedForm(Form):
     v: Tensor | None = None
     """Signed angles of V [G, K_v, n]"""
 
-    def in_steps(self) -> DenseForm:
+    def for_loop(self) -> DenseForm:
         """The matrices as a whole: only our kernels turn a vector in less time than a product."""
         return DenseForm(self.whole())
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` is `[B, G*out]`."""
-        return self.in_steps().matmul(x, addend)
+        return self.for_loop().matmul(x, addend)
 
     def matmul_each(self, x: Tensor, addends: Tensor) -> tuple[Tensor, ...]:
         """`x_g W_g^T + addends_g` for each g."""
-        return self.in_steps().matmul_each(x, addends)
+        return self.for_loop().matmul_each(x, addends)
 
     def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, G*out]`, one per step."""

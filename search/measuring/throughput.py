@@ -418,5 +418,5 @@ def _evaluation_form(module: nn.Module, backends: Sequence[str]) -> tuple[str, .
     """The forms' names; where no kernel of ours runs, those of what a loop in torch applies."""
     with torch.no_grad():
         forms = [part.form() for part in stored_matrices(module)]
-        applied = forms if "cpp" in backends else [form.in_steps() for form in forms]
+        applied = forms if "cpp" in backends else [form.for_loop() for form in forms]
     return tuple(sorted({form.name for form in applied}))

@@ -13,11 +13,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from unittest import mock
 
 import torch
-from torch import Tensor
 
 from models.architectures import Gru, Lstm, Mlp, Rnn
 from models.kernels import calls
@@ -27,10 +26,10 @@ from models.kernels.prebuilt import TARGETS, build_all
 from models.model import ModelSpec
 from models.parametrizations import Dense, HouseholderSvd, LowRank, PackedRotations
 from models.spec import Signature
+from tests.benchmarks.cpu.cases import BOTH, Mode
+from tests.benchmarks.cpu.contestant import step_of_spec
 from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.cpu.timing import Timing, timed
-
-Mode = Literal["train", "infer"]
 
 _NATIVE = "native"
 _STEPS = 40
@@ -87,8 +86,7 @@ def _report(libraries: Mapping[str, ctypes.CDLL], *, quick: bool) -> list[str]:
         "|---|" + "---:|" * len(brought),
     ]
     names = list(_SPECS)[: 1 if quick else None]
-    modes: tuple[Mode, ...] = ("train", "infer")
-    for name, mode, batch in itertools.product(names, modes, _BATCHES):
+    for name, mode, batch in itertools.product(names, BOTH, _BATCHES):
         runs = {one: _run(name, batch, mode, library) for one, library in libraries.items()}
         timings = timed(runs, baseline=_NATIVE, rounds=2 if quick else 15)
         ratios = " | ".join(_with_spread(timings[one]) for one in brought)
@@ -107,17 +105,11 @@ def _run(name: str, batch: int, mode: Mode, library: ctypes.CDLL) -> Callable[[]
     spec = ModelSpec(
         architecture=architecture, parametrization=parametrization, signature=signature
     )
-    network = spec.build(seed=0)
-    x = torch.randn(batch, steps, 1, generator=torch.Generator().manual_seed(0))
-    parameters = list(network.parameters())
+    step = step_of_spec(spec, batch, mode)
 
     def call() -> object:
         with mock.patch.object(calls, "library", return_value=library):
-            if mode == "infer":
-                with torch.no_grad():
-                    return network(x)
-            answer: Tensor = network(x)
-            return torch.autograd.grad(answer.sum(), parameters)
+            return step()
 
     return call
 

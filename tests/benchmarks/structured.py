@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
 from unittest import mock
 
 import torch
-from torch import Tensor
 
 from models.architectures import Rnn, Urnn
 from models.forms import fourier_form_pays, rotated_form_pays
@@ -29,13 +27,12 @@ from models.parametrizations import (
     unitary_fft,
 )
 from models.spec import Signature
+from tests.benchmarks.cpu.cases import BOTH, Mode
+from tests.benchmarks.cpu.contestant import step_of_spec
 from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.cpu.timing import timed
 
-Mode = Literal["train", "infer"]
-
 _BATCHES = (1, 20, 64)
-_MODES: tuple[Mode, ...] = ("train", "infer")
 _STEPS = 40
 _STAGES = (1, 5, 10, 40)
 _WHOLE, _STRUCTURED = "whole", "structured"
@@ -115,7 +112,7 @@ def _spec(
 
 
 def _table(cases: Sequence[Case], *, quick: bool) -> Iterator[str]:
-    columns = list(itertools.product(_MODES, _BATCHES))
+    columns = list(itertools.product(BOTH, _BATCHES))
     yield "| | " + " | ".join(f"{mode} B{batch}" for mode, batch in columns) + " |"
     yield "|---|" + "---:|" * len(columns)
     for case in cases:
@@ -132,18 +129,12 @@ def _table(cases: Sequence[Case], *, quick: bool) -> Iterator[str]:
 
 
 def _run(case: Case, batch: int, mode: Mode, form: str) -> Callable[[], object]:
-    network = case.spec.build(seed=0)
-    x = torch.randn(batch, _STEPS, 1, generator=torch.Generator().manual_seed(0))
-    parameters = list(network.parameters())
+    step = step_of_spec(case.spec, batch, mode)
     module, name = case.rule
 
     def call() -> object:
         with mock.patch.object(module, name, return_value=form == _STRUCTURED):
-            if mode == "infer":
-                with torch.no_grad():
-                    return network(x)
-            answer: Tensor = network(x)
-            return torch.autograd.grad(answer.sum(), parameters)
+            return step()
 
     return call
 

@@ -106,12 +106,12 @@ def test_parts_masks_and_layers_are_those_of_the_matrix(kind: str) -> None:
         *zip(parts, dense_parts, strict=True),
         (form.select(1, 3), dense.select(1, 3)),
         (form.rebuild(form.tensors()), dense),
-        (form.in_steps(), dense),
+        (form.for_loop(), dense),
         (stacked, dense),
         (mixed, dense),
-        (mixed.in_steps(), dense),
+        (mixed.for_loop(), dense),
         (MaskedForm(form, mask), MaskedForm(dense, mask)),
-        (MaskedForm(form, mask).in_steps(), MaskedForm(dense, mask)),
+        (MaskedForm(form, mask).for_loop(), MaskedForm(dense, mask)),
     ]
     for one, other in pairs:
         torch.testing.assert_close(one.matmul(x), other.matmul(x))

@@ -57,7 +57,7 @@ class Turned {
       memcpy(at(r), from + r * from_row, n_ * 4);
       last_[r] = from[r * from_row + n_ - 1];
     }
-    close(rows);
+    wrap(rows);
   }
   // Zeros follow up to a whole number of vectors.
   void write(int rows, float *to, int64_t to_row) {
@@ -79,7 +79,7 @@ class Turned {
       for (int64_t i = 0; i < circle_; i++) at(r)[i] *= by[i];
       last_[r] *= by[n_ - 1];
     }
-    close(rows);
+    wrap(rows);
   }
   // out [n] += the sums over the rows of this times another.
   void add_products(int rows, const Turned &other, float *out) const {
@@ -109,13 +109,14 @@ class Turned {
 
  private:
   const int64_t n_, circle_, row_;
-  float *now_, *next_;     // [rows, row]: the circle, between LANES more on both sides
+  float *now_, *next_;  // [rows, row]: the circle, between LANES more on both sides
   float last_[MOST_TURNED_ROWS];  // coordinate n - 1, where it stands outside the circle
 
   static int64_t length(int64_t n) { return (n + 4 * LANES) / LANES * LANES; }
   float *at(int r) const { return now_ + r * row_ + LANES; }
   float *after(int r) const { return next_ + r * row_ + LANES; }
-  void close(int rows) const {
+  // What comes before the first coordinate on the circle.
+  void wrap(int rows) const {
     for (int r = 0; r < rows; r++) store(at(r) - LANES, load(at(r) + circle_ - LANES));
   }
   // Where the partners of coordinates i, i + 1, ... in stage k begin, in the opposite order.
@@ -137,11 +138,11 @@ class Turned {
         store(to + r * row + i, c * load(from + r * row + i) + t * reversed(load(others + r * row)));
     }
     for (int r = 0; r < rows && circle < n_; r++) turn_outside(r, k, s, way);
-    go_on(rows);
+    swap_buffers(rows);
   }
-  void go_on(int rows) {
+  void swap_buffers(int rows) {
     std::swap(now_, next_);
-    close(rows);
+    wrap(rows);
   }
   void turn_outside(int r, int64_t k, const Stages &s, float way) {
     const int64_t a = s.alone(k), b = n_ - 1;
@@ -177,7 +178,7 @@ class Turned {
       y.turn_outside(r, k, s, -way), g.turn_outside(r, k, s, -way);
     }
     if (outside && angles) angles[a] = of_a, angles[b] = of_b;
-    y.go_on(rows), g.go_on(rows);
+    y.swap_buffers(rows), g.swap_buffers(rows);
   }
 };
 

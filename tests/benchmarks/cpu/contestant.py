@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from models.model import ModelSpec
 from tests.benchmarks.cpu.cases import Case, Mode
 
 OURS = "ours"
@@ -66,6 +67,15 @@ def step_of(module: nn.Module, forward: Forward, data: Data, mode: Mode) -> Call
             return forward(data.x)
 
     return train if mode == "train" else infer
+
+
+def step_of_spec(spec: ModelSpec, batch: int, mode: Mode) -> Callable[[], Tensor]:
+    """Such a step of a model on standard normal inputs."""
+    network, signature = spec.build(seed=0), spec.signature
+    shape = (batch, signature.sequence_length, signature.input_size)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    data = Data(x, torch.ones(batch, signature.output_size))
+    return step_of(network, network, data, mode)
 
 
 @contextmanager
