@@ -112,6 +112,15 @@ def _cold(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    """Whatever ran before it in the same process, a test draws the same from torch.
+
+    Another seed than models are built with, whose weights would else be their inputs.
+    """
+    torch.manual_seed(20180815)
+
+
+@pytest.fixture(autouse=True)
 def _same_umask() -> Iterator[None]:
     """Commands of a server that run in this process leave it a stricter umask."""
     mask = os.umask(0o022)
