@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, Self
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.backends.loops import State, gru_sequence_reset_after, gru_sequence_reset_before
@@ -103,23 +104,21 @@ class Gru(Recurrent):
 class GruCell(Cell):
     """Gates in the order update, reset, candidate."""
 
+    candidate_bias: nn.Parameter | None
+
     def __init__(self, reset: Reset, *, candidate_bias: nn.Parameter | None = None) -> None:
         """A candidate bias `[n]` is for the reset after the matrix."""
         super().__init__()
         name, self.sequence = _SEQUENCES[reset]
         self.kind = Kind(name, "tanh", 0.0)
-        self.candidate_bias = candidate_bias
+        self.register_parameter("candidate_bias", candidate_bias)
 
-    def forward(
-        self,
-        form: Form,
-        projections: Tensor,
-        initial: State,
-        *,
-        candidate_bias: Tensor | None = None,
-    ) -> Iterator[State]:
-        """See `models.backends.loops`; a `candidate_bias` stands in for the cell's own."""
-        bias = self.candidate_bias if candidate_bias is None else candidate_bias
-        if bias is None:
-            return self.sequence(form, projections, initial)
-        return gru_sequence_reset_after(form, projections, initial, candidate_bias=bias)
+    def recurrent_bias(self) -> Tensor | None:
+        """The candidate's, and 0 for the other gates, `[3, n]`."""
+        if self.candidate_bias is None:
+            return None
+        return F.pad(self.candidate_bias.unsqueeze(0), (0, 0, 2, 0))
+
+    def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
+        """See `models.backends.loops`."""
+        return self.sequence(form, projections, initial)

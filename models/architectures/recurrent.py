@@ -22,7 +22,7 @@ from models.backends.sequences import choose, pack, run_sequence
 from models.draw import Draw
 from models.embedding import Embedding
 from models.errors import InputError
-from models.forms import Form, MaskedForm
+from models.forms import BiasedForm, Form, MaskedForm
 from models.hooks import CachesForms
 from models.kernels.calls import Kind, Packed
 from models.kernels.choice import Backend
@@ -40,13 +40,9 @@ class Cell(nn.Module, ABC):
     kind: Kind | None = None
     """What the kernels call it; None where only `forward` computes it."""
 
-    candidate_bias: Tensor | None
-    """`[n]`, which some GRUs add to what a matrix made of the state; None in all other cells."""
-
-    def __init__(self) -> None:
-        """A cell without a candidate bias."""
-        super().__init__()
-        self.register_parameter("candidate_bias", None)
+    def recurrent_bias(self) -> Tensor | None:
+        """What is added to the recurrent matrices' products, `[G, n]`; most cells have nothing."""
+        return None
 
     def call(
         self,
@@ -59,15 +55,15 @@ class Cell(nn.Module, ABC):
         packed: Packed | None = None,
     ) -> SequenceCall:
         """This cell's sequence, for a backend; see `SequenceCall`."""
+        bias = self.recurrent_bias()
         return SequenceCall(
             kind=self.kind,
             loop=self,
-            form=form,
+            form=form if bias is None else BiasedForm(form, bias),
             inputs=inputs,
             initial=initial,
             return_sequences=return_sequences,
             lengths=lengths,
-            candidate_bias=self.candidate_bias,
             packed=packed,
         )
 

@@ -16,8 +16,7 @@ State: TypeAlias = tuple[Tensor, ...]
 """A cell's state: tensors `[B, n]`, of which the first, h, is what the next layer reads."""
 
 Loop: TypeAlias = Callable[..., Iterator[State]]
-"""Form, projections `[T, B, G*n]` and the first state -> T states; with a keyword
-`candidate_bias` where a GRU has one."""
+"""Form, projections `[T, B, G*n]` and the first state -> T states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class SequenceCall(NamedTuple):
     loop: Loop
     """The cell in torch's operations, step by step."""
     form: Form
-    """The recurrent matrices."""
+    """The recurrent matrices, with the biases of their products where there are some."""
     inputs: Inputs
     """What the cell reads."""
     initial: State
@@ -72,8 +71,6 @@ class SequenceCall(NamedTuple):
     """Whether all states are wanted, or the last one alone."""
     lengths: Tensor | None = None
     """int64 `[B]`, from 1 to T: a sample's state stays after its length. None where all are T."""
-    candidate_bias: Tensor | None = None
-    """`[n]`, which a GRU that resets after its matrix adds to `W_q h`."""
     packed: Packed | None = None
     """The matrices as `pack` gave them, where it did."""
 
@@ -86,8 +83,7 @@ class SequenceCall(NamedTuple):
         """Whether a backward pass may follow."""
         if not torch.is_grad_enabled():
             return False
-        biases = () if self.candidate_bias is None else (self.candidate_bias,)
-        tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial, *biases)
+        tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial)
         return any(tensor.requires_grad for tensor in tensors)
 
 

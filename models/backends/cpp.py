@@ -60,13 +60,11 @@ def _tensors(call: SequenceCall) -> Tensors:
     turns = parts if isinstance(parts, Turns) else None
     diagonal = None if isinstance(parts, Whole) else parts.diagonal
     gates, size = parts[0].shape[0], state.shape[-1]
-    bias = None if plain is None else plain.bias
     return Tensors(
         x=None if plain is None else plain.x.unsqueeze(0),
         addends=None if plain is not None else inputs.projections().unsqueeze(0),
         w_in=None if plain is None else plain.weight.view(1, gates, size, plain.x.shape[-1]),
-        bias=None if bias is None else bias.view(1, gates, size),
-        candidate_bias=_one(call.candidate_bias),
+        bias=_biases(None if plain is None else plain.bias, call.form.bias(), (gates, size)),
         weight=None if whole is None else whole.weight.unsqueeze(0),
         left=None if thin is None else thin.left.unsqueeze(0),
         right=None if thin is None else _right(thin).unsqueeze(0),
@@ -76,6 +74,14 @@ def _tensors(call: SequenceCall) -> Tensors:
         u_turns=None if turns is None else turns.u.unsqueeze(0),
         v_turns=None if turns is None else _one(turns.v),
     )
+
+
+def _biases(own: Tensor | None, recurrent: Tensor | None, shape: tuple[int, int]) -> Tensor | None:
+    """Those of the inputs' products, then those of the states', `[1, 1 or 2, G, n]`."""
+    if recurrent is None:
+        return None if own is None else own.view(1, 1, *shape)
+    own = torch.zeros_like(recurrent) if own is None else own.view(shape)
+    return torch.stack((own, recurrent)).unsqueeze(0)
 
 
 def _right(thin: Thin) -> Tensor:

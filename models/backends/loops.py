@@ -48,25 +48,17 @@ def gru_sequence_reset_before(form: Form, projections: Tensor, initial: State) -
         yield (state,)
 
 
-def gru_sequence_reset_after(
-    form: Form,
-    projections: Tensor,
-    initial: State,
-    *,
-    candidate_bias: Tensor | None = None,
-) -> Iterator[State]:
+def gru_sequence_reset_after(form: Form, projections: Tensor, initial: State) -> Iterator[State]:
     """A GRU that resets what its matrix made of the state: `q = tanh(r * (W_q h) + U_q x + b_q)`.
 
     G = 3, in the order update u, reset r, candidate q; `h_t = u * h_{t-1} + (1 - u) * q`. All three
-    matrices act on the same state, in one product. A candidate bias `[n]` is added to `W_q h`.
+    matrices act on the same state, in one product; a bias that the form has is in `W_q h`.
     """
     (state,) = initial
     size = state.shape[-1]
     for projection in projections.unbind(0):
         update_addend, reset_addend, candidate_addend = torch.split(projection, size, dim=-1)
         update, reset, inner = form.matmul(state)
-        if candidate_bias is not None:
-            inner = inner + candidate_bias
         reset = (reset + reset_addend).sigmoid()
         update = (update + update_addend).sigmoid()
         state = torch.lerp(torch.addcmul(candidate_addend, reset, inner).tanh(), state, update)

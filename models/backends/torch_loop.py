@@ -24,8 +24,7 @@ class TorchLoop:
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Run step by step."""
-        biases = {} if call.candidate_bias is None else {"candidate_bias": call.candidate_bias}
-        steps = call.loop(call.form.for_loop(), call.inputs.projections(), call.initial, **biases)
+        steps = call.loop(call.form.for_loop(), call.inputs.projections(), call.initial)
         if call.lengths is not None:
             steps = _held_at_their_ends(steps, call.initial, call.lengths)
         if not call.return_sequences:
@@ -53,27 +52,21 @@ class GraphedLoop:
         """Replay the loop, from the second call with the same shapes on."""
         form = call.form.for_loop()
         matrices = form.tensors()
-        others = [tensor for tensor in (call.lengths, call.candidate_bias) if tensor is not None]
+        lengths = () if call.lengths is None else (call.lengths,)
         begin, end = len(matrices), len(matrices) + len(call.initial)
-        has_lengths, has_bias = call.lengths is not None, call.candidate_bias is not None
 
         def steps(projections: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-            rest = iter(tensors[end:])
-            lengths = next(rest) if has_lengths else None
-            # The graph's own copy: a cell's bias would be that of the cell which was recorded.
-            bias = next(rest) if has_bias else None
             own = call._replace(
                 form=form.rebuild(tensors[:begin]),
                 inputs=ProjectedInputs(projections),
                 initial=tensors[begin:end],
-                lengths=lengths,
-                candidate_bias=bias,
+                lengths=tensors[end] if lengths else None,
             )
             states, last = TorchLoop().run(own)
             return (states, *last) if call.return_sequences else last
 
-        name = call.kind, form.structure(), call.return_sequences, has_lengths, has_bias
-        tensors = (call.inputs.projections(), *matrices, *call.initial, *others)
+        name = call.kind, form.structure(), call.return_sequences, bool(lengths)
+        tensors = (call.inputs.projections(), *matrices, *call.initial, *lengths)
         results = cuda_graphs.run(name, steps, tensors)
         return (
             (results[0], results[1:])

@@ -75,13 +75,11 @@ class VendorKernels:
         assert kind is not None
         weight, w_in = matrices.weight.flatten(0, 1), inputs.weight
         bias = weight.new_zeros(weight.shape[0]) if inputs.bias is None else inputs.bias
-        inner_bias = torch.zeros_like(bias)
-        if (candidate := call.candidate_bias) is not None:
-            # The candidate is the last gate in the vendor's order, too.
-            inner_bias = torch.cat((inner_bias[: -len(candidate)], candidate))
-        if (order := _GATE_ORDER.get(kind.cell)) is not None:
-            weight, w_in, bias = (_reordered(part, order) for part in (weight, w_in, bias))
+        recurrent = call.form.bias()
+        inner_bias = torch.zeros_like(bias) if recurrent is None else recurrent.flatten()
         weights = w_in, weight, bias, inner_bias
+        if (order := _GATE_ORDER.get(kind.cell)) is not None:
+            weights = tuple(_reordered(part, order) for part in weights)
         if inputs.x.is_cuda:
             weights = _in_one_piece(weights)
         # One row for all samples is no state to cuDNN.

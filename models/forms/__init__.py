@@ -1,6 +1,7 @@
 """What a weight is when it is applied, whatever it is stored as: one class per file."""
 
 from models.forms.batched import BatchedForm
+from models.forms.biased import BiasedForm
 from models.forms.dense import DenseForm
 from models.forms.form import Form, Thin, Turns, Whole, factored_form_pays
 from models.forms.fourier import FourierForm, fourier_form_pays
@@ -11,6 +12,7 @@ from models.forms.rotated import RotatedForm, rotated_form_pays
 
 __all__ = [
     "BatchedForm",
+    "BiasedForm",
     "DenseForm",
     "Form",
     "FourierForm",

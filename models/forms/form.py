@@ -67,7 +67,7 @@ class Form(ABC):
 
     @abstractmethod
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
-        """`x W_g^T + addend_g` for each g, as G tensors `[B, out]`.
+        """`x W_g^T + addend_g` for each g, as G tensors `[B, out]`; with a `bias` that, too.
 
         Args:
             x: `[B, in]`.
@@ -126,8 +126,12 @@ class Form(ABC):
         """What kernels and files can be given in its place; None where there is nothing.
 
         This is how a new form of whole or thin matrices, or of rotations, gets all kernels. One
-        with none of them runs by `matmul` alone.
+        with none of them runs by `matmul` alone. Whoever takes them takes `bias`, too.
         """
+        return None
+
+    def bias(self) -> Tensor | None:
+        """What is added to each matrix's product, `[G, out]`, where there is something."""
         return None
 
     def whole(self) -> Tensor:

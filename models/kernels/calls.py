@@ -58,9 +58,8 @@ class Tensors:
     w_in: Tensor | None
     """[M, G, n, I]"""
     bias: Tensor | None
-    """[M, G, n]"""
-    candidate_bias: Tensor | None
-    """[M, n], added to W_q h by a GRU that resets after its matrix"""
+    """[M, 1, G, n], added to the inputs' products, or [M, 2, G, n] with what is added to the
+    matrices' products, as torch, cuDNN and ONNX have them"""
     weight: Tensor | None
     """[M, G, n, n]; None where left and right are given"""
     left: Tensor | None
@@ -88,8 +87,8 @@ class Tensors:
         """The fields' values, in order."""
         # Written out: tracers know no shorter way that is as quick.
         return (
-            *(self.x, self.addends, self.w_in, self.bias, self.candidate_bias),
-            *(self.weight, self.left, self.right, self.diagonal, self.h0, self.c0),
+            *(self.x, self.addends, self.w_in, self.bias, self.weight),
+            *(self.left, self.right, self.diagonal, self.h0, self.c0),
             *(self.u_turns, self.v_turns),
         )
 
@@ -277,15 +276,12 @@ def _checked(kind: Kind, given: Tensors) -> Tensors:
     _, batch, size = _sizes("h0", given.h0, 3)
     models = _check_matrices(given, gates, size)
     if given.bias is not None:
-        check("bias", given.bias, (models, gates, size), torch.float32)
+        rows = 1 if _sizes("bias", given.bias, 4)[1] == 1 else 2
+        check("bias", given.bias, (models, rows, gates, size), torch.float32)
     if kind.cell in STACKS:
         check("h0", given.h0, (1, batch, size), torch.float32)
-        _check_absent(kind, given, "x", "addends", "w_in", "candidate_bias", "c0")
+        _check_absent(kind, given, "x", "addends", "w_in", "c0")
         return _contiguous(given)
-    if kind.cell != "gru_reset_after":
-        _check_absent(kind, given, "candidate_bias")
-    elif given.candidate_bias is not None:
-        check("candidate_bias", given.candidate_bias, (models, size), torch.float32)
     _check_inputs(kind, given, models, gates)
     if given.w_in is not None:
         check("w_in", given.w_in, (models, gates, size, given.w_in.shape[-1]), torch.float32)
@@ -434,6 +430,7 @@ def shape_of(kind: Kind, tensors: Tensors) -> Shape:
         batch=batch,
         size=size,
         inputs=0 if x is None else x.shape[-1],
+        biases=0 if tensors.bias is None else tensors.bias.shape[1],
         rank=0 if left is None else left.shape[-1],
         readers=0 if right is None else right.shape[1],
         u_stages=_stages(tensors.u_turns),

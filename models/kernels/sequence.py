@@ -10,9 +10,8 @@ from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
 from models.kernels.structs import CELLS
 
 _TENSORS = (
-    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? candidate_bias, "
-    "Tensor? weight, Tensor? left, Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0, "
-    "Tensor? u_turns, Tensor? v_turns"
+    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? weight, Tensor? left, "
+    "Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0, Tensor? u_turns, Tensor? v_turns"
 )
 _KIND = "str cell, str activation, float slope"
 _COUNT = len(_TENSORS.split(","))

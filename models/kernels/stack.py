@@ -65,9 +65,10 @@ def stack(
 def _tensors(*given: Tensor | None) -> Tensors:
     x, bias, weight, left, right, diagonal, u_turns, v_turns = given
     assert x is not None
+    assert bias is not None
     matrices = weight, left, right, diagonal
     return Tensors(
-        *(None, None, None, bias, None, *matrices, x.unsqueeze(0), None, u_turns, v_turns)
+        *(None, None, None, bias.unsqueeze(1), *matrices, x.unsqueeze(0), None, u_turns, v_turns)
     )
 
 
@@ -149,7 +150,8 @@ def _results(tensors: Tensors, *, keep: bool) -> tuple[Tensor, Tensor]:
 
 
 def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:
-    shaped = replace(tensors, h0=tensors.h0[0])
+    assert tensors.bias is not None
+    shaped = replace(tensors, h0=tensors.h0[0], bias=tensors.bias.squeeze(1))
     given = [getattr(shaped, name) for name in _NAMES]
     return [
         shaped.h0.new_zeros(tensor.shape if want and tensor is not None else (0,))

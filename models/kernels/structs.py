@@ -15,7 +15,7 @@ STACKS: tuple[StackName, ...] = ("plain_layers", "residual_layers", "highway_lay
 ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", "identity")
 
 TENSORS = (
-    *("x", "addends", "w_in", "bias", "candidate_bias"),
+    *("x", "addends", "w_in", "bias"),
     *("weight", "left", "right", "diagonal", "h0", "c0", "u_turns", "v_turns"),
 )
 RESULTS = ("states", "cells", "last_h", "last_c")
@@ -33,7 +33,7 @@ class Shape(ctypes.Structure):
     """The sizes of a sequence or a stack."""
 
     _fields_ = [
-        *_numbers("models", "steps", "batch", "size", "inputs", "rank", "readers"),
+        *_numbers("models", "steps", "batch", "size", "inputs", "biases", "rank", "readers"),
         *_numbers("u_stages", "v_stages"),
         *_numbers("cell", "activation", "threads", "x_model", "x_step", "x_row"),
         ("slope", ctypes.c_float),

@@ -101,10 +101,9 @@ def _write_node(
     gates, size, _ = recurrent.shape
     order = list(node.order)
     no_bias = weight.new_zeros(gates * size)
-    inner, candidate_bias = no_bias, layer.cell.candidate_bias
-    if candidate_bias is not None:
-        inner = torch.cat((no_bias[:-size], candidate_bias))
-    added = torch.stack([no_bias if bias is None else bias, inner]).view(2, gates, size)
+    inner = layer.cell.recurrent_bias()
+    both = bias, None if inner is None else inner.flatten()
+    added = torch.stack([no_bias if one is None else one for one in both]).view(2, gates, size)
     axis = graph.integers(0)
     states, last, *_ = graph.apply_many(
         node.operator,

@@ -4,7 +4,7 @@
 
 // Where one thread adds up what reaches the weights of one model; null: not wanted.
 struct WeightGradients {
-  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal, *u_turns, *v_turns;
+  float *w_in, *bias, *weight, *left, *right, *diagonal, *u_turns, *v_turns;
 };
 
 // What the weights' gradients need of a chunk of steps: row (t, i) of a tile in each.
@@ -137,30 +137,29 @@ struct Reverse {
       for (int64_t i = 0; out.w_in && I <= FEW_INPUTS && i < I; i++)
         add_column_sums(rows, n, own, row, out.w_in + gate * n * I + i, I,
                         [&](int64_t r, int64_t) { return fill(c.x[r * I + i]); });
-      if (out.bias)
-        add_column_sums(rows, n, own, row, out.bias + gate * n, 1, [](int64_t, int64_t) { return fill(1.f); });
+      const auto alike = [](int64_t, int64_t) { return fill(1.f); };
+      if (out.bias) add_column_sums(rows, n, own, row, out.bias + gate * n, 1, alike);
+      if (out.bias && k.s.biases == 2)
+        add_column_sums(rows, n, pre(0, gate), wide, out.bias + (p.gates + gate) * n, 1, alike);
     }
-    if (out.candidate_bias)
-      add_column_sums(rows, n, pre(0, 2), wide, out.candidate_bias, 1, [](int64_t, int64_t) { return fill(1.f); });
   }
 };
 
 struct Sizes {
-  int64_t w_in, bias, candidate_bias, weight, left, right, diagonal, u_turns, v_turns;
+  int64_t w_in, bias, weight, left, right, diagonal, u_turns, v_turns;
   Sizes(const Shape &s, const Plan &p)
-      : w_in(p.gates * p.n * p.inputs), bias(p.gates * p.n), candidate_bias(p.n),
+      : w_in(p.gates * p.n * p.inputs), bias(s.biases * p.gates * p.n),
         weight(p.d || p.turned ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.readers * p.d * p.n),
         diagonal(p.gates * p.n), u_turns(p.gates * s.u_stages * p.n), v_turns(p.gates * s.v_stages * p.n) {}
   int64_t sum() const {
-    return w_in + bias + candidate_bias + weight + left + right + diagonal + u_turns + v_turns;
+    return w_in + bias + weight + left + right + diagonal + u_turns + v_turns;
   }
 };
 
 // Model m's part of the caller's gradients.
 inline WeightGradients part(const Gradients &g, const Sizes &z, int64_t m) {
   auto at = [m](float *p, int64_t size) { return p ? p + m * size : nullptr; };
-  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.candidate_bias, z.candidate_bias),
-          at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal),
+  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal),
           at(g.u_turns, z.u_turns), at(g.v_turns, z.v_turns)};
 }
 
@@ -173,7 +172,6 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   };
   WeightGradients out;
   out.w_in = next(g.w_in, z.w_in), out.bias = next(g.bias, z.bias);
-  out.candidate_bias = next(g.candidate_bias, z.candidate_bias);
   out.weight = next(g.weight, z.weight), out.left = next(g.left, z.left);
   out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
   out.u_turns = next(g.u_turns, z.u_turns), out.v_turns = next(g.v_turns, z.v_turns);
@@ -211,7 +209,6 @@ class Accumulators {
     for (int64_t i = 0; i < (int64_t)blocks_.size(); i++) {
       WeightGradients to = part(g_, sizes_, i % models_), from = private_part(g_, sizes_, blocks_[i]);
       add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
-      add(to.candidate_bias, from.candidate_bias, sizes_.candidate_bias);
       add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
       add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
       add(to.u_turns, from.u_turns, sizes_.u_turns), add(to.v_turns, from.v_turns, sizes_.v_turns);

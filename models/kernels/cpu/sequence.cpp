@@ -66,7 +66,7 @@ void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const
   k.project(0, h, w.q);
   open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    sums.each([&](Vec &z, int, int64_t j) { z = load(k.p.candidate_bias + j); });
+    sums.each([&](Vec &z, int, int64_t j) { z = load(k.p.product_bias + j); });
     k.recur(sums, 2, h, w.q);
     sums.each([&](Vec z, int i, int64_t j) { store(w.gate(3, i, np) + j, z); });
     k.start(sums, t, 2);

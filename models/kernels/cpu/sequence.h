@@ -9,6 +9,7 @@ enum Cell { RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM, PLAIN_LAYERS, RESIDUAL
 
 struct Shape {
   int64_t models, steps, batch, size, inputs;  // M, T, B, n, I
+  int64_t biases;   // of each gate: 0, 1 of the input's product, or 2 with one of the state's
   int64_t rank;     // d of diagonal plus low rank; 0 for dense matrices
   int64_t readers;  // right factors: one for each gate, or 1 that all gates share
   int64_t u_stages, v_stages;  // K_u, K_v of packed rotations; 0 for other matrices
@@ -23,8 +24,7 @@ struct Arguments {
   const float *x;          // [M, T, B, I] by strides; null where `addends` are given
   const float *addends;    // [M, T, B, G n], what the inputs add; null where x is given
   const float *w_in;       // [M, G, n, I]
-  const float *bias;       // [M, G, n] or null
-  const float *candidate_bias;  // [M, n], added to W_q h by a GRU that resets after its matrix; or null
+  const float *bias;       // [M, biases, G, n] or null
   const float *weight;     // [M, G, n, n] or null
   const float *left;       // [M, G, n, d] or null
   const float *right;      // [M, readers, d, n] or null
@@ -46,7 +46,7 @@ struct Gradients {
   const float *states, *cells, *last_h, *last_c;
   float *x;  // [M, T, B, I] contiguous
   float *addends;
-  float *w_in, *bias, *candidate_bias, *weight, *left, *right, *diagonal;  // zeros before the call
+  float *w_in, *bias, *weight, *left, *right, *diagonal;  // zeros before the call
   float *h0, *c0;
   float *u_turns, *v_turns;  // of the angles [M, G, K, n]; zeros before the call
 };

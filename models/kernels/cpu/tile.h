@@ -39,7 +39,7 @@ struct Plan {
   int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
   Stages u[MOST_GATES], v[MOST_GATES];  // of a matrix of packed rotations, none of others
   const float *bias, *diagonal;  // [G, np]; the diagonal may be null
-  const float *candidate_bias;   // [np]
+  const float *product_bias;     // [np]: of W_q h in a GRU that resets after its matrix
   Panels input[MOST_GATES], main[MOST_GATES], right[2];
   Panels input_back[MOST_GATES], main_back[2], left_back[MOST_GATES], right_back[2];
 
@@ -83,12 +83,23 @@ struct Plan {
   int64_t kept(int64_t rows) const { return d ? rows : TILE_ROWS; }
 
   // Zeros where there are no rows.
-  const float *pad_rows(const float *rows, int64_t count, Arena &arena) const {
+  float *pad_rows(const float *rows, int64_t count, Arena &arena) const {
     float *out = arena.take(count * np);
     memset(out, 0, count * np * 4);
     if (!rows) return out;
     for (int64_t i = 0; i < count; i++) memcpy(out + i * np, rows + i * n, n * 4);
     return out;
+  }
+
+  // Both are added to the same sum, but where a GRU multiplies what its matrix made.
+  void pack_biases(const Shape &s, const float *given, Arena &arena) {
+    const float *second = s.biases == 2 ? given + gates * n : nullptr;
+    const int together = s.cell == GRU_RESET_AFTER ? 2 : gates;
+    float *sums = pad_rows(given, gates, arena);
+    for (int g = 0; second && g < together; g++)
+      for (int64_t j = 0; j < n; j++) sums[g * np + j] += second[g * n + j];
+    bias = sums;
+    product_bias = pad_rows(second && together < gates ? second + together * n : nullptr, 1, arena);
   }
 
   void pack_stages(const float *turns, const Shape &s, int64_t model, Stages *of, Arena &arena) const {
@@ -102,8 +113,7 @@ struct Plan {
 
   void pack_weights(const Shape &s, const Arguments &a, int64_t model, bool backward, Arena &arena) {
     const int64_t G = gates, n = this->n, d = this->d, I = inputs;
-    bias = pad_rows(a.bias ? a.bias + model * G * n : nullptr, gates, arena);
-    candidate_bias = pad_rows(a.candidate_bias ? a.candidate_bias + model * n : nullptr, 1, arena);
+    pack_biases(s, a.bias ? a.bias + model * s.biases * G * n : nullptr, arena);
     diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, gates, arena) : nullptr;
     for (int g = 0; g < gates && I; g++) {
       const float *w = a.w_in + (model * G + g) * n * I;
@@ -172,11 +182,12 @@ struct Tile {
 
   // What the inputs and the bias add to gate g, in one panel.
   void start(Sums &sums, int64_t t, int g) const {
+    const float *bias = p.bias + g * p.np;
     if (a.addends)
       return sums.each([&](Vec &v, int i, int64_t j) {
-        v = load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
+        v = load(bias + j) + load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
       });
-    const float *bias = p.bias + g * p.np, *from = x(t);
+    const float *from = x(t);
     if (p.inputs == 1) {  // a product of depth 1 would go through memory twice
       const float *column = p.input[g].data;
       return sums.each([&](Vec &v, int i, int64_t j) {

@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.backends import cuda_graphs, sequences
 from models.backends.call import Inputs, Loop, PlainInputs, ProjectedInputs, SequenceCall, State
@@ -31,7 +31,7 @@ from models.backends.sequences import (
     run_sequence,
 )
 from models.backends.torch_loop import GraphedLoop
-from models.forms import DenseForm, Form, LowRankForm, MaskedForm, RotatedForm
+from models.forms import BiasedForm, DenseForm, Form, LowRankForm, MaskedForm, RotatedForm
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.choice import Backend, prefer
 from models.kernels.library import library
@@ -73,12 +73,10 @@ def name_of(kind: Kind) -> str:
     return kind.activation if kind.cell == "rnn" else kind.cell
 
 
-def drawn(
-    kind: Kind | None, form: FormName, sizes: Sizes, *, candidate_bias: bool = True
-) -> Tensors:
-    """Random tensors of a cell, with a candidate bias where it can have one, or without."""
+def drawn(kind: Kind | None, form: FormName, sizes: Sizes, *, biases: int = 2) -> Tensors:
+    """Random tensors of a cell, with so many biases of each gate."""
     cell = "rnn" if kind is None else cast(CellName, kind.cell)
-    return random_tensors(cell, form, sizes, candidate_bias=candidate_bias)
+    return random_tensors(cell, form, sizes, biases=biases)
 
 
 def loop_of(kind: Kind) -> Loop:
@@ -115,13 +113,17 @@ def as_call(
         assert tensors.right is not None
         diagonal = None if tensors.diagonal is None else only(tensors.diagonal)
         form = LowRankForm(only(tensors.left), only(tensors.right), diagonal)
+    own, recurrent = _biases(tensors)
+    if recurrent is not None:
+        form = BiasedForm(form, recurrent)
     inputs: Inputs
     if tensors.x is None:
         assert tensors.addends is not None
-        inputs = ProjectedInputs(only(tensors.addends))
+        addends = only(tensors.addends)
+        inputs = ProjectedInputs(addends if own is None else addends + own.flatten())
     else:
         assert tensors.w_in is not None
-        bias = None if tensors.bias is None else only(tensors.bias).flatten()
+        bias = None if own is None else own.flatten()
         inputs = PlainInputs(only(tensors.x), only(tensors.w_in).flatten(0, 1), bias)
     cell = () if tensors.c0 is None else (only(tensors.c0),)
     return SequenceCall(
@@ -131,8 +133,15 @@ def as_call(
         inputs=inputs,
         initial=(only(tensors.h0), *cell),
         return_sequences=return_sequences,
-        candidate_bias=None if tensors.candidate_bias is None else only(tensors.candidate_bias),
     )
+
+
+def _biases(tensors: Tensors) -> tuple[Tensor | None, Tensor | None]:
+    """Those of the inputs' products and of the states', `[G, n]`."""
+    if tensors.bias is None:
+        return None, None
+    own, *recurrent = tensors.bias[0]
+    return own, recurrent[0] if recurrent else None
 
 
 def run(
@@ -198,9 +207,9 @@ def test_every_backend_that_computes_a_sequence_computes_the_same(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("form", FORMS)
-def test_every_backend_does_without_a_candidate_bias(form: FormName, device: str) -> None:
+def test_every_backend_does_without_a_bias_of_the_states(form: FormName, device: str) -> None:
     kind = Kind("gru_reset_after", "tanh", 0.0)
-    check_all_backends(kind, moved(drawn(kind, form, SMALL, candidate_bias=False), device))
+    check_all_backends(kind, moved(drawn(kind, form, SMALL, biases=1), device))
 
 
 def check_all_backends(kind: Kind, tensors: Tensors) -> None:
@@ -306,7 +315,9 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
     h = call.state
 
     def gate(number: int, state: Tensor) -> Tensor:
-        return (mask[0 if tied else number] * state) @ weight[number].T
+        bias = call.form.bias()
+        assert bias is not None
+        return (mask[0 if tied else number] * state) @ weight[number].T + bias[number]
 
     if cell == "rnn":
         first = (base[0] + gate(0, h)).tanh()
@@ -316,10 +327,8 @@ def test_masked_matrices_are_looped(cell: CellName, tied: bool) -> None:
         first = leave * (forget * call.initial[1] + enter * candidate).tanh()
     else:
         update, reset = ((base[g] + gate(g, h)).sigmoid() for g in range(2))
-        if call.candidate_bias is None:
-            product = gate(2, reset * h)
-        else:
-            product = reset * (gate(2, h) + call.candidate_bias)
+        before = kind is not None and kind.cell == "gru_reset_before"
+        product = gate(2, reset * h) if before else reset * gate(2, h)
         first = update * h + (1 - update) * (base[2] + product).tanh()
     close(states[0], first.detach(), 1e-12)
 
@@ -418,29 +427,24 @@ def test_what_runs_step_by_step_says_so_once(caplog: pytest.LogCaptureFixture) -
     ]
 
 
-def test_a_recorded_sequence_takes_the_candidate_bias_of_the_cell_that_asks(
+def test_a_recorded_sequence_takes_the_biases_of_who_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Cells of one shape share a recording, which runs again here as a graph does on a GPU."""
     recorder = Recorder()
     monkeypatch.setattr(cuda_graphs, "run", Graphs(recorder).run)
-    # Whoever has torch alone runs all else here.
-    cells = pytest.importorskip("models.architectures.gru", exc_type=ImportError)
     kind = Kind("gru_reset_after", "tanh", 0.0)
     drawn_cells = [random_tensors("gru_reset_after", "tied", SMALL, seed=seed) for seed in (0, 1)]
     for tensors in drawn_cells * 3:
-        cell = cells.GruCell(
-            "after", candidate_bias=nn.Parameter(torch.full((SMALL.size,), torch.nan))
-        )
-        bias = tensors.candidate_bias
+        bias = tensors.bias
         assert bias is not None
-        states, _ = GraphedLoop().run(as_call(kind, tensors, cell))
+        states, _ = GraphedLoop().run(as_call(kind, tensors))
         exact = in_double_precision(tensors)
-        assert exact.candidate_bias is not None
+        assert exact.bias is not None
         expected = step_by_step(kind, exact)
         close(states, expected.states[0], 5e-6)
         (found,) = torch.autograd.grad(states.square().sum(), bias)
-        (gradient,) = torch.autograd.grad(expected.states.square().sum(), exact.candidate_bias)
+        (gradient,) = torch.autograd.grad(expected.states.square().sum(), exact.bias)
         close(found, gradient, 2e-5)
     assert recorder.count == 2  # forward and backward
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.forms import DenseForm, Form, LowRankForm, MaskedForm
+from models.forms import BiasedForm, DenseForm, Form, LowRankForm, MaskedForm
 
 MATRICES, SIZE, RANK, BATCH = 12, 5, 2, 3
 
@@ -31,6 +31,7 @@ def stacks() -> dict[str, tuple[list[Tensor], Form]]:
         },
         "masked": ([weight, mask], MaskedForm(DenseForm(weight), mask)),
         "masked_alike": ([weight, mask], MaskedForm(DenseForm(weight), mask[:1])),
+        "biased": ([weight, diagonal], BiasedForm(DenseForm(weight), diagonal)),
     }
 
 
@@ -48,3 +49,25 @@ def test_parts_of_a_split_are_what_select_gives(form: str, size: int) -> None:
 
     selected = [factors.select(i, i + size) for i in range(0, MATRICES, size)]
     torch.testing.assert_close(outputs(list(factors.split(size))), outputs(selected))
+
+
+@pytest.mark.parametrize("form", stacks())
+def test_a_bias_is_added_once_however_products_are_asked_for(form: str) -> None:
+    _, inner = stacks()[form]
+    bias, x = random(MATRICES, SIZE, seed=6), random(BATCH, SIZE, seed=7)
+    projections = random(1, BATCH, MATRICES * SIZE, seed=8)
+    added = projections[0].unflatten(-1, (MATRICES, SIZE)).transpose(0, 1)
+    own = inner.bias()
+    alone = torch.stack(inner.matmul(x)) + bias.unsqueeze(1)
+    biased = BiasedForm(inner, bias)
+    (addend,) = biased.addends(projections)
+    each = x.expand(MATRICES, BATCH, SIZE)
+    for asked in (biased, biased.rebuild(biased.tensors()), biased.for_loop()):
+        torch.testing.assert_close(torch.stack(asked.matmul(x)), alone)
+        torch.testing.assert_close(torch.stack(asked.matmul(x, addend)), alone + added)
+        torch.testing.assert_close(torch.stack(asked.matmul_each(each, added)), alone + added)
+        torch.testing.assert_close(torch.stack(asked.matmul_each(each, x.new_zeros(()))), alone)
+    assert biased.bias() is bias
+    assert own is None or form == "biased"
+    assert biased.structure() != inner.structure()
+    assert (biased.name, biased.multiply_adds()) == (inner.name, inner.multiply_adds())

@@ -73,11 +73,11 @@ def random_tensors(
     *,
     rank: int = 3,
     seed: int = 0,
-    candidate_bias: bool = True,
+    biases: int = 2,
 ) -> Tensors:
     """Single precision, scaled so that states neither vanish nor explode; all need gradients.
 
-    With a candidate bias where the cell can have one, or without.
+    With so many biases of each gate: none, that of the inputs, or that of the states, too.
     """
     generator = torch.Generator().manual_seed(seed)
     gates, n, rank = GATES[cell], sizes.size, min(rank, sizes.size)
@@ -100,10 +100,7 @@ def random_tensors(
         ),
         addends=draw(models, steps, batch, gates * n) if projected else None,
         w_in=None if projected else draw(models, gates, n, inputs, scale=0.5),
-        bias=None if projected else draw(models, gates, n, scale=0.3),
-        candidate_bias=(
-            draw(models, n, scale=0.5) if candidate_bias and cell == "gru_reset_after" else None
-        ),
+        bias=draw(models, biases, gates, n, scale=0.3) if biases else None,
         weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
         left=draw(models, gates, n, rank, scale=0.5 / rank**0.5) if thin else None,
         right=draw(models, readers, rank, n, scale=0.8 / n**0.5) if thin else None,
@@ -142,7 +139,7 @@ def step_by_step(kind: Kind, tensors: Tensors, lengths: Tensor | None = None) ->
     cells: list[Tensor] = []
     for t in range(tensors.steps):
         base = _base(tensors, t, GATES[kind.cell])
-        next_h, next_c = _step(kind, base, weight, h, c, tensors.candidate_bias)
+        next_h, next_c = _step(kind, base, weight, h, c, _product_bias(tensors))
         if lengths is not None:
             live = (t < lengths).unsqueeze(-1)
             next_h = torch.where(live, next_h, h)
@@ -160,12 +157,16 @@ def _step(
     weight: Tensor,
     h: Tensor,
     c: Tensor | None,
-    candidate_bias: Tensor | None,
+    product_bias: Tensor,
 ) -> tuple[Tensor, Tensor | None]:
-    """One step; `base` is what inputs and bias add, `[M, G, B, n]`."""
+    """One step; `base` is what inputs and their bias add, `[M, G, B, n]`."""
+
+    def product(number: int, state: Tensor) -> Tensor:
+        found = torch.einsum("mbk,mnk->mbn", state, weight[:, number])
+        return found + product_bias[:, number].unsqueeze(1)
 
     def gate(number: int, state: Tensor) -> Tensor:
-        return base[:, number] + torch.einsum("mbk,mnk->mbn", state, weight[:, number])
+        return base[:, number] + product(number, state)
 
     if kind.cell == "rnn":
         return ACTIVATIONS[kind.activation](gate(0, h)), None
@@ -178,19 +179,27 @@ def _step(
     if kind.cell == "gru_reset_before":
         candidate = gate(2, reset * h).tanh()
     else:
-        inner = gate(2, h) - base[:, 2]
-        inner = inner if candidate_bias is None else inner + candidate_bias.unsqueeze(1)
-        candidate = (base[:, 2] + reset * inner).tanh()
+        candidate = (base[:, 2] + reset * product(2, h)).tanh()
     return update * h + (1 - update) * candidate, None
 
 
 def _base(tensors: Tensors, t: int, gates: int) -> Tensor:
     if tensors.x is None:
         assert tensors.addends is not None
-        return tensors.addends[:, t].unflatten(-1, (gates, -1)).transpose(1, 2)
-    assert tensors.w_in is not None
-    base = torch.einsum("mbi,mgni->mgbn", tensors.x[:, t], tensors.w_in)
-    return base if tensors.bias is None else base + tensors.bias.unsqueeze(2)
+        base = tensors.addends[:, t].unflatten(-1, (gates, -1)).transpose(1, 2)
+    else:
+        assert tensors.w_in is not None
+        base = torch.einsum("mbi,mgni->mgbn", tensors.x[:, t], tensors.w_in)
+    return base if tensors.bias is None else base + tensors.bias[:, 0].unsqueeze(2)
+
+
+def _product_bias(tensors: Tensors) -> Tensor:
+    """What is added to the matrices' products, `[M, G, n]`."""
+    bias = tensors.bias
+    if bias is not None and bias.shape[1] == 2:
+        return bias[:, 1]
+    like = tensors.h0
+    return like.new_zeros(tensors.models, 4, like.shape[-1])
 
 
 def _whole(tensors: Tensors, gates: int) -> Tensor:

@@ -27,13 +27,11 @@ int main() {
   const bool has_cell = shape.cell == LSTM;
   Arguments arguments = {};
   const float **tensors[] = {&arguments.x, &arguments.addends, &arguments.w_in, &arguments.bias,
-                             &arguments.candidate_bias, &arguments.weight, &arguments.left,
-                             &arguments.right, &arguments.diagonal, &arguments.h0, &arguments.c0,
+                             &arguments.weight, &arguments.left, &arguments.right, &arguments.diagonal, &arguments.h0, &arguments.c0,
                              &arguments.u_turns, &arguments.v_turns};
   Gradients gradients = {};
   float **wanted[] = {&gradients.x, &gradients.addends, &gradients.w_in, &gradients.bias,
-                      &gradients.candidate_bias, &gradients.weight, &gradients.left,
-                      &gradients.right, &gradients.diagonal, &gradients.h0, &gradients.c0,
+                      &gradients.weight, &gradients.left, &gradients.right, &gradients.diagonal, &gradients.h0, &gradients.c0,
                       &gradients.u_turns, &gradients.v_turns};
   constexpr int count = sizeof tensors / sizeof *tensors, turns = count - 2;
   std::vector<Floats> given, found;

@@ -33,11 +33,13 @@ RIGHT_AS_WELL = tuple(
         re.compile,
         (
             r"sequence .* with one more in dimension 1 as argument [01]",  # steps after all lengths
-            r"sequence .* with fewer in dimension 1 as argument 7",  # factors that gates share
-            r"sequence_backward .* with fewer in dimension 1 as argument 11",
-            r"sequence .*, packed with .* as argument ([2-8]|11|12)",  # not read again
-            r"sequence .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[12]",  # stages
-            r"sequence_backward .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[56]",
+            r"sequence .* with fewer in dimension 1 as argument 6",  # factors that gates share
+            r"sequence_backward .* with fewer in dimension 1 as argument 10",
+            r"sequence .* with fewer in dimension 1 as argument 3",  # biases of a gate
+            r"sequence_backward .* with fewer in dimension 1 as argument 7",
+            r"sequence .*, packed with .* as argument ([2-7]|10|11)",  # not read again
+            r"sequence .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[01]",  # stages
+            r"sequence_backward .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[45]",
             r"stack \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [67]",
             r"stack_backward \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [89]",
             r"stack highway_layers .* in dimension 1 as argument 4",

@@ -39,7 +39,7 @@ def test_a_refusal_names_the_tensor_and_what_is_allowed() -> None:
     tensors = random_tensors("rnn", "dense", Sizes(1, 2, 3, 4, 5))
     assert tensors.bias is not None
     wrong = replace(tensors, bias=tensors.bias.double())
-    expected = r"bias is torch\.float64 \[1, 1, 4\] on cpu; .*float32 \[1, 1, 4\] on the CPU"
+    expected = r"bias is torch\.float64 \[1, 2, 1, 4\] on cpu; .*float32 \[1, 2, 1, 4\] on the CPU"
     with pytest.raises(ValueError, match=expected):
         sequence(KIND, wrong, None, keep=False)
 

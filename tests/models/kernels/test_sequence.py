@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.kernels.calls import Kind, Packed, Tensors
+from models.kernels.calls import GATES, Kind, Packed, Tensors
 from models.kernels.library import library
 from models.kernels.sequence import sequence
 from models.kernels.structs import ACTIVATIONS, CELLS, CellName
@@ -104,15 +104,15 @@ def test_states_and_gradients_are_those_of_the_equations(kind: Kind, form: FormN
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_gru_without_a_candidate_bias_is_one_whose_is_zero(form: FormName) -> None:
-    kind = Kind("gru_reset_after", "tanh", 0.0)
-    for sizes in SIZES:
-        if sizes.size < least_size(form):
-            continue
-        without = random_tensors("gru_reset_after", form, sizes, candidate_bias=False)
-        assert without.candidate_bias is None
+@pytest.mark.parametrize("cell", CELLS)
+def test_biases_that_are_not_given_are_zero(cell: CellName, form: FormName) -> None:
+    kind, sizes = Kind(cell, "tanh", 0.0), Sizes(2, 5, 13, 21, 3)
+    for rows in (0, 1):
+        without = random_tensors(cell, form, sizes, biases=rows)
         compare(kind, without, None)
-        zero = replace(without, candidate_bias=torch.zeros(sizes.models, sizes.size))
+        given = without.bias
+        given = torch.zeros(2, 1, GATES[cell], 21) if given is None else given.detach()
+        zero = replace(without, bias=torch.cat((given, torch.zeros_like(given)), 1))
         with torch.no_grad():
             found, expected = (sequence(kind, t, None, keep=True) for t in (without, zero))
         assert all(map(torch.equal, found, expected))
@@ -195,9 +195,8 @@ def test_packed_weights_give_the_same_numbers_whatever_becomes_of_theirs(
     with torch.no_grad():
         expected = sequence(kind, tensors, None, keep=True)
         packed = Packed(kind, tensors)
-        biases = tensors.bias, tensors.candidate_bias
         matrices = tensors.weight, tensors.left, tensors.u_turns, tensors.v_turns
-        for weights in (*matrices, tensors.w_in, *biases):
+        for weights in (*matrices, tensors.w_in, tensors.bias):
             if weights is not None:
                 weights.zero_()
         found = sequence(kind, tensors, None, keep=True, packed=packed)
