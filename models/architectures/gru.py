@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, gru_sequence_reset_after, gru_sequence_reset_before
 from models.forms import Form
 from models.kernels.calls import Kind

@@ -7,7 +7,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, lstm_sequence
 from models.backends.sequences import vendor_trains_lstm
 from models.forms import Form

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, urnn_sequence
 from models.forms import Form
 from models.math.initialisation import uniform_

@@ -70,7 +70,10 @@ class SequenceCall(NamedTuple):
     return_sequences: bool = True
     """Whether all states are wanted, or the last one alone."""
     lengths: Tensor | None = None
-    """int64 `[B]`, from 1 to T: a sample's state stays after its length. None where all are T."""
+    """int64 `[B]`, from 1 to T: a sample's last state is that after its own length, and its states
+    behind that are of no use. None where all are T."""
+    carries: bool = True
+    """Whether the last state is gone on from; else of a ragged batch's h alone has to be right."""
     packed: Packed | None = None
     """The matrices as `pack` gave them, where it did."""
 
@@ -79,12 +82,25 @@ class SequenceCall(NamedTuple):
         """H before the first step, `[B, n]`."""
         return self.initial[0]
 
+    @property
+    def ends_are_states(self) -> bool:
+        """Whether all that is wanted of the last state is among the states h of all steps."""
+        return len(self.initial) == 1 or not self.carries
+
     def learns(self) -> bool:
         """Whether a backward pass may follow."""
         if not torch.is_grad_enabled():
             return False
         tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial)
         return any(tensor.requires_grad for tensor in tensors)
+
+
+def with_own_ends(states: Tensor, last: State, lengths: Tensor | None) -> tuple[Tensor, State]:
+    """All h `[T, B, n]`, and of the last state the h that each sample has after its own length."""
+    if lengths is None:
+        return states, last
+    ends = (lengths - 1).view(1, -1, 1).expand(1, -1, states.shape[-1])
+    return states, (states.gather(0, ends).squeeze(0), *last[1:])
 
 
 class SequenceBackend(Protocol):

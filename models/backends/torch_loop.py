@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from models.backends import cuda_graphs
-from models.backends.call import ProjectedInputs, SequenceCall, State
+from models.backends.call import ProjectedInputs, SequenceCall, State, with_own_ends
 from models.kernels.choice import Backend
 
 
@@ -25,12 +25,13 @@ class TorchLoop:
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
         """Run step by step."""
         steps = call.loop(call.form.for_loop(), call.inputs.projections(), call.initial)
-        if call.lengths is not None:
-            steps = _held_at_their_ends(steps, call.initial, call.lengths)
-        if not call.return_sequences:
+        lengths = call.lengths
+        if lengths is not None and not call.ends_are_states:
+            steps, lengths = _held_at_their_ends(steps, call.initial, lengths), None
+        if lengths is None and not call.return_sequences:
             return call.state.new_empty(0), _last(steps)
         states = list(steps)
-        return torch.stack([h for h, *_ in states]), states[-1]
+        return with_own_ends(torch.stack([h for h, *_ in states]), states[-1], lengths)
 
 
 class GraphedLoop:
@@ -65,7 +66,7 @@ class GraphedLoop:
             states, last = TorchLoop().run(own)
             return (states, *last) if call.return_sequences else last
 
-        name = call.kind, form.structure(), call.return_sequences, bool(lengths)
+        name = call.kind, form.structure(), call.return_sequences, bool(lengths), call.carries
         tensors = (call.inputs.projections(), *matrices, *call.initial, *lengths)
         results = cuda_graphs.run(name, steps, tensors)
         return (

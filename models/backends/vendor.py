@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from models.backends.call import PlainInputs, SequenceCall, State
+from models.backends.call import PlainInputs, SequenceCall, State, with_own_ends
 from models.forms import Whole
 from models.kernels.calls import Kind
 from models.kernels.choice import Backend
@@ -54,13 +54,13 @@ class VendorKernels:
     name: Backend = "vendor"
 
     def takes(self, call: SequenceCall) -> bool:
-        """Torch's own cells on dense matrices, all sequences of one length."""
+        """Torch's own cells on dense matrices, where it gives the last states that are wanted."""
         return (
             call.kind is not None
             and vendor_computes(call.kind)
             and isinstance(call.form.parts(), Whole)
             and isinstance(call.inputs, PlainInputs)
-            and call.lengths is None
+            and (call.lengths is None or call.ends_are_states)
             and call.state.device.type in ("cpu", "cuda")
             and call.state.shape[0] > 0
             # torch.compile traces around these kernels, which leaves a model in pieces.
@@ -95,7 +95,7 @@ class VendorKernels:
             False,  # bidirectional
             False,  # batch first
         )
-        return states, tuple(part[0] for part in last)
+        return with_own_ends(states, tuple(part[0] for part in last), call.lengths)
 
 
 def _in_one_piece(weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from models.architectures.recurrent import Cell, RecurrentNetwork
+from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.forms import Form, Whole
 from models.onnx.graph import Graph
 from models.onnx.products import affine

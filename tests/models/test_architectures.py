@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from models.architectures import Gru, Lstm, Rnn, Urnn
-from models.architectures.recurrent import Recurrent, RecurrentNetwork
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import RecurrentNetwork
 from models.model import ModelSpec
 from models.parametrizations import AnyParametrization, Dense, PackedRotations
 from models.spec import Signature, kind_of

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from models.architectures import Gru, Lstm, Rnn
-from models.architectures.recurrent import Recurrent, RecurrentNetwork
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import RecurrentNetwork
 from models.architectures.rnn import RnnCell
 from models.model import ModelSpec, after_step, parameter_groups
 from models.network import observed

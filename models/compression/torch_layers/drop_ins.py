@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from models.architectures.gru import GruCell
 from models.architectures.inputs import InputLayer, StructuredInputs, is_structured
 from models.architectures.lstm import LstmCell
-from models.architectures.recurrent import Cell
+from models.architectures.recurrent_network import Cell
 from models.architectures.rnn import RnnCell
 from models.compression.fit.dense import fit_dense_
 from models.compression.target import Target, refuse_not_finite

@@ -1,17 +1,15 @@
 """Drop-ins for torch's own layers, with structured matrices: the same calls, the same answers."""
 
 from collections.abc import Sequence
-from typing import ClassVar, TypeAlias, cast
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from models.architectures.inputs import InputLayer
-from models.architectures.recurrent import Cell
-from models.backends.call import Inputs, PlainInputs, ProjectedInputs, State
-from models.backends.sequences import run_sequence
+from models.architectures.recurrent_network import Cell, RecurrentLayers
+from models.backends.call import State
 from models.errors import InputError
 from models.linear import StructuredLinear
 
@@ -42,14 +40,14 @@ class CompressedLinear(nn.Module):
         return result if self.bias is None else result + self.bias
 
 
-class CompressedRecurrent(nn.Module):
+class CompressedRecurrent(RecurrentLayers):
     """In the place of an `nn.RNN`, `nn.LSTM` or `nn.GRU`, with the same arguments and results.
 
     The recurrent matrices of all layers, directions and gates are one structured stack, layer by
     layer, forwards first; biases that torch keeps twice are added up.
     """
 
-    state_parts: ClassVar[int] = 1
+    parts_of_a_state: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -62,14 +60,16 @@ class CompressedRecurrent(nn.Module):
         dropout: float,
     ) -> None:
         """There is an input layer and a cell for each layer and direction."""
-        super().__init__()
-        self.recurrent = recurrent
-        self.inputs = nn.ModuleList(inputs)
-        self.cells = nn.ModuleList(cells)
+        super().__init__(
+            recurrent,
+            inputs,
+            cells,
+            state_parts=self.parts_of_a_state,
+            directions=1 + bidirectional,
+            dropout=dropout,
+        )
         self.bidirectional = bidirectional
         self.batch_first = batch_first
-        self.dropout = dropout
-        self.directions = 1 + bidirectional
         self.input_size = inputs[0].in_features
         self.hidden_size = recurrent.in_features
         self.num_layers = len(cells) // self.directions
@@ -98,57 +98,28 @@ class CompressedRecurrent(nn.Module):
         single = input.dim() == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input
         state = self._state(hx, x, single=single)
-        outputs, last = self._run(x, state, None)
+        outputs, ends = self.run_layers(x, state)
         if single:
-            return outputs.squeeze(1), self._joined([part.squeeze(1) for part in last])
-        return (outputs.transpose(0, 1) if self.batch_first else outputs), self._joined(last)
+            ends = [tuple(part.squeeze(0) for part in end) for end in ends]
+            return outputs.squeeze(1), _joined(ends)
+        return (outputs.transpose(0, 1) if self.batch_first else outputs), _joined(ends)
 
     def _packed(self, packed: PackedSequence, hx: Hidden | None) -> tuple[PackedSequence, Hidden]:
         x, lengths = pad_packed_sequence(packed)
-        outputs, last = self._run(x, self._state(hx, x, single=False), lengths.to(x.device))
+        state = self._state(hx, x, single=False)
+        outputs, ends = self.run_layers(x, state, lengths.to(x.device))
         order = packed.sorted_indices
         if order is not None:
             outputs, lengths = outputs[:, order], lengths[order.cpu()]
         data = pack_padded_sequence(outputs, lengths).data
         result = PackedSequence(data, packed.batch_sizes, order, packed.unsorted_indices)
-        return result, self._joined(last)
+        return result, _joined(ends)
 
-    def _run(self, x: Tensor, state: State, lengths: Tensor | None) -> tuple[Tensor, list[Tensor]]:
-        """Outputs `[T, B, directions*n]` and the last state, parts `[layers*directions, B, n]`.
-
-        With lengths what stands behind a sequence's end is of no use.
-        """
-        forms = self.recurrent.form().split(self.recurrent.slot.gates)
-        ends: list[State] = []
-        for layer in range(self.num_layers):
-            sides: list[Tensor] = []
-            for direction in range(self.directions):
-                place = layer * self.directions + direction
-                cell = cast(Cell, self.cells[place])
-                call = cell.call(
-                    forms[place],
-                    self._inputs(place, _reversed(x, lengths) if direction else x),
-                    tuple(part[place] for part in state),
-                    lengths=lengths,
-                )
-                states, end = run_sequence(call)
-                sides.append(_reversed(states, lengths) if direction else states)
-                ends.append(end)
-            x = sides[0] if len(sides) == 1 else torch.cat(sides, dim=-1)
-            if layer + 1 < self.num_layers:
-                x = F.dropout(x, self.dropout, self.training)
-        return x, [torch.stack(part) for part in zip(*ends, strict=True)]
-
-    def _inputs(self, place: int, x: Tensor) -> Inputs:
-        project = cast(InputLayer, self.inputs[place])
-        parts = project.plain_parts()
-        return ProjectedInputs(project(x)) if parts is None else PlainInputs(x, *parts)
-
-    def _state(self, hx: Hidden | None, x: Tensor, *, single: bool) -> State:
-        """Parts `[layers*directions, B, n]`."""
+    def _state(self, hx: Hidden | None, x: Tensor, *, single: bool) -> list[State]:
+        """Each cell's, parts `[B, n]`."""
         shape = (len(self.cells), x.shape[1], self.hidden_size)
         if hx is None:
-            return tuple(x.new_zeros(shape) for _ in range(self.state_parts))
+            return [(x.new_zeros(shape[1:]),) * self.state_parts] * shape[0]
         parts = (hx,) if isinstance(hx, Tensor) else hx
         parts = tuple(part.unsqueeze(1) for part in parts) if single else parts
         if len(parts) != self.state_parts or any(part.shape != shape for part in parts):
@@ -157,10 +128,7 @@ class CompressedRecurrent(nn.Module):
                 f"a state of {len(parts)} parts ({shapes}) does not fit; "
                 f"allowed are {self.state_parts} of {list(shape)}"
             )
-        return parts
-
-    def _joined(self, parts: Sequence[Tensor]) -> Hidden:
-        return parts[0] if len(parts) == 1 else (parts[0], parts[1])
+        return list(zip(*(part.unbind(0) for part in parts), strict=True))
 
     def flatten_parameters(self) -> None:
         """Nothing: there is no cuDNN buffer to make; callers of torch's layers may ask for it."""
@@ -184,14 +152,10 @@ class CompressedGRU(CompressedRecurrent):
 class CompressedLSTM(CompressedRecurrent):
     """In the place of an `nn.LSTM`; its states are (h, c)."""
 
-    state_parts: ClassVar[int] = 2
+    parts_of_a_state: ClassVar[int] = 2
 
 
-def _reversed(x: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each sequence of `[T, B, ...]` backwards within its own length, padding left behind it."""
-    if lengths is None:
-        return x.flip(0)
-    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    ends = lengths.unsqueeze(0)
-    order = torch.where(steps < ends, ends - 1 - steps, steps)
-    return x.gather(0, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+def _joined(ends: Sequence[State]) -> Hidden:
+    """Each cell's last state as torch's layers give them."""
+    parts = [torch.stack(part) for part in zip(*ends, strict=True)]
+    return parts[0] if len(parts) == 1 else (parts[0], parts[1])

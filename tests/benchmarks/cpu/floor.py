@@ -1,7 +1,7 @@
 """The least that a step can take: its products at the machine's peak, its gates at its tanh's."""
 
 from models.architectures.feed_forward import FeedForwardNetwork
-from models.architectures.recurrent import RecurrentNetwork
+from models.architectures.recurrent_network import RecurrentNetwork
 from tests.benchmarks.cpu.cases import Case, Mode
 from tests.benchmarks.cpu.machine import Peak
 

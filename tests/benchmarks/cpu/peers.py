@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from models.architectures.recurrent import Cell, RecurrentNetwork
+from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.call import PlainInputs
 from models.backends.sequences import VENDOR, choose
 from models.backends.vendor import vendor_computes

@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_sequence
 from models import compress
 from models.architectures import Gru
 from models.architectures.gru import GruCell
-from models.architectures.recurrent import RecurrentNetwork
+from models.architectures.recurrent_network import RecurrentNetwork
 from models.compression import from_torch, to_torch
 from models.fused import fuse
 from models.kernels.choice import Backend, prefer

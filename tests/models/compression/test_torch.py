@@ -12,8 +12,10 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from models import compress
 from models.architectures import Gru, Highway, Lstm, Mlp, Resnet, Rnn
 from models.compression import from_torch, lay_out, to_torch
-from models.compression.torch_layers.layers import CompressedLSTM
+from models.compression.torch_layers.layers import CompressedLSTM, CompressedRecurrent
 from models.errors import ConversionError, InputError, SlotError
+from models.kernels.library import library
+from models.linear import cached_forms
 from models.model import ModelSpec, after_step
 from models.parametrizations import Dense, HouseholderSvd, LowRank
 from models.spec import Signature
@@ -262,6 +264,22 @@ def test_a_drop_in_is_called_and_answers_like_what_it_replaces(layer: str, form:
     (mine, my_last), (theirs, their_last) = ours(packed), plain(packed)
     close(pad_packed_sequence(mine), pad_packed_sequence(theirs))
     close(my_last, their_last)
+    with torch.no_grad(), cached_forms(ours):
+        for parameter in ours.parameters():
+            if parameter.dim() > 1:  # what the kept forms were made of
+                parameter.zero_()
+        close(ours(x, state), plain(x, state))
+        close(pad_packed_sequence(ours(packed)[0]), pad_packed_sequence(theirs))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_drop_ins_run_on_the_same_kernels_as_architectures(layer: str) -> None:
+    ours, _ = compress(LAYERS[layer](3, 6, num_layers=2, bidirectional=True), LowRank(d=2))
+    assert isinstance(ours, CompressedRecurrent)
+    found = ours.backends()
+    assert found == (("cpp",) if library() is not None else ("torch",))
+    with cached_forms(ours):
+        assert ours.backends(batch_size=20) == found
 
 
 def test_all_chosen_layers_are_replaced_and_nothing_else() -> None:
