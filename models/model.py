@@ -36,7 +36,7 @@ class ModelSpec(Spec):
         self.architecture.check(self.signature)
         for name, slot in self.architecture.slots(self.signature).items():
             try:
-                self.parametrization.fitted(slot).check(slot)
+                self.parametrization.for_slot(slot).check(slot)
             except SlotError as error:
                 where = f"{self.architecture.kind}.{name}: {kind_of(type(self.parametrization))}"
                 raise SlotError(f"{where}: {error}") from error
@@ -54,7 +54,7 @@ class ModelSpec(Spec):
         generator = generator_of(seed)
         return self.architecture.build(self.signature, self.parametrization, generator=generator)
 
-    def lay_out(self) -> nn.Module:
+    def build_on_meta(self) -> nn.Module:
         """The model on torch's meta device: names and shapes of everything, and memory for nothing.
 
         Raises:
@@ -74,7 +74,7 @@ class ModelSpec(Spec):
     def main_count(self) -> int:
         """Numbers of the recurrent or hidden matrices alone."""
         slot = next(iter(self.architecture.slots(self.signature).values()))
-        return self.parametrization.fitted(slot).parameter_count(slot)
+        return self.parametrization.for_slot(slot).parameter_count(slot)
 
     def dense_twin(self) -> "ModelSpec":
         """The same architecture and sizes with plain matrices."""
@@ -86,7 +86,7 @@ class ModelSpec(Spec):
         Raises:
             SpecError: see `check`.
         """
-        tensors = self.lay_out().state_dict()
+        tensors = self.build_on_meta().state_dict()
         return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
 
     def shape_key(self) -> str:

@@ -63,7 +63,7 @@ class Network(nn.Module):
 
     probe: GradientProbe | None = None
 
-    def continued(self, x: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: ARG002
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:  # noqa: ARG002
         """Go on from the state in which an earlier call ended.
 
         Args:

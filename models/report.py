@@ -93,18 +93,18 @@ def parameter_report(spec: ModelSpec) -> ParameterReport:
     Raises:
         SlotError: the spec cannot be built.
     """
-    rows = _rows(spec.lay_out())
+    rows = _rows(spec.build_on_meta())
     totals = _totals(spec, rows)
-    twin = spec.dense_twin()
-    twin_totals = _totals(twin, _rows(twin.lay_out()))
+    baseline = spec.dense_twin()
+    baseline_totals = _totals(baseline, _rows(baseline.build_on_meta()))
     ratios = {
-        name: value / getattr(twin_totals, name) for name, value in totals.model_dump().items()
+        name: value / getattr(baseline_totals, name) for name, value in totals.model_dump().items()
     }
     return ParameterReport(
         spec=spec,
         rows=tuple(rows),
         totals=totals,
-        dense_twin=twin_totals,
+        dense_twin=baseline_totals,
         ratios=ReportRatios.model_validate(ratios),
     )
 
@@ -115,7 +115,7 @@ def model_totals(spec: ModelSpec) -> ReportTotals:
     Raises:
         SpecError: see `ModelSpec.check`.
     """
-    return _totals(spec, _rows(spec.lay_out()))
+    return _totals(spec, _rows(spec.build_on_meta()))
 
 
 @runtime_checkable

@@ -83,7 +83,7 @@ class Slot:
     residual: bool = False
     """Whether the matrix is in a branch that is added to its own input."""
     auxiliary: bool = False
-    """Whether the slot is beside the main one: counts and ranks are cut to what it holds."""
+    """Whether the slot is beside the main one: counts and ranks are clamped to what it holds."""
     layer: int = 0
     """The layer of the main slot that an auxiliary one belongs to."""
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Self
 
 import torch
 
-from models.draw import Draw
 from models.network import Network
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, Spec
 
@@ -28,7 +28,7 @@ class Architecture(Spec, ABC):
 
     @classmethod
     @abstractmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:
+    def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:
         """Draw the hyperparameters, from ranges that the signature alone decides."""
 
     def check(self, signature: Signature) -> None:
@@ -53,8 +53,8 @@ class Architecture(Spec, ABC):
         as it is.
         """
         surplus = [
-            (fitted := parametrization.fitted(slot)).paper_count(slot)
-            - fitted.parameter_count(slot)
+            (for_slot := parametrization.for_slot(slot)).paper_count(slot)
+            - for_slot.parameter_count(slot)
             for slot in self.slots(signature).values()
         ]
         return self.parameter_count(signature, parametrization) + sum(surplus)

@@ -105,7 +105,9 @@ class FeedForward(Architecture):
     def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
         """Input and hidden matrices, biases and other vectors, and the readout."""
         slots = self.slots(signature)
-        structured = [parametrization.fitted(slot).parameter_count(slot) for slot in slots.values()]
+        structured = [
+            parametrization.for_slot(slot).parameter_count(slot) for slot in slots.values()
+        ]
         entrance = self._input_slot(signature)
         plain = 0 if "input" in slots else entrance.out_features * entrance.in_features
         readout = (self.hidden_size + 1) * signature.output_size

@@ -15,10 +15,10 @@ from models.architectures.feed_forward import (
     Stack,
     affine_layers,
 )
-from models.draw import Draw
 from models.forms import Form, Thin
 from models.kernels.calls import Kind
 from models.linear import StructuredLinear
+from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
 GATES = 2
@@ -109,11 +109,11 @@ class Highway(FeedForward):
         return self
 
     @classmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
+    def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
         """hidden_size log-uniform from 16 to 128, layers from 1 to 5."""
         return cls(
-            hidden_size=draw.integer("hidden_size", 16, 128, log=True),
-            layers=draw.integer("layers", 1, 5),
+            hidden_size=sampler.integer("hidden_size", 16, 128, log=True),
+            layers=sampler.integer("layers", 1, 5),
         )
 
     @property
@@ -250,15 +250,15 @@ class NormalisedProduct(nn.Module):
 class NormalisedMiddle(nn.Module):
     """What stands between R and L: normalisation, and one mask for all R of a layer."""
 
-    def __init__(self, readers: int, rank: int, *, dropout: float) -> None:
+    def __init__(self, num_right: int, rank: int, *, dropout: float) -> None:
         super().__init__()
-        self.readers = readers
+        self.num_right = num_right
         self.dropout = dropout
-        self.norm = BatchNorm(readers * rank, affine=False)
+        self.norm = BatchNorm(num_right * rank, affine=False)
 
     def forward(self, inner: Tensor) -> Tensor:
-        """`[B, readers*d]` -> `[B, readers*d]`."""
-        normal = self.norm(inner).unflatten(-1, (self.readers, -1))
+        """`[B, num_right*d]` -> `[B, num_right*d]`."""
+        normal = self.norm(inner).unflatten(-1, (self.num_right, -1))
         mask = _unscaled_mask(normal[:, :1], self.dropout, training=self.training)
         return (normal * mask).flatten(1)
 
@@ -288,5 +288,5 @@ def _inner_shape(hidden: StructuredLinear) -> tuple[int, int] | None:
         return None
     parts = hidden.make_form().split(GATES)[0].parts()
     assert isinstance(parts, Thin)
-    readers, rank, _ = parts.right.shape
-    return readers, rank
+    num_right, rank, _ = parts.right.shape
+    return num_right, rank

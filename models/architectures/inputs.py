@@ -31,7 +31,7 @@ def input_layer(
 ) -> InputLayer:
     """`[..., in]` -> `[..., gates*out]`; a plain matrix is Glorot-uniform, b = 0."""
     if is_structured(slot, choice):
-        linear = parametrization.fitted(slot).build(slot, generator=generator)
+        linear = parametrization.for_slot(slot).build(slot, generator=generator)
         return StructuredAffine(linear, bias=bias)
     return Affine(
         slot.in_features,

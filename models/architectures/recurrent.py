@@ -11,9 +11,9 @@ from torch import nn
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
 from models.architectures.recurrent_network import Cell, DropoutMasks, RecurrentNetwork
-from models.draw import Draw
 from models.embedding import Embedding
 from models.linear import Affine
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot
 
@@ -73,9 +73,9 @@ class Recurrent(Architecture):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
+    def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
         """hidden_size log-uniform from 16 to 128."""
-        return cls(hidden_size=draw.integer("hidden_size", 16, 128, log=True))
+        return cls(hidden_size=sampler.integer("hidden_size", 16, 128, log=True))
 
     def slots(self, signature: Signature) -> Mapping[str, Slot]:
         """The recurrent matrices of all gates and layers, then structured input matrices."""
@@ -89,7 +89,9 @@ class Recurrent(Architecture):
     def parameter_count(self, signature: Signature, parametrization: Parametrization) -> int:
         """Recurrent and input matrices, biases, first states, embedding and readout."""
         slots = self.slots(signature)
-        structured = [parametrization.fitted(slot).parameter_count(slot) for slot in slots.values()]
+        structured = [
+            parametrization.for_slot(slot).parameter_count(slot) for slot in slots.values()
+        ]
         plain = [self._plain_input_count(slot) for slot in self.plain_inputs(signature)]
         table = (signature.vocabulary or 0) * signature.input_size
         ends = table + self._readout_count(signature)

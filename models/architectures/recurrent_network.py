@@ -290,8 +290,8 @@ class RecurrentNetwork(RecurrentLayers, Network):
             self._check_lengths(lengths, x)
         return self._run(x, (), lengths)[0]
 
-    def continued(self, x: Tensor, state: State) -> tuple[Tensor, State]:
-        """See `Network.continued`."""
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        """See `Network.step`."""
         self._check_input(x)
         self._check_state(state, x)
         return self._run(x, state, None)

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
-from models.draw import Draw
 from models.forms import Form
 from models.kernels.structs import StackName
 from models.linear import StructuredLinear
+from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
 
@@ -34,11 +34,11 @@ class Resnet(Perceptron):
     blocks: int = Field(default=2, ge=1, le=512, description="blocks of two layers each")
 
     @classmethod
-    def suggest(cls, draw: Draw, signature: Signature) -> Self:  # noqa: ARG003 -- one range
+    def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
         """hidden_size log-uniform from 16 to 128, blocks from 1 to 4."""
         return cls(
-            hidden_size=draw.integer("hidden_size", 16, 128, log=True),
-            blocks=draw.integer("blocks", 1, 4),
+            hidden_size=sampler.integer("hidden_size", 16, 128, log=True),
+            blocks=sampler.integer("blocks", 1, 4),
         )
 
     def hidden_slot(self) -> Slot:

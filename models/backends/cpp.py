@@ -86,8 +86,8 @@ def _biases(own: Tensor | None, recurrent: Tensor | None, shape: tuple[int, int]
 
 def _right(thin: Thin) -> Tensor:
     """R for all gates, or one for each: the kernels know nothing between."""
-    readers, gates = thin.right.shape[0], thin.left.shape[0]
-    return thin.right.repeat_interleave(thin.shared_by, 0) if 1 < readers < gates else thin.right
+    num_right, gates = thin.right.shape[0], thin.left.shape[0]
+    return thin.right.repeat_interleave(thin.shared_by, 0) if 1 < num_right < gates else thin.right
 
 
 def _one(tensor: Tensor | None) -> Tensor | None:

@@ -3,7 +3,7 @@
 from models.compression.fit import FITS
 from models.compression.fit.convert import convert_path, convert_weight
 from models.compression.networks import convert, fold
-from models.compression.replace import compress, lay_out
+from models.compression.replace import compress, replace_layers
 from models.compression.report import ConversionReport, LayerConversion
 from models.compression.torch_layers.from_torch import from_torch
 from models.compression.torch_layers.to_torch import to_torch, torch_fault
@@ -18,7 +18,7 @@ __all__ = [
     "convert_weight",
     "fold",
     "from_torch",
-    "lay_out",
+    "replace_layers",
     "to_torch",
     "torch_fault",
 ]

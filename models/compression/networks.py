@@ -62,25 +62,25 @@ def convert(
     converted = target.build(seed=0)
     _move_like(converted, network)
     rows: list[LayerConversion] = []
-    fitted: set[str] = set()
+    for_slot: set[str] = set()
     before = structured_parts(network)
     for name, linear in structured_parts(converted).items():
         weight = stored_weight(structured_parts(dense)[name])
         solution = convert_weight(
             weight,
-            target.parametrization.fitted(linear.slot),
+            target.parametrization.for_slot(linear.slot),
             slot=linear.slot,
             moments=moments.get(name),
             earlier=None if earlier is None else structured_parts(earlier).get(name),
             name=name,
         )
         linear.load_state_dict(solution.state_dict())
-        fitted |= {f"{name}.{key}" for key in linear.state_dict()}
+        for_slot |= {f"{name}.{key}" for key in linear.state_dict()}
         had = before.get(name)
         costs = plain_costs(weight, linear.slot) if had is None else costs_of(had)
         rows += layers_of(name, weight, linear, before=costs, moments=moments.get(name))
     neutralise_middles_(converted)
-    _copy_others_(dense, converted, known=fitted)
+    _copy_others_(dense, converted, known=for_slot)
     converted.train(network.training)
     return converted, ConversionReport(
         spec=target,
@@ -102,8 +102,8 @@ def fold(network: Network, spec: ModelSpec) -> tuple[Network, ModelSpec]:
     Raises:
         ConversionError: a number is not finite, or the network is not of this spec.
     """
-    twin = spec.dense_twin()
-    return _dense_form(network, twin), twin
+    baseline = spec.dense_twin()
+    return _dense_form(network, baseline), baseline
 
 
 def _dense_form(network: Network, spec: ModelSpec) -> Network:

@@ -65,7 +65,7 @@ def compress(
         include: patterns (`*`, `?`, `[ab]`) of the layers' names, as `named_modules` has them.
         exclude: patterns of layers that stay as they are.
         inputs: whether input matrices of recurrent layers are structured, too: never, if they are
-            square, or always, with counts and ranks cut to what they hold.
+            square, or always, with counts and ranks clamped to what they hold.
 
     Raises:
         ConversionError: nothing is chosen, a layer cannot be replaced, or numbers are not finite.
@@ -80,16 +80,16 @@ def compress(
     compressed = copy.deepcopy(dense)
     for name, linear in structured_parts(dense).items():
         weight = stored_weight(linear)
-        fitted = convert_weight(
+        for_slot = convert_weight(
             weight,
-            chosen[name].fitted(linear.slot),
+            chosen[name].for_slot(linear.slot),
             slot=linear.slot,
             moments=moments.get(name),
             name=name,
         )
-        _put(compressed, name, _like(fitted, linear))
+        _put(compressed, name, _like(for_slot, linear))
         before = plain_costs(weight, linear.slot)
-        rows += layers_of(name, weight, fitted, before=before, moments=moments.get(name))
+        rows += layers_of(name, weight, for_slot, before=before, moments=moments.get(name))
     error = None
     if answer is not None:
         with torch.no_grad():
@@ -108,7 +108,7 @@ def compress(
     )
 
 
-def lay_out(
+def replace_layers(
     module: nn.Module,
     parametrization: Choice,
     *,
@@ -124,12 +124,12 @@ def lay_out(
     Raises:
         ConversionError: see `compress`. SlotError: see `compress`.
     """
-    laid_out, chosen = _with_drop_ins(module, parametrization, include, exclude, inputs)
+    replaced, chosen = _with_drop_ins(module, parametrization, include, exclude, inputs)
     generator = generator_of(seed)
-    for name, linear in structured_parts(laid_out).items():
+    for name, linear in structured_parts(replaced).items():
         fresh = _built(name, chosen[name], linear, generator=generator)
-        _put(laid_out, name, _like(fresh, linear))
-    return laid_out
+        _put(replaced, name, _like(fresh, linear))
+    return replaced
 
 
 def _with_drop_ins(
@@ -215,7 +215,7 @@ def _built(
 ) -> StructuredLinear:
     try:
         with torch.device("meta" if meta else "cpu"):
-            return parametrization.fitted(linear.slot).build(linear.slot, generator=generator)
+            return parametrization.for_slot(linear.slot).build(linear.slot, generator=generator)
     except SlotError as error:
         raise SlotError(
             f"{name}: {kind_of(type(parametrization))}: {error} (leave the layer out with exclude)"

@@ -32,9 +32,9 @@ class LowRankForm(Form):
     """The matrices behind one R side by side: `[G / s, d, s*out]`."""
 
     def __post_init__(self) -> None:
-        readers, rank, _ = self.right.shape
+        num_right, rank, _ = self.right.shape
         object.__setattr__(self, "_right_transposed", self.right.flatten(0, 1).t())
-        object.__setattr__(self, "_left_transposed", self.left.reshape(readers, -1, rank).mT)
+        object.__setattr__(self, "_left_transposed", self.left.reshape(num_right, -1, rank).mT)
 
     @property
     def shared_by(self) -> int:
@@ -52,20 +52,20 @@ class LowRankForm(Form):
     def split(self, size: int) -> "list[LowRankForm]":
         """The whole stack in parts of `size` matrices, some behind one R or all behind several."""
         lefts = torch.split(self.left, size)
-        readers = max(size // self.shared_by, 1)
-        rights = torch.split(self.right, readers)
+        num_right = max(size // self.shared_by, 1)
+        rights = torch.split(self.right, num_right)
         diagonals = (
             [None] * len(lefts) if self.diagonal is None else torch.split(self.diagonal, size)
         )
         return [
-            LowRankForm(left, rights[part * size // self.shared_by // readers], diagonal)
+            LowRankForm(left, rights[part * size // self.shared_by // num_right], diagonal)
             for part, (left, diagonal) in enumerate(zip(lefts, diagonals, strict=True))
         ]
 
     def addends(self, projections: Tensor) -> tuple[Tensor, ...]:
         """Addends `[B, G*out]` for a single R, `[G / s, B, s*out]` for several; one per step."""
-        readers = self.right.shape[0]
-        return projections.unbind(0) if readers == 1 else addends_of_each(projections, readers)
+        num_right = self.right.shape[0]
+        return projections.unbind(0) if num_right == 1 else addends_of_each(projections, num_right)
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` as `addends` gives it."""
@@ -81,13 +81,13 @@ class LowRankForm(Form):
 
     def expand(self, inner: Tensor, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`inner L_g^T + x * D_g + addend_g` for each g; `inner` as `project` gives it."""
-        readers, rank, _ = self.right.shape
-        if readers == 1:
+        num_right, rank, _ = self.right.shape
+        if num_right == 1:
             left = self._left_transposed[0]
             result = inner @ left if addend is None else torch.addmm(addend, inner, left)
             parts = (result,) if self.shared_by == 1 else result.chunk(self.shared_by, dim=-1)
         else:
-            inner = inner.view(-1, readers, rank).transpose(0, 1)
+            inner = inner.view(-1, num_right, rank).transpose(0, 1)
             result = (
                 torch.bmm(inner, self._left_transposed)
                 if addend is None
@@ -147,4 +147,4 @@ def _split(result: Tensor, shared_by: int) -> tuple[Tensor, ...]:
     """`[R, B, s*out]` as R * s tensors `[B, out]`."""
     if shared_by == 1:
         return result.unbind(0)
-    return tuple(part for reader in result.unbind(0) for part in reader.chunk(shared_by, dim=-1))
+    return tuple(part for first in result.unbind(0) for part in first.chunk(shared_by, dim=-1))

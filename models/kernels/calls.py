@@ -334,9 +334,9 @@ def _check_matrices(given: Tensors, gates: int, size: int) -> int:
     models, _, _, rank = _sizes("left", left, 4)
     if rank == 0:
         raise ValueError("left has no columns; the kernel takes a rank of at least 1")
-    readers = 1 if _sizes("right", right, 4)[1] == 1 else gates
+    num_right = 1 if _sizes("right", right, 4)[1] == 1 else gates
     check("left", left, (models, gates, size, rank), torch.float32)
-    check("right", right, (models, readers, rank, size), torch.float32)
+    check("right", right, (models, num_right, rank, size), torch.float32)
     if given.diagonal is not None:
         check("diagonal", given.diagonal, (models, gates, size), torch.float32)
     return models
@@ -432,7 +432,7 @@ def shape_of(kind: Kind, tensors: Tensors) -> Shape:
         inputs=0 if x is None else x.shape[-1],
         biases=0 if tensors.bias is None else tensors.bias.shape[1],
         rank=0 if left is None else left.shape[-1],
-        readers=0 if right is None else right.shape[1],
+        num_right=0 if right is None else right.shape[1],
         u_stages=_stages(tensors.u_turns),
         v_stages=_stages(tensors.v_turns),
         cell=_KINDS[kind.cell],

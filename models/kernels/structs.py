@@ -33,7 +33,7 @@ class Shape(ctypes.Structure):
     """The sizes of a sequence or a stack."""
 
     _fields_ = [
-        *_numbers("models", "steps", "batch", "size", "inputs", "biases", "rank", "readers"),
+        *_numbers("models", "steps", "batch", "size", "inputs", "biases", "rank", "num_right"),
         *_numbers("u_stages", "v_stages"),
         *_numbers("cell", "activation", "threads", "x_model", "x_step", "x_row"),
         ("slope", ctypes.c_float),

@@ -56,11 +56,11 @@ def project(graph: Graph, thin: Thin, x: str) -> str:
 
 def expand(graph: Graph, thin: Thin, inner: str, x: str) -> str:
     """`inner L_g^T + x * D_g` for each g, side by side; `inner` as `project` gives it."""
-    readers, rank, _ = thin.right.shape
-    lefts = thin.left.reshape(readers, -1, rank).mT
+    num_right, rank, _ = thin.right.shape
+    lefts = thin.left.reshape(num_right, -1, rank).mT
     parts = [
         graph.apply("MatMul", part, graph.constant(left))
-        for part, left in zip(cut(graph, inner, readers), lefts, strict=True)
+        for part, left in zip(cut(graph, inner, num_right), lefts, strict=True)
     ]
     product = joined(graph, parts)
     if thin.diagonal is None:

@@ -6,12 +6,12 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from models.draw import Draw
 from models.errors import SlotError
 from models.forms import DenseForm
 from models.linear import StructuredLinear
 from models.math.complex_matrices import real_form
 from models.math.initialisation import glorot_uniform_, identity_, orthogonal_
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family
 from models.spec import Slot
 
@@ -42,7 +42,7 @@ class Dense(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
         """Nothing to draw."""
         return cls()
 

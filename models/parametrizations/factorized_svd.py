@@ -7,7 +7,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.draw import Draw
 from models.forms import DenseForm
 from models.linear import StructuredLinear
 from models.math.initialisation import normal_
@@ -20,6 +19,7 @@ from models.math.orthogonal_maps import (
 )
 from models.math.precision import raised
 from models.math.spectrum import SigmoidSpectrum
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -54,9 +54,9 @@ class FactorizedSvd(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003 -- no count
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003 -- no count
         """Margin log-uniform in [1e-3, 0.5]."""
-        return cls(margin=draw.real("margin", 1e-3, 0.5, log=True))
+        return cls(margin=sampler.real("margin", 1e-3, 0.5, log=True))
 
     @classmethod
     def check_slot(cls, slot: Slot) -> None:

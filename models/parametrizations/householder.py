@@ -7,7 +7,6 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.draw import Draw
 from models.forms import DenseForm, LowRankForm, factored_form_pays
 from models.linear import StructuredLinear
 from models.math.householder import (
@@ -16,6 +15,7 @@ from models.math.householder import (
     staircase_entries,
 )
 from models.math.initialisation import normal_
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import (
     Family,
     refuse_outside,
@@ -44,9 +44,9 @@ class Householder(Family):
     m: int = Field(ge=1, description="reflectors, at most the size")
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
         """Count m log-uniform from 1 to the size."""
-        return cls(m=draw.integer("m", 1, largest, log=True)).cut(slot)
+        return cls(m=sampler.integer("m", 1, largest, log=True)).clamped(slot)
 
     @classmethod
     def check_slot(cls, slot: Slot) -> None:
@@ -59,7 +59,7 @@ class Householder(Family):
         self.check_slot(slot)
         refuse_outside("m", self.m, slot, most=slot.smaller_side)
 
-    def cut(self, slot: Slot) -> Self:
+    def clamped(self, slot: Slot) -> Self:
         """Count m at most the size."""
         return self.model_copy(update={"m": min(self.m, slot.smaller_side)})
 

@@ -8,7 +8,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.draw import Draw
 from models.forms import DenseForm, LowRankForm, factored_form_pays
 from models.hooks import Projected
 from models.linear import StructuredLinear
@@ -16,6 +15,7 @@ from models.math.householder import staircase_entries, svd_diagonal_low_rank, sv
 from models.math.initialisation import glorot_limit, normal_, uniform_
 from models.math.precision import raised
 from models.math.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
@@ -86,17 +86,17 @@ class HouseholderSvd(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
         """m1, m2 log-uniform from 1 to the shorter side, r log-uniform in [1e-3, 0.5].
 
         In a residual branch the singular values lie around 0, else around 1.
         """
         return cls(
-            m1=draw.integer("m1", 1, largest, log=True),
-            m2=draw.integer("m2", 1, largest, log=True),
-            r=draw.real("r", 1e-3, 0.5, log=True),
+            m1=sampler.integer("m1", 1, largest, log=True),
+            m2=sampler.integer("m2", 1, largest, log=True),
+            r=sampler.real("r", 1e-3, 0.5, log=True),
             sigma_star=0.0 if slot.residual else 1.0,
-        ).cut(slot)
+        ).clamped(slot)
 
     def check(self, slot: Slot) -> None:
         """Both counts are at most the shorter side."""
@@ -104,7 +104,7 @@ class HouseholderSvd(Family):
         for name, count in (("m1", self.m1), ("m2", self.m2)):
             refuse_outside(name, count, slot, most=slot.smaller_side)
 
-    def cut(self, slot: Slot) -> Self:
+    def clamped(self, slot: Slot) -> Self:
         """Both counts at most the shorter side."""
         most = slot.smaller_side
         return self.model_copy(update={"m1": min(self.m1, most), "m2": min(self.m2, most)})

@@ -6,11 +6,11 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from models.draw import Draw
 from models.forms import LowRankForm
 from models.linear import StructuredLinear
 from models.math.initialisation import glorot_uniform_
 from models.math.weight_norm import NormalisedRows, plain_rows
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
@@ -33,23 +33,23 @@ class LowRankParametrization(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
         """Rank d log-uniform from 1 to just below half the size: there the factors are the less."""
-        return cls(d=draw.integer("d", 1, largest_saving_rank(largest), log=True)).cut(slot)
+        return cls(d=sampler.integer("d", 1, largest_saving_rank(largest), log=True)).clamped(slot)
 
     def check(self, slot: Slot) -> None:
         """Rank d is at most the shorter side."""
         self.check_slot(slot)
         refuse_outside("d", self.d, slot, most=slot.smaller_side)
 
-    def cut(self, slot: Slot) -> Self:
+    def clamped(self, slot: Slot) -> Self:
         """Rank d below half the shorter side."""
         return self.model_copy(update={"d": min(self.d, largest_saving_rank(slot.smaller_side))})
 
     def parameter_count(self, slot: Slot) -> int:
         """`(out + in) d` per matrix; tied, `in d` only once per layer; `out` more with gains."""
-        readers = slot.layers if self.tied else slot.num_matrices
-        factors = (slot.num_matrices * slot.out_features + readers * slot.in_features) * self.d
+        num_right = slot.layers if self.tied else slot.num_matrices
+        factors = (slot.num_matrices * slot.out_features + num_right * slot.in_features) * self.d
         return factors + (slot.num_matrices * slot.out_features if self.weight_norm else 0)
 
     def working_numbers(self, slot: Slot) -> int:
@@ -65,9 +65,9 @@ class LowRankLinear(StructuredLinear):
     ) -> None:
         super().__init__(slot)
         self.rank = d
-        self.readers = slot.layers if tied else slot.num_matrices
+        self.num_right = slot.layers if tied else slot.num_matrices
         left = torch.empty(slot.num_matrices, slot.out_features, d)
-        right = torch.empty(self.readers, d, slot.in_features)
+        right = torch.empty(self.num_right, d, slot.in_features)
         glorot_uniform_(left, generator=generator)
         glorot_uniform_(right, generator=generator)
         self.left = NormalisedRows(left, gain=True) if weight_norm else nn.Parameter(left)
@@ -87,4 +87,4 @@ class LowRankLinear(StructuredLinear):
 
         `L S^-1` and `S R` give one W for every invertible S, the same S for all L behind one R.
         """
-        return self.multiply_adds() - self.readers * self.rank**2
+        return self.multiply_adds() - self.num_right * self.rank**2

@@ -6,10 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from models.draw import Draw
 from models.forms import DenseForm, RotatedForm, rotated_form_pays
 from models.linear import StructuredLinear
 from models.math.rotations import stage_count
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.packed_angles import (
     PackedAngles,
     Start,
@@ -43,9 +43,9 @@ class PackedRotations(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
         """Count log-uniform from 1 to all stages of the schedule."""
-        return cls(count=draw.integer("count", 1, most_stages(largest), log=True)).cut(slot)
+        return cls(count=sampler.integer("count", 1, most_stages(largest), log=True)).clamped(slot)
 
     @classmethod
     def check_slot(cls, slot: Slot) -> None:
@@ -58,7 +58,7 @@ class PackedRotations(Family):
         self.check_slot(slot)
         refuse_outside("count", self.count, slot, most=stage_count(slot.in_features))
 
-    def cut(self, slot: Slot) -> Self:
+    def clamped(self, slot: Slot) -> Self:
         """At most all stages of the schedule."""
         return self.model_copy(update={"count": min(self.count, most_stages(slot.smaller_side))})
 

@@ -6,9 +6,9 @@ from typing import ClassVar, Self
 
 import torch
 
-from models.draw import Draw
 from models.errors import SlotError
 from models.linear import StructuredLinear
+from models.parameter_sampler import ParameterSampler
 from models.spec import Slot, Spec, kind_of
 
 
@@ -36,13 +36,13 @@ class Parametrization(Spec, ABC):
             SlotError: not defined for the slot, or a hyperparameter is out of its range.
         """
 
-    def cut(self, slot: Slot) -> Self:  # noqa: ARG002 -- nothing to cut where nothing is counted
-        """The same with counts and ranks cut to what the slot holds."""
+    def clamped(self, slot: Slot) -> Self:  # noqa: ARG002 -- nothing to clamp where nothing is counted
+        """The same with counts and ranks clamped to what the slot holds."""
         return self
 
-    def fitted(self, slot: Slot) -> "Parametrization":
-        """What is stored in a slot: this, cut where the slot is an auxiliary one."""
-        return self.cut(slot) if slot.auxiliary else self
+    def for_slot(self, slot: Slot) -> "Parametrization":
+        """What is stored in a slot: this, clamped where the slot is an auxiliary one."""
+        return self.clamped(slot) if slot.auxiliary else self
 
     @abstractmethod
     def parameter_count(self, slot: Slot) -> int:
@@ -90,11 +90,11 @@ class Family(Parametrization, ABC):
 
     @classmethod
     @abstractmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
-        """Draw the fields, from ranges that `largest` fixes, and cut them to what the slot holds.
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
+        """Draw the fields, from ranges that `largest` fixes, and clamp them to what the slot holds.
 
         Args:
-            draw: who answers.
+            sampler: who answers.
             slot: the slot of the model underway.
             largest: the smaller side of the largest slot of the study, the same for every model
                 of it.

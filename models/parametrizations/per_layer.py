@@ -42,12 +42,14 @@ class PerLayer(Parametrization):
             with _naming(index, member):
                 member.check(layer)
 
-    def cut(self, slot: Slot) -> Self:
-        """Each member cut to what a layer holds."""
+    def clamped(self, slot: Slot) -> Self:
+        """Each member clamped to what a layer holds."""
         one = replace(slot, layers=1)
-        return self.model_copy(update={"layers": tuple(member.cut(one) for member in self.layers)})
+        return self.model_copy(
+            update={"layers": tuple(member.clamped(one) for member in self.layers)}
+        )
 
-    def fitted(self, slot: Slot) -> Parametrization:
+    def for_slot(self, slot: Slot) -> Parametrization:
         """This in a main slot, else what the slot's layer has.
 
         Raises:
@@ -60,7 +62,7 @@ class PerLayer(Parametrization):
                 f"{len(self.layers)} members do not reach to layer {slot.layer}; allowed is one "
                 "for each layer"
             )
-        return self.layers[slot.layer].fitted(slot)
+        return self.layers[slot.layer].for_slot(slot)
 
     def parameter_count(self, slot: Slot) -> int:
         """The sum over the layers."""

@@ -7,11 +7,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.draw import Draw
 from models.forms import DenseForm, RotatedForm, rotated_form_pays
 from models.linear import StructuredLinear
 from models.math.precision import raised
 from models.math.rotations import stage_count
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.packed_angles import (
     PackedAngles,
     Start,
@@ -69,13 +69,13 @@ class RotationSvd(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:
         """Both counts log-uniform from 1 to all stages, the penalty log-uniform in [1e-6, 1]."""
         return cls(
-            count_u=draw.integer("count_u", 1, most_stages(largest), log=True),
-            count_v=draw.integer("count_v", 1, most_stages(largest), log=True),
-            penalty=draw.real("penalty", 1e-6, 1.0, log=True),
-        ).cut(slot)
+            count_u=sampler.integer("count_u", 1, most_stages(largest), log=True),
+            count_v=sampler.integer("count_v", 1, most_stages(largest), log=True),
+            penalty=sampler.real("penalty", 1e-6, 1.0, log=True),
+        ).clamped(slot)
 
     @classmethod
     def check_slot(cls, slot: Slot) -> None:
@@ -89,7 +89,7 @@ class RotationSvd(Family):
         for name, count in (("count_u", self.count_u), ("count_v", self.count_v)):
             refuse_outside(name, count, slot, most=stage_count(slot.in_features))
 
-    def cut(self, slot: Slot) -> Self:
+    def clamped(self, slot: Slot) -> Self:
         """Both counts at most all stages of the schedule."""
         most = most_stages(slot.smaller_side)
         counts = {"count_u": min(self.count_u, most), "count_v": min(self.count_v, most)}

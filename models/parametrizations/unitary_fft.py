@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from models.draw import Draw
 from models.errors import SlotError
 from models.forms import DenseForm, FourierForm, fourier_form_pays
 from models.linear import StructuredLinear
@@ -15,6 +14,7 @@ from models.math.initialisation import glorot_uniform_, uniform_
 from models.math.precision import raised
 from models.math.unitary import fourier_product, hashed_order
 from models.math.weight_norm import unit_rows
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -41,7 +41,7 @@ class UnitaryFft(Family):
     kind: Literal["unitary_fft"] = "unitary_fft"
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
         """Nothing to draw."""
         return cls()
 

@@ -6,7 +6,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.draw import Draw
 from models.errors import SlotError
 from models.forms import DenseForm
 from models.linear import StructuredLinear
@@ -18,6 +17,7 @@ from models.math.orthogonal_maps import (
     skew_hermitian_form,
 )
 from models.math.precision import raised
+from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
@@ -46,7 +46,7 @@ class UnitaryFull(Family):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
+    def suggest(cls, sampler: ParameterSampler, slot: Slot, *, largest: int) -> Self:  # noqa: ARG003
         """Nothing to draw."""
         return cls()
 

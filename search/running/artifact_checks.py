@@ -129,7 +129,7 @@ def _document(stream: BinaryIO, size: int, most: int) -> bytes:
 @lru_cache(maxsize=256)
 def _layout(model: str) -> _Layout:
     """What a model, given as JSON, holds: by name its tensors' types and shapes."""
-    state = ModelSpec.model_validate_json(model).lay_out().state_dict()
+    state = ModelSpec.model_validate_json(model).build_on_meta().state_dict()
     return {
         name: StoredTensor(_NAMES[tensor.dtype], tuple(tensor.shape))
         for name, tensor in state.items()

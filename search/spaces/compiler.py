@@ -306,7 +306,7 @@ def _held(overrides: Overrides, name: str, kind: str, slot: Slot) -> tuple[AnyFa
     def member(*, highest: bool) -> tuple[AnyFamily, set[str]]:
         draw = SpaceDraw(name, overrides.values, CornerSource(highest=highest))
         suggested = variant.suggest(draw, slot, largest=slot.smaller_side)
-        return draw.complete(suggested).cut(slot), draw.asked
+        return draw.complete(suggested).clamped(slot), draw.asked
 
     with overrides.refusing(name):
         member(highest=False)

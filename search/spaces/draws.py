@@ -196,7 +196,7 @@ class Recorder:
 
 
 class SpaceDraw:
-    """A `models.draw.Draw` for one variant: the user's overrides first, then a source.
+    """A `ParameterSampler` for one variant: the user's overrides first, then a source.
 
     A question about field `m1` of `householder_svd` is dimension `householder_svd.m1`. For one
     layer the kind is `householder_svd.0`. `overrides` has full names, as `Overrides.values` does.

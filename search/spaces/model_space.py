@@ -258,12 +258,12 @@ def _note(values: Hyperparameters, kind: str, member: Spec, draw: SpaceDraw) -> 
 
 def _cut(member: AnyFamily, slot: Slot, *, named: Mapping[str, Scalar | None]) -> AnyFamily:
     """The member cut to a slot, but for the values that the user named and that the slot holds."""
-    cut = member.cut(slot)
+    clamped = member.clamped(slot)
     for name, value in named.items():
-        wanted = with_value(cut, name, value)
+        wanted = with_value(clamped, name, value)
         try:
             wanted.check(slot)
         except SlotError:
             continue
-        cut = wanted
-    return cut
+        clamped = wanted
+    return clamped

@@ -161,7 +161,7 @@ def measuring_need(model: ModelSpec, throughput: Throughput) -> Need:
 def _kept(model: ModelSpec, signature: Signature) -> int:
     """Numbers that products with structured matrices leave of a sample, beside its states."""
     each_step = sum(
-        model.parametrization.fitted(slot).kept_numbers(slot)
+        model.parametrization.for_slot(slot).kept_numbers(slot)
         for slot in model.architecture.slots(signature).values()
     )
     return signature.sequence_length * each_step
@@ -170,7 +170,7 @@ def _kept(model: ModelSpec, signature: Signature) -> int:
 def _working(model: ModelSpec) -> int:
     """Numbers that it takes to make what is applied of all structured matrices."""
     return sum(
-        model.parametrization.fitted(slot).working_numbers(slot)
+        model.parametrization.for_slot(slot).working_numbers(slot)
         for slot in model.architecture.slots(model.signature).values()
     )
 

@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 from pydantic import ConfigDict, Field
 
 from models.architectures import AnyArchitecture
-from models.draw import Draw
+from models.parameter_sampler import ParameterSampler
 from models.spec import Spec
 from search.errors import OriginalUnresolved
 
@@ -32,11 +32,11 @@ class Distillation(Spec):
     distillation_weight: float = Field(default=0.5, ge=0, le=1, description="w")
 
     @classmethod
-    def suggest(cls, draw: Draw) -> "Distillation":
+    def suggest(cls, sampler: ParameterSampler) -> "Distillation":
         """Draw the temperature (log-uniform) and the weight."""
         return cls(
-            temperature=draw.real("temperature", 1.0, 10.0, log=True),
-            distillation_weight=draw.real("distillation_weight", 0.0, 1.0),
+            temperature=sampler.real("temperature", 1.0, 10.0, log=True),
+            distillation_weight=sampler.real("distillation_weight", 0.0, 1.0),
         )
 
 

@@ -17,7 +17,7 @@ class Teacher:
 
     def __init__(self, network: Network, distillation: Distillation, device: torch.device) -> None:
         self._network: nn.Module = network.to(device).eval().requires_grad_(False)
-        self._continued = network.continued
+        self._continued = network.step
         self._distillation = distillation
         self.carried: State = ()
         """The state in which it ended the last batch, where the next one goes on from it."""

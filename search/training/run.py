@@ -308,7 +308,7 @@ class _Run:
         """The model's output, and the state in which it ended where the samples carry it on."""
         if not samples.carries_state:
             return self.module(batch.x, lengths=batch.lengths), ()
-        return self.module.continued(batch.x, carried)
+        return self.module.step(batch.x, carried)
 
     @torch.no_grad()
     def _evaluate(self, samples: Samples) -> _Found:

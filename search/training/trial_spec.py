@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from models.compression import torch_fault
-from models.draw import Draw
 from models.model import ModelSpec
+from models.parameter_sampler import ParameterSampler
 from models.spec import Spec
 from search.documents.export_kinds import CHECKPOINT
 from search.training.compression import Compression
@@ -61,11 +61,11 @@ class TrainingSpec(Spec):
     )
 
     @classmethod
-    def suggest(cls, draw: Draw) -> "TrainingSpec":
+    def suggest(cls, sampler: ParameterSampler) -> "TrainingSpec":
         """Draw the learning rate (log-uniform) and the batch size (by 32)."""
         return cls(
-            learning_rate=draw.real("learning_rate", 3e-4, 3e-2, log=True),
-            batch_size=draw.integer("batch_size", 32, 128, step=32),
+            learning_rate=sampler.real("learning_rate", 3e-4, 3e-2, log=True),
+            batch_size=sampler.integer("batch_size", 32, 128, step=32),
         )
 
 

@@ -171,12 +171,12 @@ def test_an_auxiliary_slot_gets_what_it_holds(parametrization: Variant) -> None:
     """Input matrices take the main slots' parametrization, cut to their own size."""
     large = drawn(parametrization, home(parametrization, 33), 1.0)
     main, beside = home(parametrization, 6), home(parametrization, 6, auxiliary=True)
-    assert large.fitted(main) == large
-    fitted = large.fitted(beside)
-    fitted.check(beside)
-    assert type(fitted) is type(large)
+    assert large.for_slot(main) == large
+    for_slot = large.for_slot(beside)
+    for_slot.check(beside)
+    assert type(for_slot) is type(large)
     uncounted = dict.fromkeys(counts_of(large), 1)
-    assert fitted.model_copy(update=uncounted) == large.model_copy(update=uncounted)
+    assert for_slot.model_copy(update=uncounted) == large.model_copy(update=uncounted)
 
 
 def test_unknown_fields_and_counts_below_their_range_are_refused(parametrization: Variant) -> None:

@@ -83,7 +83,7 @@ def answers(task: Task, samples: Samples, batches: list[Batch]) -> list[Tensor]:
     module, state, outputs = model_for(task).build(seed=3), (), []
     for batch in batches:
         if samples.carries_state:
-            output, state = module.continued(batch.x, state)
+            output, state = module.step(batch.x, state)
         else:
             output = module(batch.x, lengths=batch.lengths)
         outputs.append(output.detach())

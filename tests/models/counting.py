@@ -18,4 +18,4 @@ def spec_of(
 
 
 def trainable(spec: ModelSpec) -> int:
-    return sum(p.numel() for p in spec.lay_out().parameters() if p.requires_grad)
+    return sum(p.numel() for p in spec.build_on_meta().parameters() if p.requires_grad)

@@ -142,7 +142,7 @@ def test_svd_mlp_has_as_many_numbers_as_its_formula(size: int, layers: int, coun
     untrained = 2 * layers if count == size else 0
     assert spec.paper_count() == paper
     assert spec.parameter_count() == paper - untrained
-    assert sum(p.numel() for p in spec.lay_out().parameters()) == paper - untrained
+    assert sum(p.numel() for p in spec.build_on_meta().parameters()) == paper - untrained
 
 
 def test_dense_counts_are_those_of_the_formula() -> None:
@@ -151,7 +151,7 @@ def test_dense_counts_are_those_of_the_formula() -> None:
     resnet = spec_of(Resnet(hidden_size=32, blocks=20), Dense(), PIXELS)
     for spec in (mlp, resnet):
         assert spec.parameter_count() == spec.paper_count() == expected
-        assert sum(p.numel() for p in spec.lay_out().parameters()) == expected
+        assert sum(p.numel() for p in spec.build_on_meta().parameters()) == expected
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES, ids=kind)
@@ -177,7 +177,7 @@ def test_input_matrix_can_be_structured_too(architecture: FeedForward) -> None:
 def test_an_answer_at_every_step_is_refused(architecture: FeedForward) -> None:
     every = SIGNATURE.model_copy(update={"output_steps": "every"})
     spec = spec_of(architecture, Dense(), every)
-    for attempt in (spec.check, spec.build, spec.lay_out):
+    for attempt in (spec.check, spec.build, spec.build_on_meta):
         with pytest.raises(SignatureError, match="output_steps = 'every' does not fit, allowed is"):
             attempt()
     stored = checkpoint.save_bytes(spec_of(architecture, Dense()).build(seed=0), spec)

@@ -308,7 +308,7 @@ def test_counts_of_the_papers_mnist_stacks(parametrization: AnyParametrization, 
     architecture = Highway(hidden_size=1024, layers=5, stack="batch_normalised")
     spec = ModelSpec(architecture=architecture, parametrization=parametrization, signature=PIXELS)
     assert spec.parameter_count() == spec.paper_count() == count
-    assert sum(p.numel() for p in spec.lay_out().parameters()) == count
+    assert sum(p.numel() for p in spec.build_on_meta().parameters()) == count
 
 
 @pytest.mark.parametrize("stack", ["plain", "batch_normalised"])

@@ -87,7 +87,7 @@ def test_a_sequence_in_pieces_is_the_sequence(cell, parametrization, steps: str)
     whole = network(x)
     state, outputs = (), []
     for piece in (x[:, :2], x[:, 2:3], x[:, 3:]):
-        output, state = network.continued(piece, state)
+        output, state = network.step(piece, state)
         outputs.append(output)
     found = torch.cat(outputs, dim=1) if steps == "every" else outputs[-1]
     torch.testing.assert_close(found, whole, atol=1e-5, rtol=1e-4)
@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_refused_with_what_is_allowed() -> None:
     with pytest.raises(
         InputError, match=r"1 parts \(\[2, 5\]\).*allowed are none, or 2 of \[2, 6\]"
     ):
-        network.continued(x, (torch.zeros(2, 5),))
+        network.step(x, (torch.zeros(2, 5),))
     reader = spec_of(CELLS[0], signature=TOKENS).build(seed=0)
     with pytest.raises(InputError, match=r"allowed are tokens \[batch, steps >= 1\]"):
         reader(torch.zeros(2, 9, 5))
@@ -161,4 +161,4 @@ def test_what_does_not_fit_is_refused_with_what_is_allowed() -> None:
         }
     ).build(seed=0)
     with pytest.raises(InputError, match="has no state"):
-        plain.continued(x, ())
+        plain.step(x, ())

@@ -68,9 +68,9 @@ def test_numbers_stored_and_multiplied_are_those_of_the_formulas(
     variant: Variant, tied: bool, weight_norm: bool, gates: int, layers: int
 ) -> None:
     spec, slot = variant(d=4, tied=tied, weight_norm=weight_norm), square(9, gates, layers)
-    num_matrices, readers = gates * layers, layers if tied else gates * layers
+    num_matrices, num_right = gates * layers, layers if tied else gates * layers
     diagonal = num_matrices * 9 if variant is LowRankDiagonal else 0
-    factors = num_matrices * 9 * 4 + readers * 4 * 9
+    factors = num_matrices * 9 * 4 + num_right * 4 * 9
     linear = linear_of(spec, slot)
     stored = sum(parameter.numel() for parameter in linear.parameters())
     gains = num_matrices * 9 if weight_norm else 0
@@ -183,7 +183,7 @@ def test_tied_character_gru_has_the_count_of_the_papers_formula() -> None:
     )
     recurrent = 3 * 1000 * 64 + 64 * 1000 + 3 * 1000
     assert spec.paper_count() == recurrent + 51 * 1000 + 3 * 1000 + 1001 * 51 == 364_051
-    stored = sum(parameter.numel() for parameter in spec.lay_out().parameters())
+    stored = sum(parameter.numel() for parameter in spec.build_on_meta().parameters())
     assert stored == spec.parameter_count() == 364_051 + 2 * 51 * 1000
 
 

@@ -322,8 +322,8 @@ def test_an_answer_after_every_step_and_a_state_to_go_on_from() -> None:
     network = trained(spec).double()
     x = batch()
     whole = network(x)
-    first, state = network.continued(x[:, :2], ())
-    second, _ = network.continued(x[:, 2:], state)
+    first, state = network.step(x[:, :2], ())
+    second, _ = network.step(x[:, 2:], state)
     torch.testing.assert_close(torch.cat((first, second), dim=1), whole, rtol=1e-9, atol=1e-10)
 
 
@@ -395,7 +395,7 @@ def test_misfits_are_refused_with_their_layer() -> None:
         mixed("lstm", large).check()
     outside = Slot(out_features=3, in_features=3, auxiliary=True, layer=2)
     with pytest.raises(SlotError, match="2 members do not reach to layer 2"):
-        short.fitted(outside)
+        short.for_slot(outside)
     urnn = {"kind": "urnn", "hidden_size": 6, "layers": 2}
     misfit = {"architecture": urnn, "parametrization": short, "signature": LAST}
     assert not admitted(ModelSpec.model_validate(misfit))

@@ -215,7 +215,7 @@ def test_penn_treebank_words(
     stated but are what the numbers follow from.
     """
     spec = spec_of(architecture, parametrization, (128, 300, 10_000))
-    recurrent = spec.lay_out().get_submodule("recurrent")
+    recurrent = spec.build_on_meta().get_submodule("recurrent")
     assert sum(p.numel() for p in recurrent.parameters()) // 1024 == printed
 
 

@@ -159,7 +159,7 @@ def test_pixel_mnist_urnn_of_512_has_the_printed_count() -> None:
         parametrization=UnitaryFft(),
         signature=Signature(input_size=1, sequence_length=784, output_size=10),
     )
-    stored = sum(parameter.numel() for parameter in spec.lay_out().parameters())
+    stored = sum(parameter.numel() for parameter in spec.build_on_meta().parameters())
     assert stored == spec.parameter_count() == 16_394
 
 

@@ -20,36 +20,36 @@ def fit_low_rank_(linear: LowRankLinear, target: Target) -> None:
     left, right = best_factors(
         target.weight,
         linear.rank,
-        weighting=reader_weighting(linear, target),
-        readers=linear.readers,
+        weighting=right_weighting(linear, target),
+        num_right=linear.num_right,
     )
     write_factors_(linear, left, right)
 
 
-def reader_weighting(linear: LowRankLinear, target: Target) -> tuple[Tensor, Tensor] | None:
+def right_weighting(linear: LowRankLinear, target: Target) -> tuple[Tensor, Tensor] | None:
     """`C^{1/2}` and `C^{-1/2}` `[G, n, n]`, the same for all matrices behind one R.
 
     One R serves what its matrices read on average.
     """
     if target.moments is None:
         return None
-    shared = linear.num_matrices // linear.readers
+    shared = linear.num_matrices // linear.num_right
     size = linear.in_features
-    mean = target.moments.view(linear.readers, shared, size, size).mean(1)
+    mean = target.moments.view(linear.num_right, shared, size, size).mean(1)
     root, inverse = roots(mean)
     return root.repeat_interleave(shared, 0), inverse.repeat_interleave(shared, 0)
 
 
 def best_factors(
-    weight: Tensor, rank: int, *, weighting: tuple[Tensor, Tensor] | None, readers: int
+    weight: Tensor, rank: int, *, weighting: tuple[Tensor, Tensor] | None, num_right: int
 ) -> tuple[Tensor, Tensor]:
-    """L `[G, out, d]` and R `[readers, d, in]` with `L_g R` nearest to W `[G, out, in]`.
+    """L `[G, out, d]` and R `[num_right, d, in]` with `L_g R` nearest to W `[G, out, in]`.
 
     Matrices behind one R are decomposed as one tall matrix; see `reader_weighting` for nearness.
     """
     seen = weight if weighting is None else weight @ weighting[0]
     num_matrices, rows, columns = seen.shape
-    u, s, v = svd(seen.reshape(readers, num_matrices // readers * rows, columns))
+    u, s, v = svd(seen.reshape(num_right, num_matrices // num_right * rows, columns))
     u, s, v = u[..., :rank], s[..., :rank], v[..., :rank, :]
     # Both factors share the singular values, but no row of R is zero: with L zero as well neither
     # would ever get a gradient.
@@ -58,7 +58,7 @@ def best_factors(
     left = (u * (s / balance).unsqueeze(-2)).reshape(num_matrices, rows, rank)
     right = balance.unsqueeze(-1) * v
     if weighting is not None:
-        right = right @ weighting[1][:: num_matrices // readers]
+        right = right @ weighting[1][:: num_matrices // num_right]
     return left, right
 
 

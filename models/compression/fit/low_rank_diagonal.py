@@ -7,7 +7,7 @@ from torch import Tensor
 
 from models.compression.fit.low_rank import (
     best_factors,
-    reader_weighting,
+    right_weighting,
     write_factors_,
 )
 from models.compression.target import Target
@@ -30,7 +30,7 @@ def fit_low_rank_diagonal_(linear: LowRankDiagonalLinear, target: Target) -> Non
     first step is at least as near as that solution was.
     """
     weight = target.weight
-    weighting = reader_weighting(linear, target)
+    weighting = right_weighting(linear, target)
     own = weight.diagonal(dim1=-2, dim2=-1)
     starts = [torch.zeros_like(own), own, own.mean(-1, keepdim=True).expand_as(own)]
     spread = weight.square().mean((-2, -1)).sqrt().unsqueeze(-1)
@@ -41,13 +41,13 @@ def fit_low_rank_diagonal_(linear: LowRankDiagonalLinear, target: Target) -> Non
     if isinstance(target.earlier, LowRankDiagonalLinear):
         starts.append(target.earlier.diagonal.detach().double())
     diagonal = alternate(
-        weight, torch.stack(starts), linear.rank, weighting=weighting, readers=linear.readers
+        weight, torch.stack(starts), linear.rank, weighting=weighting, num_right=linear.num_right
     )
     left, right = best_factors(
         weight - torch.diag_embed(diagonal),
         linear.rank,
         weighting=weighting,
-        readers=linear.readers,
+        num_right=linear.num_right,
     )
     write_factors_(linear, left, right)
     with torch.no_grad():
@@ -60,7 +60,7 @@ def alternate(
     rank: int,
     *,
     weighting: tuple[Tensor, Tensor] | None,
-    readers: int,
+    num_right: int,
 ) -> Tensor:
     """The best D `[G, n]` of all starts `[k, G, n]`; matrices behind one R choose together.
 
@@ -68,7 +68,7 @@ def alternate(
     the time that the best ones take, and from the best D so found they are made anew every time.
     """
     root, back = weighting or (None, None)
-    scale = _squares(weight, root, readers)
+    scale = _squares(weight, root, num_right)
     best, least = starts[0], torch.full_like(scale, torch.inf)
 
     def go_on(diagonal: Tensor, factors: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -78,7 +78,7 @@ def alternate(
             rest = weight - torch.diag_embed(diagonal)
             seen = rest if root is None else rest @ root
             products = factors(seen)
-            errors = _squares(seen - products, None, readers)
+            errors = _squares(seen - products, None, num_right)
             if bool(
                 ((before - errors <= LEAST_GAIN * errors) | (errors <= EXACT**2 * scale)).all()
             ):
@@ -89,11 +89,11 @@ def alternate(
         return diagonal, errors
 
     for start in starts:
-        diagonal, errors = go_on(start, _Subspace(rank, readers))
-        better = (errors < least).repeat_interleave(weight.shape[0] // readers, 0)
+        diagonal, errors = go_on(start, _Subspace(rank, num_right))
+        better = (errors < least).repeat_interleave(weight.shape[0] // num_right, 0)
         best = torch.where(better.unsqueeze(-1), diagonal, best)
         least = torch.minimum(errors, least)
-    return go_on(best, lambda seen: _Subspace(rank, readers)(seen))[0]
+    return go_on(best, lambda seen: _Subspace(rank, num_right)(seen))[0]
 
 
 class _Subspace:
@@ -103,14 +103,14 @@ class _Subspace:
     and never farther than that R allows: alternating least squares.
     """
 
-    def __init__(self, rank: int, readers: int) -> None:
+    def __init__(self, rank: int, num_right: int) -> None:
         self._rank = rank
-        self._readers = readers
+        self._num_right = num_right
         self._basis: Tensor | None = None
-        """Of the rows of R, `[readers, in, d]`."""
+        """Of the rows of R, `[num_right, in, d]`."""
 
     def __call__(self, seen: Tensor) -> Tensor:
-        tall = seen.reshape(self._readers, -1, seen.shape[-1])
+        tall = seen.reshape(self._num_right, -1, seen.shape[-1])
         if self._basis is None:
             self._basis = svd(tall)[2][:, : self._rank].mT
         columns, _ = qr(tall @ self._basis)
@@ -127,7 +127,7 @@ def _best_diagonal(rest: Tensor, root: Tensor | None) -> Tensor:
     return (rest * moments).sum(-1) / moments.diagonal(dim1=-2, dim2=-1)
 
 
-def _squares(matrices: Tensor, root: Tensor | None, readers: int) -> Tensor:
-    """Squared errors `[readers]`, added up over the matrices behind one R."""
+def _squares(matrices: Tensor, root: Tensor | None, num_right: int) -> Tensor:
+    """Squared errors `[num_right]`, added up over the matrices behind one R."""
     seen = matrices if root is None else matrices @ root
-    return seen.square().sum((-2, -1)).view(readers, -1).sum(1)
+    return seen.square().sum((-2, -1)).view(num_right, -1).sum(1)

@@ -34,10 +34,10 @@ def to_torch(network: Network, spec: ModelSpec) -> dict[str, Tensor]:
     if reason is not None:
         raise ConversionError(reason)
     write = _WRITERS[type(spec.architecture)]
-    dense, twin = fold(network, spec)
+    dense, baseline = fold(network, spec)
     return {
         name: tensor.detach().clone().contiguous()
-        for name, tensor in write(dense, twin.architecture).items()
+        for name, tensor in write(dense, baseline.architecture).items()
     }
 
 

@@ -14,7 +14,7 @@ static_assert(sizeof(Rotations) == sizeof(RotationArguments<double>), "of pointe
 static const int64_t layout[] = {
     sizeof(Shape),
     AT(Shape, models), AT(Shape, steps), AT(Shape, batch), AT(Shape, size), AT(Shape, inputs),
-    AT(Shape, biases), AT(Shape, rank), AT(Shape, readers), AT(Shape, u_stages), AT(Shape, v_stages),
+    AT(Shape, biases), AT(Shape, rank), AT(Shape, num_right), AT(Shape, u_stages), AT(Shape, v_stages),
     AT(Shape, cell), AT(Shape, activation),
     AT(Shape, threads), AT(Shape, x_model), AT(Shape, x_step), AT(Shape, x_row), AT(Shape, slope),
     sizeof(Arguments),

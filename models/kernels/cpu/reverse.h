@@ -55,7 +55,7 @@ struct Reverse {
       return;
     }
     float *back = c.back + row * p.q_size;
-    if (p.d && p.readers_of[group] == 1) {
+    if (p.d && p.num_right_of[group] == 1) {
       for_panels(k.rows, p.d, [&](Sums &sums) {
         sums.zero();
         for (int i = gr.first; i < gr.first + gr.count; i++)
@@ -127,8 +127,8 @@ struct Reverse {
                           [&](int64_t r, int64_t j) { return load(from + r * np + j); });
       }
       if (!out.right) continue;
-      float *right = out.right + (k.s.readers == 1 ? 0 : gr.first * d * n);
-      add_outer(rows, p.readers_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
+      float *right = out.right + (k.s.num_right == 1 ? 0 : gr.first * d * n);
+      add_outer(rows, p.num_right_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
     }
     for (int gate = 0; gate < p.gates; gate++) {
       const float *own = pre_in(0, gate);
@@ -149,7 +149,7 @@ struct Sizes {
   int64_t w_in, bias, weight, left, right, diagonal, u_turns, v_turns;
   Sizes(const Shape &s, const Plan &p)
       : w_in(p.gates * p.n * p.inputs), bias(s.biases * p.gates * p.n),
-        weight(p.d || p.turned ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.readers * p.d * p.n),
+        weight(p.d || p.turned ? 0 : p.gates * p.n * p.n), left(p.gates * p.n * p.d), right(s.num_right * p.d * p.n),
         diagonal(p.gates * p.n), u_turns(p.gates * s.u_stages * p.n), v_turns(p.gates * s.v_stages * p.n) {}
   int64_t sum() const {
     return w_in + bias + weight + left + right + diagonal + u_turns + v_turns;

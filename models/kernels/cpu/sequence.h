@@ -11,7 +11,7 @@ struct Shape {
   int64_t models, steps, batch, size, inputs;  // M, T, B, n, I
   int64_t biases;   // of each gate: 0, 1 of the input's product, or 2 with one of the state's
   int64_t rank;     // d of diagonal plus low rank; 0 for dense matrices
-  int64_t readers;  // right factors: one for each gate, or 1 that all gates share
+  int64_t num_right;  // right factors: one for each gate, or 1 that all gates share
   int64_t u_stages, v_stages;  // K_u, K_v of packed rotations; 0 for other matrices
   int64_t cell, activation;
   int64_t threads;
@@ -27,7 +27,7 @@ struct Arguments {
   const float *bias;       // [M, biases, G, n] or null
   const float *weight;     // [M, G, n, n] or null
   const float *left;       // [M, G, n, d] or null
-  const float *right;      // [M, readers, d, n] or null
+  const float *right;      // [M, num_right, d, n] or null
   const float *diagonal;   // [M, G, n] or null
   const float *h0;         // [M, B, n]
   const float *c0;         // [M, B, n], LSTM only

@@ -33,7 +33,7 @@ inline int groups_of(const Shape &s, Group out[2]) {
 // One model's weights, packed. A group's right factors project its vector to `q`, gate g's share of
 // which begins at q_at[g].
 struct Plan {
-  int gates, groups, readers_of[2];
+  int gates, groups, num_right_of[2];
   bool turned;  // whether the matrices are packed rotations
   Group group[2];
   int64_t n, np, d, inputs, q_size, q_first[2], q_at[MOST_GATES];
@@ -47,11 +47,11 @@ struct Plan {
     gates = gates_of(s), groups = groups_of(s, group);
     n = s.size, np = padded(n), d = s.rank, inputs = s.inputs, q_size = 0;
     for (int k = 0; k < groups && d; k++) {
-      readers_of[k] = s.readers == 1 ? 1 : group[k].count;
+      num_right_of[k] = s.num_right == 1 ? 1 : group[k].count;
       q_first[k] = q_size;
       for (int i = 0; i < group[k].count; i++)
-        q_at[group[k].first + i] = q_size + (readers_of[k] == 1 ? 0 : i * d);
-      q_size += padded(readers_of[k] * d);
+        q_at[group[k].first + i] = q_size + (num_right_of[k] == 1 ? 0 : i * d);
+      q_size += padded(num_right_of[k] * d);
     }
     turned = s.u_stages > 0;
     for (int g = 0; g < gates; g++)
@@ -142,7 +142,7 @@ struct Plan {
       }
       return;
     }
-    const float *l = a.left + model * G * n * d, *r = a.right + model * s.readers * d * n;
+    const float *l = a.left + model * G * n * d, *r = a.right + model * s.num_right * d * n;
     for (int g = 0; g < gates; g++) {
       main[g] = pack<true>(d, n, arena.take(packed_size(d, n)),
                      [=](int64_t k, int64_t j) { return l[(g * n + j) * d + k]; });
@@ -151,8 +151,8 @@ struct Plan {
                             [=](int64_t k, int64_t j) { return k < n ? l[(g * n + k) * d + j] : 0.f; });
     }
     for (int k = 0; k < groups; k++) {
-      const float *own = r + (s.readers == 1 ? 0 : group[k].first * d * n);
-      int64_t columns = readers_of[k] * d;
+      const float *own = r + (s.num_right == 1 ? 0 : group[k].first * d * n);
+      int64_t columns = num_right_of[k] * d;
       right[k] = pack<true>(n, columns, arena.take(packed_size(n, columns)),
                       [=](int64_t i, int64_t j) { return own[j * n + i]; });
       if (backward)

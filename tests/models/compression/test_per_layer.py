@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from models import compress
 from models.architectures import AnyArchitecture, Gru, Highway, Lstm, Mlp, Rnn
-from models.compression import convert, convert_path, convert_weight, fold, lay_out, to_torch
+from models.compression import convert, convert_path, convert_weight, fold, replace_layers, to_torch
 from models.compression.parts import structured_parts
 from models.errors import ConversionError, SlotError
 from models.fused import fuse
@@ -207,7 +207,7 @@ def test_an_lstm_of_torch_has_a_form_for_each_layer() -> None:
     assert rows["encoder.recurrent", 0].parameters_after == 4 * 2 * 12 * 3
     assert rows["encoder.recurrent", 0].weight_error > 0.1
     assert report.parameters_after == sum(p.numel() for p in small.parameters())
-    again = lay_out(module, choice)
+    again = replace_layers(module, choice)
     again.load_state_dict(small.state_dict())
     torch.testing.assert_close(again(x), small(x), rtol=0, atol=0)
     small(x).square().sum().backward()

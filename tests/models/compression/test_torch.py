@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from models import compress
 from models.architectures import Gru, Highway, Lstm, Mlp, Resnet, Rnn
-from models.compression import from_torch, lay_out, to_torch
+from models.compression import from_torch, replace_layers, to_torch
 from models.compression.torch_layers.layers import CompressedLSTM, CompressedRecurrent
 from models.errors import ConversionError, InputError, SlotError
 from models.kernels.library import library
@@ -309,7 +309,7 @@ def test_what_was_compressed_is_loaded_into_what_was_laid_out_and_trains() -> No
     plain, x = Tagger(nn.GRU), sequences()
     spec = HouseholderSvd(m1=2, m2=3)
     ours, _ = compress(plain, spec, inputs="square")
-    other = lay_out(plain, spec, inputs="square", seed=1)
+    other = replace_layers(plain, spec, inputs="square", seed=1)
     assert not torch.equal(other(x), ours(x))
     other.load_state_dict(ours.state_dict())
     assert torch.equal(other(x), ours(x))

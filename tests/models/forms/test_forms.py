@@ -17,17 +17,17 @@ def stacks() -> dict[str, tuple[list[Tensor], Form]]:
     weight = random(MATRICES, SIZE, SIZE, seed=0)
     left = random(MATRICES, SIZE, RANK, seed=1)
     diagonal = random(MATRICES, SIZE, seed=2)
-    rights = {shared: random(MATRICES // shared, RANK, SIZE, seed=3) for shared in (1, 3, 6, 12)}
+    num_right = {shared: random(MATRICES // shared, RANK, SIZE, seed=3) for shared in (1, 3, 6, 12)}
     mask = random(MATRICES, BATCH, SIZE, seed=4)
     return {
         "dense": ([weight], DenseForm(weight)),
-        "low_rank": ([left, rights[1]], LowRankForm(left, rights[1])),
+        "low_rank": ([left, num_right[1]], LowRankForm(left, num_right[1])),
         **{
             f"shared_by_{shared}": (
                 [left, right, diagonal],
                 LowRankForm(left, right, diagonal),
             )
-            for shared, right in rights.items()
+            for shared, right in num_right.items()
         },
         "masked": ([weight, mask], MaskedForm(DenseForm(weight), mask)),
         "masked_alike": ([weight, mask], MaskedForm(DenseForm(weight), mask[:1])),

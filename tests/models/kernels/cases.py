@@ -89,7 +89,7 @@ def random_tensors(
     models, steps, batch, inputs = sizes.models, sizes.steps, sizes.batch, sizes.inputs
     projected = inputs == 0
     dense, thin = form == "dense", form in ("low_rank", "low_rank_diagonal", "tied")
-    readers = 1 if form == "tied" else gates
+    num_right = 1 if form == "tied" else gates
     has_diagonal = form in ("low_rank_diagonal", "tied", "rotations_svd")
     return Tensors(
         # Steps first, as a network has it: strided, and not contiguous.
@@ -103,7 +103,7 @@ def random_tensors(
         bias=draw(models, biases, gates, n, scale=0.3) if biases else None,
         weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
         left=draw(models, gates, n, rank, scale=0.5 / rank**0.5) if thin else None,
-        right=draw(models, readers, rank, n, scale=0.8 / n**0.5) if thin else None,
+        right=draw(models, num_right, rank, n, scale=0.8 / n**0.5) if thin else None,
         diagonal=draw(models, gates, n, scale=0.2 if thin else 0.7) if has_diagonal else None,
         h0=draw(models, batch, n, scale=0.5),
         c0=draw(models, batch, n, scale=0.5) if cell == "lstm" else None,

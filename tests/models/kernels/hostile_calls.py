@@ -135,13 +135,13 @@ def of_a_stack(stack: Any, form: FormName) -> Iterator[Case]:
     """A stack forward and backward."""
     gates, dense, turned = GATES[stack], form == "dense", form == "rotations_svd"
     thin = not dense and not turned
-    readers = 1 if form == "tied" else gates
+    num_right = 1 if form == "tied" else gates
     tensors = [
         torch.randn(4, 8),
         torch.randn(2, gates, 8),
         torch.randn(2, gates, 8, 8) if dense else None,
         torch.randn(2, gates, 8, 3) if thin else None,
-        torch.randn(2, readers, 3, 8) if thin else None,
+        torch.randn(2, num_right, 3, 8) if thin else None,
         None if dense else torch.randn(2, gates, 8),
         torch.randn(2, gates, 4, 8) if turned else None,
         torch.randn(2, gates, 2, 8) if turned else None,

@@ -42,9 +42,9 @@ def random_stack(name: StackName, form: FormName, sizes: tuple[int, int, int]) -
             given["diagonal"] = draw(layers, gates, size, scale=0.7)
             given["v_turns"] = cases.random_angles((layers, gates), size, generator, most=2)
         return given
-    readers = 1 if form == "tied" else gates
+    num_right = 1 if form == "tied" else gates
     given["left"] = draw(layers, gates, size, rank, scale=0.5 / rank**0.5)
-    given["right"] = draw(layers, readers, rank, size, scale=0.8 / size**0.5)
+    given["right"] = draw(layers, num_right, rank, size, scale=0.8 / size**0.5)
     if form != "low_rank":
         given["diagonal"] = draw(layers, gates, size, scale=0.5)
     return given

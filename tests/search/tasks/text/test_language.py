@@ -510,7 +510,7 @@ def test_the_state_that_is_carried_on_tells_what_stood_before_the_window(
     with torch.no_grad():
         for named in splits.test.batches(4, None):
             batch = splits.test.take(named)
-            output, state = module.continued(batch.x, state)
+            output, state = module.step(batch.x, state)
             carried.add(output, batch.y)
             forgotten.add(module(batch.x), batch.y)
     assert carried.values()["bits_per_character"] < 0.3

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Draw(Protocol):
+class ParameterSampler(Protocol):
     """Define-by-run sampling, without knowing who samples.
 
     The answers come from an Optuna trial, from a recorder that describes the search space, or from
