@@ -71,6 +71,13 @@ def test_a_quick_comparison_of_structured_matrices_has_every_kind() -> None:
     assert len(re.findall(r"^\| n \d+.* \|(?: [\d.]+ \|){6}$", text, re.MULTILINE)) == 3
 
 
+@pytest.mark.slow
+def test_a_quick_comparison_of_versions_has_both() -> None:
+    text = report_of("versions", "--before", str(ROOT))
+    row = r"^\| .*, (?:train|infer) \|(?: [\d.e-]+ \|){2} \**[\d.]+\** \[.*\] \|(?: \d+% \|){2}$"
+    assert len(re.findall(row, text, re.MULTILINE)) == 2
+
+
 @pytest.mark.nightly
 def test_a_quick_comparison_of_libraries_has_those_that_run_here() -> None:
     text = report_of("libraries")
