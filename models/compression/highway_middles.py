@@ -22,7 +22,7 @@ from models.compression.report import stored_weight
 from models.forms import Form, Thin
 from models.linear import StructuredLinear
 from models.math.weight_norm import NormalisedRows
-from models.parametrizations.low_rank_factors import LowRankLinear
+from models.parametrizations.parts.low_rank_factors import LowRankLinear
 
 
 def fold_middles(network: nn.Module) -> Tensor | None:

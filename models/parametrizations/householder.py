@@ -21,7 +21,7 @@ from models.parametrizations.parametrization import (
     refuse_outside,
     refuse_rectangle,
 )
-from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
+from models.parametrizations.parts.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
 
 

@@ -17,7 +17,7 @@ from models.math.precision import raised
 from models.math.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_outside
-from models.parametrizations.staircase import Staircase, reflector_numbers, trainable_entries
+from models.parametrizations.parts.staircase import Staircase, reflector_numbers, trainable_entries
 from models.spec import Slot
 
 Bound = Literal["sigmoid", "clip", "free"]

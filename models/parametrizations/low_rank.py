@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 
 from models.linear import StructuredLinear
-from models.parametrizations.low_rank_factors import LowRankLinear, LowRankParametrization
+from models.parametrizations.parts.low_rank_factors import LowRankLinear, LowRankParametrization
 from models.spec import Slot
 
 

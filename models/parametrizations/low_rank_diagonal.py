@@ -8,8 +8,8 @@ from torch import nn
 from models.forms import LowRankForm
 from models.linear import StructuredLinear
 from models.math.initialisation import uniform_
-from models.parametrizations.low_rank_factors import LowRankLinear, LowRankParametrization
 from models.parametrizations.parametrization import refuse_rectangle
+from models.parametrizations.parts.low_rank_factors import LowRankLinear, LowRankParametrization
 from models.spec import Slot
 
 

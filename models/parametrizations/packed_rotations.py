@@ -10,13 +10,13 @@ from models.forms import DenseForm, RotatedForm, rotated_form_pays
 from models.linear import StructuredLinear
 from models.math.rotations import stage_count
 from models.parameter_sampler import ParameterSampler
-from models.parametrizations.packed_angles import (
+from models.parametrizations.parametrization import Family, refuse_outside
+from models.parametrizations.parts.packed_angles import (
     PackedAngles,
     Start,
     most_stages,
     refuse_unturnable,
 )
-from models.parametrizations.parametrization import Family, refuse_outside
 from models.spec import Slot
 
 

@@ -8,7 +8,7 @@ from models.forms import LowRankForm
 from models.math.weight_norm import LONGEST_ROW, NormalisedRows
 from models.model import ModelSpec, after_step, parameter_groups
 from models.parametrizations import LowRank, LowRankDiagonal
-from models.parametrizations.low_rank_factors import LowRankLinear
+from models.parametrizations.parts.low_rank_factors import LowRankLinear
 from models.spec import Signature, Slot
 from search.spaces.dimension import ChoiceDimension, Options
 from search.spaces.draws import NamedSource, Recorder, SpaceDraw

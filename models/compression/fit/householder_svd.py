@@ -22,7 +22,7 @@ from models.compression.target import Target, sizes, weight_errors
 from models.math.initialisation import generator_of, normal_
 from models.math.linalg import svd
 from models.parametrizations.householder_svd import HouseholderSvdLinear
-from models.parametrizations.staircase import Staircase
+from models.parametrizations.parts.staircase import Staircase
 
 MOST_SWEEPS = 2
 LEAST_GAIN = 1e-3

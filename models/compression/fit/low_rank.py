@@ -7,7 +7,7 @@ from models.compression.target import Target, roots
 from models.math.householder import row_lengths
 from models.math.linalg import svd
 from models.math.weight_norm import NormalisedRows
-from models.parametrizations.low_rank_factors import LowRankLinear
+from models.parametrizations.parts.low_rank_factors import LowRankLinear
 
 _SMALLEST_BALANCE = 1e-3
 

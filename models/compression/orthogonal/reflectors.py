@@ -15,7 +15,7 @@ from models.math.householder import (
     staircase_positions,
 )
 from models.math.linalg import symmetric_eigen
-from models.parametrizations.staircase import Staircase
+from models.parametrizations.parts.staircase import Staircase
 
 NEGLIGIBLE = 1e-9
 """Below this share of its column, what is left to reflect away is rounding noise."""

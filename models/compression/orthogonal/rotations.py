@@ -12,7 +12,7 @@ from models.errors import ConversionError
 from models.kernels.choice import kernels_take
 from models.kernels.rotations import rotations_sweep_
 from models.math.rotations import circle_partners, pair_places, rotation_product
-from models.parametrizations.packed_angles import PackedAngles
+from models.parametrizations.parts.packed_angles import PackedAngles
 
 RESTARTS = 5
 LEAST_GAIN = 1e-4

@@ -1,0 +1,1 @@
+"""What several parametrizations are made of."""
