@@ -43,6 +43,11 @@ class Cell(nn.Module, ABC):
     candidate_bias: Tensor | None
     """`[n]`, which some GRUs add to what a matrix made of the state; None in all other cells."""
 
+    @property
+    def rescaling(self) -> Tensor | None:
+        """`[n]`, the bias of the uRNN's rescaling; None in all other cells."""
+        return None
+
     def __init__(self) -> None:
         """A cell without a candidate bias."""
         super().__init__()
@@ -68,6 +73,7 @@ class Cell(nn.Module, ABC):
             return_sequences=return_sequences,
             lengths=lengths,
             candidate_bias=self.candidate_bias,
+            rescaling=self.rescaling,
             packed=packed,
         )
 

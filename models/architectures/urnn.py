@@ -29,6 +29,8 @@ class Urnn(Recurrent):
         "2016, arXiv:1611.00035)"
     )
 
+    compiled: ClassVar[bool] = True
+
     kind: Literal["urnn"] = "urnn"
 
     def cell(self, *, generator: torch.Generator) -> "UrnnCell":
@@ -45,10 +47,6 @@ class Urnn(Recurrent):
     def state_size(self) -> int:
         """Real and imaginary parts."""
         return 2 * self.hidden_size
-
-    def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- of every size
-        """No kernel computes complex states."""
-        return True
 
     @property
     def input_bias(self) -> bool:
@@ -68,6 +66,11 @@ class UrnnCell(Cell):
         super().__init__()
         self.bias = nn.Parameter(torch.empty(size))
         uniform_(self.bias, -0.01, 0.01, generator=generator)
+
+    @property
+    def rescaling(self) -> Tensor:
+        """B."""
+        return self.bias
 
     def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
         """See `models.backends.loops.urnn_sequence`."""

@@ -74,6 +74,8 @@ class SequenceCall(NamedTuple):
     """int64 `[B]`, from 1 to T: a sample's state stays after its length. None where all are T."""
     candidate_bias: Tensor | None = None
     """`[n]`, which a GRU that resets after its matrix adds to `W_q h`."""
+    rescaling: Tensor | None = None
+    """`[n]`, the bias of the uRNN's rescaling; None of all other cells."""
     packed: Packed | None = None
     """The matrices as `pack` gave them, where it did."""
 
@@ -86,9 +88,9 @@ class SequenceCall(NamedTuple):
         """Whether a backward pass may follow."""
         if not torch.is_grad_enabled():
             return False
-        biases = () if self.candidate_bias is None else (self.candidate_bias,)
+        biases = (self.candidate_bias, self.rescaling)
         tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial, *biases)
-        return any(tensor.requires_grad for tensor in tensors)
+        return any(tensor is not None and tensor.requires_grad for tensor in tensors)
 
 
 class SequenceBackend(Protocol):

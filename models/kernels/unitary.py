@@ -52,6 +52,12 @@ def transforms(size: int) -> bool:
     return size > 0 and max(_primes(size), default=1) <= LARGEST_PRIME
 
 
+def transform_products(size: int) -> int:
+    """About how many multiply-adds a transform takes, for `transforms(size)`."""
+    each = sum(count * (2.5 if prime == 2 else prime + 2) for prime, count in _primes(size).items())
+    return round(size * each)
+
+
 def unitary_sequence(
     tensors: UnitaryTensors, lengths: Tensor | None, *, states: bool, keep: bool
 ) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ import torch
 
 from models.architectures import Rnn, Urnn
 from models.forms import fourier_form_pays, rotated_form_pays
+from models.kernels.unitary import transforms
 from models.model import ModelSpec
 from models.parametrizations import (
     PackedRotations,
@@ -83,7 +84,7 @@ def _unitary(sizes: Sequence[int]) -> Iterator[Case]:
     for size in sizes:
         spec = _spec(Urnn(hidden_size=size), UnitaryFft())
         rule = unitary_fft, "fourier_form_pays"
-        yield Case(f"n {size}", spec, rule, fourier_form_pays(size))
+        yield Case(f"n {size}", spec, rule, fourier_form_pays(size, by_kernel=transforms(size)))
 
 
 def _rotations(sizes: Sequence[int]) -> Iterator[Case]:

@@ -142,15 +142,25 @@ struct Samples {
 struct Run {
   Vec re[LANES], im[LANES];
 
-  void read(const Samples &k, const float *rows, int64_t j, int64_t count) {
+  // What lies `next` floats further is asked for, if anything: it is read or written a step later.
+  void read(const Samples &k, const float *rows, int64_t j, int64_t count, int64_t next = 0) {
     const int64_t n = k.s.size;
+    if (next) ask(k, rows + next, j);
     read_block(rows + j, 2 * n, k.rows, count, re);
     read_block(rows + n + j, 2 * n, k.rows, count, im);
   }
-  void write(const Samples &k, float *rows, int64_t j, int64_t count) const {
+  void write(const Samples &k, float *rows, int64_t j, int64_t count, int64_t next = 0) const {
     const int64_t n = k.s.size;
+    if (next) ask(k, rows + next, j);
     write_block(re, rows + j, 2 * n, k.rows, count);
     write_block(im, rows + n + j, 2 * n, k.rows, count);
+  }
+  static void ask(const Samples &k, const float *rows, int64_t j) {
+    const int64_t n = k.s.size;
+    for (int r = 0; r < k.rows; r++, rows += 2 * n) {
+      __builtin_prefetch(rows + j, 0, 2);
+      __builtin_prefetch(rows + n + j, 0, 2);
+    }
   }
   Complex operator[](int64_t i) const { return {re[i], im[i]}; }
   void set(int64_t i, Complex x) { re[i] = x.re, im[i] = x.im; }
@@ -192,9 +202,10 @@ void forward_tile(const Samples &k, Arena &arena) {
     const Complex after = product(f.after, back, n);
     const Bits live = k.live(t);
     const bool ragged = k.a.lengths;
+    const int64_t next = t + 1 < k.s.steps ? k.at(t + 1) - k.at(t) : 0;
     k.in_runs([&](int64_t j, int64_t count) {
       Run run, states;
-      run.read(k, k.a.addends + k.at(t), j, count);
+      run.read(k, k.a.addends + k.at(t), j, count, next);
       for (int64_t i = 0; i < count; i++) {
         const int64_t c = j + i;
         const Complex z = times(coordinate(back, c) - times(after, f.after, c), f.third, c) + run[i];
@@ -205,8 +216,8 @@ void forward_tile(const Samples &k, Arena &arena) {
         states.set(i, next);
         run.set(i, ragged ? where(live, z) : z);
       }
-      if (k.a.inner) run.write(k, k.a.inner + k.at(t), j, count);
-      if (k.a.states) states.write(k, k.a.states + k.at(t), j, count);
+      if (k.a.inner) run.write(k, k.a.inner + k.at(t), j, count, next);
+      if (k.a.states) states.write(k, k.a.states + k.at(t), j, count, next);
     });
   }
   write_tile(k, h, k.a.last_h + k.at(0));
@@ -304,10 +315,13 @@ class BackwardTile {
   float *const scratch;
   Complex value_product, grad_product;  // of R_2's vector with both
 
+  // How far the rows of the step before are from those of this one.
+  int64_t before(int64_t t) const { return t > 0 ? k.at(t - 1) - k.at(t) : 0; }
+
   // What was rescaled in step t, and the state that it became; before the first step there is h0.
   void read_state(int64_t t, int64_t j, int64_t count) {
     Run run;
-    run.read(k, t < 0 ? k.a.h0 + k.at(0) : k.a.inner + k.at(t), j, count);
+    run.read(k, t < 0 ? k.a.h0 + k.at(0) : k.a.inner + k.at(t), j, count, before(t));
     for (int64_t i = 0; i < count; i++) {
       if (t < 0) {
         put(h, j + i, run[i]);
@@ -335,8 +349,8 @@ class BackwardTile {
     const float scale = (float)(1 / sqrt((double)n));
     k.in_runs([&](int64_t j, int64_t count) {
       Run addends, states;
-      addends.read(k, k.a.addends + k.at(t), j, count);
-      if (g.states) states.read(k, g.states + k.at(t), j, count);
+      addends.read(k, k.a.addends + k.at(t), j, count, before(t));
+      if (g.states) states.read(k, g.states + k.at(t), j, count, before(t));
       for (int64_t i = 0; i < count; i++) {
         const int64_t c = j + i;
         Complex outer = last ? coordinate(held, c) : through_first(c);
@@ -359,7 +373,7 @@ class BackwardTile {
         values.add(i, one, f.after + 2 * j), grads.add(i, other, f.after + 2 * j);
         put(value, c, one), put(grad, c, other);
       }
-      if (g.addends) addends.write(k, g.addends + k.at(t), j, count);
+      if (g.addends) addends.write(k, g.addends + k.at(t), j, count, before(t));
       read_state(t - 1, j, count);
     });
     value_product = values.total(), grad_product = grads.total();
