@@ -53,9 +53,9 @@ class FourierForm(Form):
             return DenseForm(self.whole())
         phases, reflections = raised(self.phases), raised(self.reflections)
         diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
-        vectors = (math.sqrt(2) * unit_rows(reflections)).unflatten(-1, (2, -1))
-        dtype = self.phases.dtype
-        return TransformForm(diagonals.to(dtype), vectors.to(dtype), self.order)
+        vectors = math.sqrt(2) * unit_rows(reflections)
+        factors = diagonals, vectors.unflatten(-1, (2, -1))
+        return TransformForm(*(factor.to(self.phases.dtype) for factor in factors), self.order)
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` is `[B, G*out]`."""

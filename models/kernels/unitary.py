@@ -1,4 +1,4 @@
-"""Sequences of the uRNN with matrices of Fourier transforms as torch operators, forward and back."""
+"""Whole sequences of the uRNN with matrices of Fourier transforms, as torch operators."""
 
 import functools
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from models.kernels.calls import address_of, call
 from models.kernels.checks import check, check_range
+from models.kernels.choice import asked_once
 from models.kernels.structs import UnitaryArguments, UnitaryGradients, UnitaryShape
 
 LARGEST_PRIME = 127
@@ -21,7 +22,8 @@ _TENSORS = (
 _library = cast(Any, torch.library)
 
 _library.define(
-    "reflectory::unitary_sequence", f"({_TENSORS}, bool states, bool keep) -> (Tensor, Tensor, Tensor)"
+    "reflectory::unitary_sequence",
+    f"({_TENSORS}, bool states, bool keep) -> (Tensor, Tensor, Tensor)",
 )
 _library.define(
     "reflectory::unitary_sequence_backward",
@@ -47,11 +49,13 @@ class UnitaryTensors(NamedTuple):
     """[B, 2 n]"""
 
 
+@asked_once
 def transforms(size: int) -> bool:
     """Whether the kernel has a transform of such a length: no prime in it is too large."""
     return size > 0 and max(_primes(size), default=1) <= LARGEST_PRIME
 
 
+@asked_once
 def transform_products(size: int) -> int:
     """About how many multiply-adds a transform takes, for `transforms(size)`."""
     each = sum(count * (2.5 if prime == 2 else prime + 2) for prime, count in _primes(size).items())
@@ -80,7 +84,9 @@ def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
     *given, lengths, states, keep = arguments
     tensors, lengths = _checked(UnitaryTensors(*given), lengths)
     results = _results(tensors, states=states, keep=keep)
-    held, structure = _arguments(tensors, lengths, _given(results[0]), _given(results[1]), results[2])
+    held, structure = _arguments(
+        tensors, lengths, _given(results[0]), _given(results[1]), results[2]
+    )
     call("unitary_forward", _shape(tensors), structure)
     del held
     return results
@@ -148,14 +154,10 @@ _library.impl("reflectory::unitary_sequence", "cpu", _run)
 _library.impl("reflectory::unitary_sequence_backward", "cpu", _run_backward)
 _library.register_fake("reflectory::unitary_sequence", _run_fake)
 _library.register_fake("reflectory::unitary_sequence_backward", _run_backward_fake)
-_library.register_autograd(
-    "reflectory::unitary_sequence", _backward, setup_context=_setup_context
-)
+_library.register_autograd("reflectory::unitary_sequence", _backward, setup_context=_setup_context)
 
 
-def _results(
-    tensors: UnitaryTensors, *, states: bool, keep: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _results(tensors: UnitaryTensors, *, states: bool, keep: bool) -> tuple[Tensor, Tensor, Tensor]:
     addends, h0 = tensors.addends, tensors.h0
     every, none = addends.shape, (0,)
     return (

@@ -21,7 +21,6 @@ from models.math.precision import raised
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
-
 LOOP_KEEPS = 12
 """Numbers that a step of the uRNN in torch's operations leaves of each complex unit for its
 gradient, beside its state."""
