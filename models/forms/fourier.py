@@ -54,8 +54,8 @@ class FourierForm(Form):
         phases, reflections = raised(self.phases), raised(self.reflections)
         diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
         vectors = math.sqrt(2) * unit_rows(reflections)
-        factors = diagonals, vectors.unflatten(-1, (2, -1))
-        return TransformForm(*(factor.to(self.phases.dtype) for factor in factors), self.order)
+        dtype, split = self.phases.dtype, (*vectors.shape[:-1], 2, -1)
+        return TransformForm(diagonals.to(dtype), vectors.view(split).to(dtype), self.order)
 
     def matmul(self, x: Tensor, addend: Tensor | None = None) -> tuple[Tensor, ...]:
         """`x W_g^T + addend_g` for each g; `addend` is `[B, G*out]`."""

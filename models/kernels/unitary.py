@@ -199,6 +199,8 @@ def _checked(
     check("reflections", reflections, (2, 2 * size), torch.float32)
     check("order", order, (size,), torch.int64)
     check_range("order", order, 0, size - 1)
+    if not torch.zeros(size, dtype=torch.bool).scatter_(0, order, value=True).all():
+        raise ValueError("order names some coordinate twice")
     check("bias", bias, (size,), torch.float32)
     check("h0", h0, (batch, 2 * size), torch.float32)
     if lengths is not None:
