@@ -202,7 +202,7 @@ def test_states_are_carried_from_call_to_call() -> None:
 def test_the_bias_alone_may_learn() -> None:
     network, x = network_of(10)
     for parameter in network.parameters():
-        parameter.requires_grad_(False)  # noqa: FBT003 -- torch's own
+        parameter.requires_grad_(False)
     bias = network.get_parameter("cells.0.bias")
     bias.requires_grad_()
     (found,) = torch.autograd.grad(network(x).sum(), bias)

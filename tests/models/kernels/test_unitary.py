@@ -18,7 +18,8 @@ from models.kernels.unitary import (
     unitary_sequence,
 )
 from models.math.complex_matrices import real_form
-from models.math.unitary import fourier_product, hashed_order
+from models.math.unitary import fourier_product
+from tests.models.kernels.cases import random_unitary
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 
@@ -31,23 +32,6 @@ LEARNT = [name for name in UnitaryTensors._fields if name != "order"]
 # Some hundred roundings of 6e-8 in a step, and a rescaling that enlarges them where a modulus is
 # small: torch's own operations in single precision are as far off.
 TOLERANCE = 2e-4
-
-
-def drawn(steps: int, batch: int, size: int, *, seed: int = 0) -> UnitaryTensors:
-    """Single precision, all but the order with gradients."""
-    generator = torch.Generator().manual_seed(1000 * size + 10 * batch + seed)
-
-    def draw(*shape: int, scale: float) -> Tensor:
-        return (scale * torch.randn(shape, generator=generator)).requires_grad_()
-
-    return UnitaryTensors(
-        addends=draw(steps, batch, 2 * size, scale=1),
-        phases=draw(3, size, scale=3),
-        reflections=draw(2, 2 * size, scale=2),
-        order=torch.tensor(hashed_order(size)),
-        bias=draw(size, scale=0.2),
-        h0=draw(batch, 2 * size, scale=1),
-    )
 
 
 def in_double_precision(tensors: UnitaryTensors) -> UnitaryTensors:
@@ -109,14 +93,14 @@ def compare(
 @pytest.mark.parametrize("size", SIZES)
 def test_states_and_gradients_are_those_of_the_equation(size: int) -> None:
     for batch, ragged in itertools.product((1, 5, 19), (False, True)):
-        compare(drawn(4, batch, size), random_lengths(4, batch) if ragged else None)
+        compare(random_unitary(4, batch, size), random_lengths(4, batch) if ragged else None)
 
 
 @pytest.mark.parametrize("batch", BATCHES)
 def test_every_batch_is_computed_alike(batch: int) -> None:
-    compare(drawn(6, batch, 20))
-    compare(drawn(6, batch, 20), random_lengths(6, batch))
-    compare(drawn(1, batch, 17), torch.ones(batch, dtype=torch.int64))
+    compare(random_unitary(6, batch, 20))
+    compare(random_unitary(6, batch, 20), random_lengths(6, batch))
+    compare(random_unitary(1, batch, 17), torch.ones(batch, dtype=torch.int64))
 
 
 @pytest.mark.parametrize(("of_states", "of_last"), [(True, False), (False, True)])
@@ -125,19 +109,19 @@ def test_gradients_of_states_alone_and_of_the_last_one_alone(
     of_states: bool, of_last: bool, ragged: bool
 ) -> None:
     lengths = random_lengths(5, 9) if ragged else None
-    compare(drawn(5, 9, 24), lengths, of_states=of_states, of_last=of_last)
+    compare(random_unitary(5, 9, 24), lengths, of_states=of_states, of_last=of_last)
 
 
 @pytest.mark.parametrize("name", LEARNT)
 def test_each_gradient_is_there_alone_and_missing_alone(name: str) -> None:
-    tensors = drawn(3, 5, 12)
+    tensors = random_unitary(3, 5, 12)
     compare(tensors, wanted=[name])
     others = [one for one in LEARNT if one != name]
     compare(tensors._replace(**{name: getattr(tensors, name).detach()}), wanted=others)
 
 
 def test_a_sequence_goes_on_from_its_last_state() -> None:
-    tensors = drawn(7, 5, 30)
+    tensors = random_unitary(7, 5, 30)
     states, last = unitary_sequence(tensors, None, states=True, keep=True)
     _, middle = unitary_sequence(
         tensors._replace(addends=tensors.addends[:4]), None, states=False, keep=True
@@ -154,7 +138,7 @@ def test_a_sequence_goes_on_from_its_last_state() -> None:
 
 
 def test_what_is_not_kept_is_computed_all_the_same() -> None:
-    tensors = drawn(5, 6, 18)
+    tensors = random_unitary(5, 6, 18)
     with torch.no_grad():
         every, last = unitary_sequence(tensors, None, states=True, keep=False)
         nothing, alone = unitary_sequence(tensors, None, states=False, keep=False)
@@ -167,7 +151,7 @@ def test_what_is_not_kept_is_computed_all_the_same() -> None:
 
 
 def test_reflections_may_be_none_and_of_any_length() -> None:
-    tensors = drawn(3, 5, 12)
+    tensors = random_unitary(3, 5, 12)
     with torch.no_grad():
         tensors.reflections[0] = 0
     compare(tensors)
@@ -183,7 +167,7 @@ def test_reflections_may_be_none_and_of_any_length() -> None:
 
 def test_a_modulus_of_zero_has_no_slope() -> None:
     """No state, and inputs that are zero: what is rescaled is, too, whatever the bias adds."""
-    tensors = drawn(3, 4, 10)
+    tensors = random_unitary(3, 4, 10)
     with torch.no_grad():
         tensors.h0.zero_()
         tensors.addends.zero_()
@@ -192,7 +176,7 @@ def test_a_modulus_of_zero_has_no_slope() -> None:
 
 
 def test_a_bias_that_takes_all_leaves_no_gradient() -> None:
-    tensors = drawn(3, 4, 10)
+    tensors = random_unitary(3, 4, 10)
     with torch.no_grad():
         tensors.bias.fill_(-100)
     states, _ = unitary_sequence(tensors, None, states=True, keep=True)
@@ -202,7 +186,7 @@ def test_a_bias_that_takes_all_leaves_no_gradient() -> None:
 
 
 def test_a_nan_is_seen_in_the_result() -> None:
-    tensors = drawn(3, 4, 10)
+    tensors = random_unitary(3, 4, 10)
     with torch.no_grad():
         tensors.h0[1, 3] = torch.nan
         states, last = unitary_sequence(tensors, None, states=True, keep=True)
@@ -213,7 +197,7 @@ def test_a_nan_is_seen_in_the_result() -> None:
 
 def test_memory_of_earlier_calls_is_not_read() -> None:
     """Workspaces are kept between calls: these are full of NaN when the second call begins."""
-    tensors = drawn(3, 5, 22)
+    tensors = random_unitary(3, 5, 22)
     poison = UnitaryTensors(
         *(torch.full_like(t, torch.nan).requires_grad_() if t.requires_grad else t for t in tensors)
     )
@@ -229,7 +213,7 @@ def test_memory_of_earlier_calls_is_not_read() -> None:
 
 
 def test_several_threads_give_the_same_numbers_in_every_run() -> None:
-    tensors = drawn(40, 80, 64)
+    tensors = random_unitary(40, 80, 64)
     before = torch.get_num_threads()
 
     def gradients(threads: int) -> list[Tensor]:
@@ -247,7 +231,7 @@ def test_several_threads_give_the_same_numbers_in_every_run() -> None:
 
 
 def test_no_sample_is_no_work() -> None:
-    tensors = drawn(3, 0, 6)
+    tensors = random_unitary(3, 0, 6)
     states, last = unitary_sequence(tensors, None, states=True, keep=True)
     assert states.shape == (3, 0, 12)
     assert last.shape == (0, 12)
@@ -257,7 +241,7 @@ def test_no_sample_is_no_work() -> None:
 
 @pytest.mark.parametrize("ragged", [False, True])
 def test_the_operator_keeps_torchs_rules(ragged: bool) -> None:
-    tensors, lengths = drawn(4, 3, 6), torch.tensor([1, 4, 2]) if ragged else None
+    tensors, lengths = random_unitary(4, 3, 6), torch.tensor([1, 4, 2]) if ragged else None
     results = torch.library.opcheck(
         torch.ops.reflectory.unitary_sequence.default, (*tensors, lengths, True, True)
     )
@@ -268,7 +252,7 @@ def test_primes_decide_which_lengths_have_a_transform() -> None:
     assert [size for size in range(135) if not transforms(size)] == [0, 131]
     assert transforms(3 * LARGEST_PRIME**2)
     assert not transforms(2 * 131)
-    tensors = drawn(2, 1, 131)
+    tensors = random_unitary(2, 1, 131)
     with pytest.raises(ValueError, match=f"n is 131; .* primes up to {LARGEST_PRIME}"):
         unitary_sequence(tensors, None, states=True, keep=True)
     # A power of 2 takes the least, and no transform more than a product with its matrix.
@@ -279,7 +263,7 @@ def test_primes_decide_which_lengths_have_a_transform() -> None:
 
 
 def test_an_order_is_one_of_all_coordinates() -> None:
-    tensors = drawn(2, 1, 6)
+    tensors = random_unitary(2, 1, 6)
     twice = tensors._replace(order=torch.tensor([0, 1, 2, 3, 4, 4]))
     with pytest.raises(ValueError, match="order names some coordinate twice"):
         unitary_sequence(twice, None, states=True, keep=True)
