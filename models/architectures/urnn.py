@@ -11,7 +11,7 @@ from models.architectures.recurrent import Cell, Recurrent, RecurrentNetwork
 from models.backends.loops import State, urnn_sequence
 from models.forms import Form
 from models.math.initialisation import uniform_
-from models.spec import Slot
+from models.spec import Signature, Slot
 
 
 class Urnn(Recurrent):
@@ -47,6 +47,14 @@ class Urnn(Recurrent):
     def state_size(self) -> int:
         """Real and imaginary parts."""
         return 2 * self.hidden_size
+
+    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
+        """With what the inputs add to each step, and its gradient: no kernel projects them.
+
+        Loops over steps keep more, which the matrices tell: see `kept_numbers` of complex ones.
+        """
+        projected = signature.sequence_length * self.layers * 2 * self.state_size
+        return super().saved_numbers(signature, batch_size=batch_size) + projected
 
     @property
     def input_bias(self) -> bool:

@@ -66,10 +66,10 @@ class UnitaryFft(Family):
         return slot.num_matrices * (60 * size if pays else 32 * size**2)
 
     def kept_numbers(self, slot: Slot) -> int:
-        """What the kernel reads, and its gradient; or what a loop keeps, and its factors read."""
+        """What a loop keeps of each step, and its factors read, where there is no kernel."""
         size = slot.in_features
         if transforms(size):
-            return slot.num_matrices * 4 * size
+            return 0
         factors = 17 * size if fourier_form_pays(size, by_kernel=False) else 0
         return slot.num_matrices * (LOOP_KEEPS * size + factors)
 

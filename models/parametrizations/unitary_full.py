@@ -21,9 +21,9 @@ from models.math.precision import raised
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
-LOOP_KEEPS = 12
+LOOP_KEEPS = 8
 """Numbers that a step of the uRNN in torch's operations leaves of each complex unit for its
-gradient, beside its state."""
+gradient, beside what our kernel does."""
 
 
 class UnitaryFull(Family):
@@ -74,7 +74,7 @@ class UnitaryFull(Family):
         return slot.num_matrices * 30 * slot.in_features**2
 
     def kept_numbers(self, slot: Slot) -> int:
-        """What a loop keeps of each step beside its states: no kernel computes these."""
+        """What a loop keeps of each step: no kernel computes these."""
         return slot.num_matrices * LOOP_KEEPS * slot.in_features
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
