@@ -12,8 +12,9 @@ from models.kernels.checks import check, check_range
 from models.kernels.choice import asked_once
 from models.kernels.structs import UnitaryArguments, UnitaryGradients, UnitaryShape
 
-LARGEST_PRIME = 127
-"""Of a transform's length: a prime is a product with a matrix, which costs its square."""
+LARGEST_PRIME = 509
+"""Of a transform's length. A prime is a product with a matrix, which costs its square: here half of
+torch's time, and more of it beyond."""
 
 _TENSORS = (
     "Tensor addends, Tensor phases, Tensor reflections, Tensor order, Tensor bias, Tensor h0, "

@@ -23,7 +23,7 @@ from tests.models.kernels.cases import random_unitary
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 
-SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 15, 60, 64, 96, 100, 121, 127, 128, 340)
+SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 15, 60, 64, 96, 100, 121, 127, 128, 251, 340)
 """Every radix alone and behind others, primes of every way, more than the innermost cache."""
 BATCHES = (1, 3, 4, 7, 8, 15, 16, 19, 35)
 """One less and more than the lanes of every kind of vector."""
@@ -249,11 +249,11 @@ def test_the_operator_keeps_torchs_rules(ragged: bool) -> None:
 
 
 def test_primes_decide_which_lengths_have_a_transform() -> None:
-    assert [size for size in range(135) if not transforms(size)] == [0, 131]
+    assert [size for size in range(525) if not transforms(size)] == [0, 521, 523]
     assert transforms(3 * LARGEST_PRIME**2)
-    assert not transforms(2 * 131)
-    tensors = random_unitary(2, 1, 131)
-    with pytest.raises(ValueError, match=f"n is 131; .* primes up to {LARGEST_PRIME}"):
+    assert not transforms(2 * 521)
+    tensors = random_unitary(2, 1, 521)
+    with pytest.raises(ValueError, match=f"n is 521; .* primes up to {LARGEST_PRIME}"):
         unitary_sequence(tensors, None, states=True, keep=True)
     # A power of 2 takes the least, and no transform more than a product with its matrix.
     assert transform_products(512) < transform_products(500) < transform_products(508)
