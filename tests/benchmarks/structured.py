@@ -69,7 +69,10 @@ def main() -> None:
         "rounds; making the matrix is part of it. `*`: what runs here is the structured form.",
     ]
     for title, cases in (
-        ("Unitary by Fourier transforms: a uRNN", _unitary((64, 128, 181, 256, 300, 512, 721))),
+        (
+            "Unitary by Fourier transforms: a uRNN",
+            _unitary((16, 64, 128, 181, 256, 300, 509, 512, 721, 1024)),
+        ),
         ("Packed rotations: a spectral RNN", _rotations((32, 64, 100, 128, 256, 512, 1024))),
         ("U diag(s) V^T of packed rotations", _svd((64, 128, 256, 512, 1024))),
     ):
