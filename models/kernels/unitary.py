@@ -193,6 +193,8 @@ def _checked(
         raise ValueError(f"addends and phases are {found}; the kernel takes [T, B, 2 n] and [3, n]")
     steps, batch, _ = addends.shape
     size = phases.shape[1]
+    if not steps:
+        raise ValueError("addends have no step; the kernel takes at least 1")
     if not transforms(size):
         raise ValueError(f"n is {size}; allowed are products of primes up to {LARGEST_PRIME}")
     check("phases", phases, (3, size), torch.float32)

@@ -60,18 +60,13 @@ class UnitaryFft(Family):
         return slot.num_matrices * 7 * slot.in_features
 
     def working_numbers(self, slot: Slot) -> int:
-        """The complex matrix and its real form, of twice the size; or the factors alone."""
-        size = slot.in_features
-        pays = fourier_form_pays(size, by_kernel=transforms(size))
-        return slot.num_matrices * (60 * size if pays else 32 * size**2)
+        """The kernel's workspace; the factors of loops, where there is none, take less."""
+        return slot.num_matrices * 400 * slot.in_features
 
     def kept_numbers(self, slot: Slot) -> int:
-        """What a loop keeps of each step, and its factors read, where there is no kernel."""
+        """What a loop keeps of each step, and what its factors read, where there is no kernel."""
         size = slot.in_features
-        if transforms(size):
-            return 0
-        factors = 17 * size if fourier_form_pays(size, by_kernel=False) else 0
-        return slot.num_matrices * (LOOP_KEEPS * size + factors)
+        return 0 if transforms(size) else slot.num_matrices * (LOOP_KEEPS + 17) * size
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""

@@ -17,6 +17,7 @@
 namespace {
 
 constexpr float SMALL = 1e-5f;  // added to moduli before dividing by them
+constexpr double SQRT_2 = 1.4142135623730951;
 
 inline Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
 inline Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
@@ -38,18 +39,6 @@ inline Vec sqrt_of(Vec x) {
 inline Vec positive(Vec x) { return x < 0.f ? fill(0.f) : x; }
 
 // v^* z for every lane, in a few sums side by side, since each addition waits for the one before.
-class Product {
- public:
-  void add(int64_t j, Complex z, const float *v) {
-    Complex &sum = sums_[j % 4];
-    sum = sum + times_conjugate(z, v, j);
-  }
-  Complex total() const { return (sums_[0] + sums_[1]) + (sums_[2] + sums_[3]); }
-
- private:
-  Complex sums_[4] = {};
-};
-
 Complex product(const float *v, const float *z, int64_t n) {
   Complex sums[4] = {};
   int64_t j = 0;
@@ -107,7 +96,7 @@ struct Factors {
   static int64_t room(int64_t n) { return Transform::room(n) + 10 * Arena::rounded(2 * n); }
 
   // Entries of vectors of length sqrt(2), so that R = I - v v^*.
-  float unit(int i, float x) const { return lengths[i] > 0 ? (float)(M_SQRT2 / lengths[i] * x) : x; }
+  float unit(int i, float x) const { return lengths[i] > 0 ? (float)(SQRT_2 / lengths[i] * x) : x; }
 
  private:
   static void set(float *table, int64_t j, float re, float im) { table[2 * j] = re, table[2 * j + 1] = im; }
@@ -345,8 +334,8 @@ class BackwardTile {
   void through_rescaling(int64_t t) {
     const bool last = t + 1 == k.s.steps, ragged = k.a.lengths;
     const Bits live = k.live(t), was_live = last ? Bits{} : k.live(t + 1);
-    Product values, grads;
-    const float scale = (float)(1 / sqrt((double)n));
+    const float share = (float)(1 / sqrt((double)n));
+    Complex of_value = {}, of_grad = {};
     k.in_runs([&](int64_t j, int64_t count) {
       Run addends, states;
       addends.read(k, k.a.addends + k.at(t), j, count, before(t));
@@ -360,23 +349,24 @@ class BackwardTile {
           put(held, c, outer);
           outer = where(live, outer);
         }
-        const Scale scales_here = Scale::read(scales, c);
+        const Scale at = Scale::read(scales, c);
         const Complex inner = coordinate(z, c);
         const Vec along = inner.re * outer.re + inner.im * outer.im;
-        const Complex back = scales_here.scale * outer + (along * scales_here.slope) * inner;
-        add(sums.bias, c, along * scales_here.lifted);
+        const Complex back = at.scale * outer + (along * at.slope) * inner;
+        add(sums.bias, c, along * at.lifted);
         const Complex product = inner - addends[i];
         add(sums.third, c, angle_between(product, back));
         addends.set(i, back);
         const Complex one = times_conjugate(product, f.third, c);
-        const Complex other = fill(scale) * times_conjugate(back, f.third, c);
-        values.add(i, one, f.after + 2 * j), grads.add(i, other, f.after + 2 * j);
+        const Complex other = fill(share) * times_conjugate(back, f.third, c);
+        of_value = of_value + times_conjugate(one, f.after, c);
+        of_grad = of_grad + times_conjugate(other, f.after, c);
         put(value, c, one), put(grad, c, other);
       }
       if (g.addends) addends.write(k, g.addends + k.at(t), j, count, before(t));
       read_state(t - 1, j, count);
     });
-    value_product = values.total(), grad_product = grads.total();
+    value_product = of_value, grad_product = of_grad;
   }
 
   // From there to what reaches D_1 h.
@@ -430,7 +420,7 @@ void finish(const Factors &f, const std::vector<GradientSums> &all, const Unitar
     const double length = f.lengths[i];
     for (int64_t k = 0; k < 2 * n; k++) {
       const double across = vector[k] - along / (length * length) * a.vectors[2 * i * n + k];
-      g.vectors[2 * i * n + k] = length > 0 ? (float)(M_SQRT2 / length * across) : 0.f;
+      g.vectors[2 * i * n + k] = length > 0 ? (float)(SQRT_2 / length * across) : 0.f;
     }
   }
 }
