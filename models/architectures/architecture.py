@@ -22,7 +22,7 @@ class Architecture(Spec, ABC):
     title: ClassVar[str]
     paper: ClassVar[str]
     compiled: ClassVar[bool] = False
-    """Whether kernels compute its layers, at least with its default fields."""
+    """Whether kernels compute its layers, at least with its default fields and some family."""
     any_length: ClassVar[bool] = True
     """Whether a model runs at other sequence lengths than its signature's."""
 

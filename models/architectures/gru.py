@@ -114,6 +114,7 @@ class GruCell(Cell):
         self.kind = Kind(name, "tanh", 0.0)
         self.register_parameter("candidate_bias", candidate_bias)
 
+    @property
     def recurrent_bias(self) -> Tensor | None:
         """The candidate's, and 0 for the other gates, `[3, n]`."""
         if self.candidate_bias is None:

@@ -30,8 +30,14 @@ class Cell(nn.Module, ABC):
     kind: Kind | None = None
     """What the kernels call it; None where only `forward` computes it."""
 
+    @property
     def recurrent_bias(self) -> Tensor | None:
         """What is added to the recurrent matrices' products, `[G, n]`; most cells have nothing."""
+        return None
+
+    @property
+    def rescaling(self) -> Tensor | None:
+        """`[n]`, the bias of the uRNN's rescaling; None in all other cells."""
         return None
 
     def call(
@@ -46,7 +52,7 @@ class Cell(nn.Module, ABC):
         packed: Packed | None = None,
     ) -> SequenceCall:
         """This cell's sequence, for a backend; see `SequenceCall`."""
-        bias = self.recurrent_bias()
+        bias = self.recurrent_bias
         return SequenceCall(
             kind=self.kind,
             loop=self,
@@ -56,6 +62,7 @@ class Cell(nn.Module, ABC):
             return_sequences=return_sequences,
             lengths=lengths,
             carries=carries,
+            rescaling=self.rescaling,
             packed=packed,
         )
 

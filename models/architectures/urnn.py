@@ -12,7 +12,7 @@ from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.backends.loops import State, urnn_sequence
 from models.forms import Form
 from models.math.initialisation import uniform_
-from models.spec import Slot
+from models.spec import Signature, Slot
 
 
 class Urnn(Recurrent):
@@ -29,6 +29,8 @@ class Urnn(Recurrent):
         "arXiv:1511.06464); Wisdom et al.: Full-Capacity Unitary Recurrent Neural Networks (NIPS "
         "2016, arXiv:1611.00035)"
     )
+
+    compiled: ClassVar[bool] = True
 
     kind: Literal["urnn"] = "urnn"
 
@@ -47,9 +49,13 @@ class Urnn(Recurrent):
         """Real and imaginary parts."""
         return 2 * self.hidden_size
 
-    def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- of every size
-        """No kernel computes complex states."""
-        return True
+    def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
+        """With what the inputs add to each step, and its gradient: no kernel projects them.
+
+        Loops over steps keep more, which the matrices tell: see `kept_numbers` of complex ones.
+        """
+        projected = signature.sequence_length * self.layers * 2 * self.state_size
+        return super().saved_numbers(signature, batch_size=batch_size) + projected
 
     @property
     def input_bias(self) -> bool:
@@ -69,6 +75,11 @@ class UrnnCell(Cell):
         super().__init__()
         self.bias = nn.Parameter(torch.empty(size))
         uniform_(self.bias, -0.01, 0.01, generator=generator)
+
+    @property
+    def rescaling(self) -> Tensor:
+        """B."""
+        return self.bias
 
     def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:
         """See `models.backends.loops.urnn_sequence`."""

@@ -74,6 +74,8 @@ class SequenceCall(NamedTuple):
     behind that are of no use. None where all are T."""
     carries: bool = True
     """Whether the last state is gone on from; else of a ragged batch's h alone has to be right."""
+    rescaling: Tensor | None = None
+    """`[n]`, the bias of the uRNN's rescaling; None of all other cells."""
     packed: Packed | None = None
     """The matrices as `pack` gave them, where it did."""
 
@@ -91,7 +93,8 @@ class SequenceCall(NamedTuple):
         """Whether a backward pass may follow."""
         if not torch.is_grad_enabled():
             return False
-        tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial)
+        own = () if self.rescaling is None else (self.rescaling,)
+        tensors = (*self.form.tensors(), *self.inputs.tensors(), *self.initial, *own)
         return any(tensor.requires_grad for tensor in tensors)
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from models.backends.call import PlainInputs, SequenceCall, State
-from models.forms import Thin, Turns, Whole
+from models.forms import Matrices, Thin, Turns, Whole
 from models.kernels.calls import Packed, Tensors
 from models.kernels.choice import Backend, kernels_are_built
 from models.kernels.sequence import sequence
@@ -20,7 +20,7 @@ class CppKernels:
         """What has a kernel's name, on the CPU in single precision."""
         return (
             call.kind is not None
-            and call.form.parts() is not None
+            and isinstance(call.form.parts(), Matrices)
             and call.state.device.type == "cpu"
             and call.state.dtype == torch.float32
             and kernels_are_built()
@@ -52,7 +52,7 @@ class CppKernels:
 def _tensors(call: SequenceCall) -> Tensors:
     """One model's tensors as the kernels take them, with a model axis of 1."""
     inputs, parts = call.inputs, call.form.parts()
-    assert parts is not None
+    assert isinstance(parts, Matrices)
     plain = inputs if isinstance(inputs, PlainInputs) else None
     state, *cell = call.initial
     whole = parts if isinstance(parts, Whole) else None

@@ -14,6 +14,7 @@ from torch import Tensor
 from models.backends.call import SequenceBackend, SequenceCall, State
 from models.backends.cpp import CppKernels
 from models.backends.torch_loop import GraphedLoop, TorchLoop
+from models.backends.unitary import UnitaryKernel
 from models.backends.vendor import VendorKernels
 from models.forms import Whole
 from models.kernels.calls import Packed
@@ -25,6 +26,7 @@ VENDOR_LSTM_BATCH = 64
 VENDOR_LSTM_SIZE = 384
 
 CPP, VENDOR, GRAPH, TORCH = CppKernels(), VendorKernels(), GraphedLoop(), TorchLoop()
+UNITARY = UnitaryKernel()
 
 
 def run_sequence(call: SequenceCall) -> tuple[Tensor, State]:
@@ -98,7 +100,7 @@ def _anything(_: SequenceCall) -> bool:
 _FASTEST_FIRST: tuple[tuple[Callable[[SequenceCall], bool], tuple[SequenceBackend, ...]], ...] = (
     (_on_a_gpu, (VENDOR, GRAPH, TORCH)),
     (_trains_a_dense_lstm, (VENDOR, CPP, TORCH)),
-    (_anything, (CPP, VENDOR, TORCH)),
+    (_anything, (CPP, UNITARY, VENDOR, TORCH)),
 )
 
 

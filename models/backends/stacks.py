@@ -6,7 +6,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from models.forms import Form, Turns, Whole
+from models.forms import Form, Matrices, Turns, Whole
 from models.kernels.calls import GATES, Kind
 from models.kernels.choice import Backend, kernels_take
 from models.kernels.stack import stack
@@ -44,13 +44,13 @@ def choose_for_stack(kind: Kind | None, form: Form, x: Tensor) -> Backend:
     Measured (tests/benchmarks): they are ahead of torch's operations with dense matrices up to
     n = 512 and more, and further with pairs of thin ones.
     """
-    ours = kind is not None and form.parts() is not None
+    ours = kind is not None and isinstance(form.parts(), Matrices)
     return "cpp" if ours and kernels_take(x) else "torch"
 
 
 def _matrices(form: Form, *, layers: int, gates: int) -> dict[str, Tensor | None]:
     parts = form.parts()
-    assert parts is not None
+    assert isinstance(parts, Matrices)
     if isinstance(parts, Whole):
         return {"weight": parts.weight.unflatten(0, (layers, gates))}
     if isinstance(parts, Turns):

@@ -3,8 +3,16 @@
 from models.forms.batched import BatchedForm
 from models.forms.biased import BiasedForm
 from models.forms.dense import DenseForm
-from models.forms.form import Form, Thin, Turns, Whole, factored_form_pays
-from models.forms.fourier import FourierForm, fourier_form_pays
+from models.forms.form import (
+    Form,
+    Fourier,
+    Matrices,
+    Thin,
+    Turns,
+    Whole,
+    factored_form_pays,
+)
+from models.forms.fourier import FourierForm, TransformForm, fourier_form_pays
 from models.forms.layered import LayeredForm, joined
 from models.forms.low_rank import LowRankForm
 from models.forms.masked import MaskedForm
@@ -15,12 +23,15 @@ __all__ = [
     "BiasedForm",
     "DenseForm",
     "Form",
+    "Fourier",
     "FourierForm",
     "LayeredForm",
     "LowRankForm",
     "MaskedForm",
+    "Matrices",
     "RotatedForm",
     "Thin",
+    "TransformForm",
     "Turns",
     "Whole",
     "factored_form_pays",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from models.forms.form import Form, Thin, Turns, Whole
+from models.forms.form import Form, Fourier, Matrices
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class BiasedForm(Form):
         """Those of the matrices."""
         return self.inner.multiply_adds()
 
-    def parts(self) -> Whole | Thin | Turns | None:
+    def parts(self) -> Matrices | Fourier | None:
         """Those of the matrices; whoever takes them takes the bias, too."""
         return self.inner.parts()
 

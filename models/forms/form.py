@@ -7,7 +7,7 @@ few matrix products whatever the parametrization.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from torch import Tensor
 
@@ -54,6 +54,21 @@ class Turns(NamedTuple):
     """D [G, n]"""
     v: Tensor | None
     """Signed angles of V [G, K_v, n]"""
+
+
+class Fourier(NamedTuple):
+    """Unitary matrices of Fourier transforms, see `FourierForm`, for kernels."""
+
+    phases: Tensor
+    """Of the diagonals [G, 3, n]"""
+    reflections: Tensor
+    """Vectors of any length [G, 2, 2 n]; 0 is the identity"""
+    order: Tensor
+    """The permutation, int64 [n]"""
+
+
+Matrices: TypeAlias = Whole | Thin | Turns
+"""Real matrices, for all cells and stacks."""
 
 
 class Form(ABC):
@@ -122,11 +137,12 @@ class Form(ABC):
         """What a form is beside its tensors: equal for forms that `rebuild` makes of each other."""
         return type(self), len(self.tensors())
 
-    def parts(self) -> Whole | Thin | Turns | None:
+    def parts(self) -> Matrices | Fourier | None:
         """What kernels and files can be given in its place; None where there is nothing.
 
-        This is how a new form of whole or thin matrices, or of rotations, gets all kernels. One
-        with none of them runs by `matmul` alone. Whoever takes them takes `bias`, too.
+        This is how a new form of whole or thin matrices, or of rotations, gets all kernels; one of
+        Fourier transforms gets the uRNN's. One with none of them runs by `matmul` alone. Whoever
+        takes them takes `bias`, too.
         """
         return None
 

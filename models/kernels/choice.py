@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from models.kernels.library import library
 Backend: TypeAlias = Literal["cpp", "vendor", "graph", "torch"]
 """Our kernels, torch's recurrent ones, steps in CUDA graphs, torch's single operations."""
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _preferred: ContextVar[Backend | None] = ContextVar("_preferred", default=None)
@@ -29,7 +30,7 @@ def prefer(backend: Backend) -> Generator[None]:
         _preferred.reset(token)
 
 
-def _asked_once(function: Callable[[], T]) -> Callable[[], T]:
+def asked_once(function: Callable[P, T]) -> Callable[P, T]:
     """What is traced asks once, and keeps the answer.
 
     As `torch.compiler.assume_constant_result`, which imports all of the tracer for this one line:
@@ -39,13 +40,13 @@ def _asked_once(function: Callable[[], T]) -> Callable[[], T]:
     return function
 
 
-@_asked_once
+@asked_once
 def kernels_are_built() -> bool:
     """Whether our kernels are there to be called; the first question builds them."""
     return library() is not None
 
 
-@_asked_once
+@asked_once
 def wanted_backend() -> Backend | None:
     """The backend that `REFLECTORY_BACKEND` in the environment names, or else one preferred.
 

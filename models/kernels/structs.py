@@ -82,10 +82,34 @@ class RotationArguments(ctypes.Structure):
     _fields_ = _pointers("cos", "sin", "partners", "product")
 
 
+class UnitaryShape(ctypes.Structure):
+    """The sizes of a uRNN's sequence with matrices of Fourier transforms."""
+
+    _fields_ = _numbers("steps", "batch", "size", "threads")
+
+
+class UnitaryArguments(ctypes.Structure):
+    """What it is computed from, and where its results go."""
+
+    _fields_ = _pointers(
+        *("addends", "turns", "vectors", "bias", "h0", "order", "roots", "lengths"),
+        *("states", "inner", "last_h"),
+    )
+
+
+class UnitaryGradients(ctypes.Structure):
+    """What arrives, and where what leaves goes."""
+
+    _fields_ = _pointers(
+        *("states", "last_h", "addends", "phases", "vectors", "bias", "h0"),
+    )
+
+
 _STRUCTS: tuple[type[ctypes.Structure], ...] = (
     *(Shape, Arguments, Gradients),
     *(SvdShape, SvdArguments, SvdGradients),
     *(RotationShape, RotationArguments),
+    *(UnitaryShape, UnitaryArguments, UnitaryGradients),
 )
 
 

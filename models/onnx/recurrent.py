@@ -101,7 +101,7 @@ def _write_node(
     gates, size, _ = recurrent.shape
     order = list(node.order)
     no_bias = weight.new_zeros(gates * size)
-    inner = layer.cell.recurrent_bias()
+    inner = layer.cell.recurrent_bias
     both = bias, None if inner is None else inner.flatten()
     added = torch.stack([no_bias if one is None else one for one in both]).view(2, gates, size)
     axis = graph.integers(0)

@@ -1,6 +1,5 @@
 """The unitary matrix of the uRNN: phases, reflections and Fourier transforms."""
 
-import math
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -8,14 +7,14 @@ from torch import Tensor, nn
 
 from models.errors import SlotError
 from models.forms import DenseForm, FourierForm, fourier_form_pays
+from models.kernels.choice import kernels_take
+from models.kernels.unitary import transforms
 from models.linear import StructuredLinear
-from models.math.complex_matrices import real_form
 from models.math.initialisation import glorot_uniform_, uniform_
-from models.math.precision import raised
-from models.math.unitary import fourier_product, hashed_order
-from models.math.weight_norm import unit_rows
+from models.math.unitary import hashed_order
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
+from models.parametrizations.unitary_full import LOOP_KEEPS
 from models.spec import Slot
 
 
@@ -61,14 +60,13 @@ class UnitaryFft(Family):
         return slot.num_matrices * 7 * slot.in_features
 
     def working_numbers(self, slot: Slot) -> int:
-        """The complex matrix and its real form, of twice the size; or the factors alone."""
-        size = slot.in_features
-        return slot.num_matrices * (60 * size if fourier_form_pays(size) else 32 * size**2)
+        """The kernel's workspace; the factors of loops, where there is none, take less."""
+        return slot.num_matrices * 400 * slot.in_features
 
     def kept_numbers(self, slot: Slot) -> int:
-        """What the factors read: eight or nine complex vectors."""
+        """What a loop keeps of each step, and what its factors read, where there is no kernel."""
         size = slot.in_features
-        return slot.num_matrices * 17 * size if fourier_form_pays(size) else 0
+        return 0 if transforms(size) else slot.num_matrices * (LOOP_KEEPS + 17) * size
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """Phases of U(-pi, pi), and vectors Glorot-uniform on their real `[2, 2 n]` array."""
@@ -80,7 +78,6 @@ class UnitaryFftLinear(StructuredLinear):
     """Stores the phases `[G, 3, n]` and the reflections' vectors `(re | im)` `[G, 2, 2 n]`."""
 
     _order: Tensor
-    _places: Tensor
 
     def __init__(self, slot: Slot, *, generator: torch.Generator) -> None:
         super().__init__(slot)
@@ -89,20 +86,14 @@ class UnitaryFftLinear(StructuredLinear):
         self.reflections = nn.Parameter(torch.empty(slot.num_matrices, 2, 2 * size))
         uniform_(self.phases, -torch.pi, torch.pi, generator=generator)
         glorot_uniform_(self.reflections, generator=generator)
-        order = torch.tensor(hashed_order(size))
-        self.register_buffer("_order", order, persistent=False)
-        self.register_buffer("_places", order.argsort(), persistent=False)
+        self.register_buffer("_order", torch.tensor(hashed_order(size)), persistent=False)
 
     def make_form(self) -> DenseForm | FourierForm:
         """The factors, or the real form of W made of them, whichever is applied faster."""
-        phases, reflections = raised(self.phases), raised(self.reflections)
-        dtype = self.phases.dtype
-        if fourier_form_pays(self.slot.in_features):
-            diagonals = torch.stack((phases.cos(), phases.sin()), dim=-2)
-            vectors = (math.sqrt(2) * unit_rows(reflections)).view(self.num_matrices, 2, 2, -1)
-            return FourierForm(diagonals.to(dtype), vectors.to(dtype), self._order)
-        weight = fourier_product(phases, reflections, self._places)
-        return DenseForm(real_form(weight.real, weight.imag).to(dtype))
+        form = FourierForm(self.phases, self.reflections, self._order)
+        by_kernel = transforms(self.slot.in_features) and kernels_take(self.phases)
+        pays = fourier_form_pays(self.slot.in_features, by_kernel=by_kernel)
+        return form if pays else DenseForm(form.whole())
 
     def degrees_of_freedom(self) -> int:
         """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/math/README.md, eq. 23).

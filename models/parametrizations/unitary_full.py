@@ -21,6 +21,10 @@ from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.spec import Slot
 
+LOOP_KEEPS = 8
+"""Numbers that a step of the uRNN in torch's operations leaves of each complex unit for its
+gradient, beside what our kernel does."""
+
 
 class UnitaryFull(Family):
     """`W` unitary, the Cayley transform or the exponential of a skew-Hermitian A of n^2 numbers.
@@ -68,6 +72,10 @@ class UnitaryFull(Family):
     def working_numbers(self, slot: Slot) -> int:
         """The solution, and its real form of twice the size."""
         return slot.num_matrices * 30 * slot.in_features**2
+
+    def kept_numbers(self, slot: Slot) -> int:
+        """What a loop keeps of each step: no kernel computes these."""
+        return slot.num_matrices * LOOP_KEEPS * slot.in_features
 
     def build(self, slot: Slot, *, generator: torch.Generator) -> StructuredLinear:
         """A random unitary matrix."""

@@ -34,8 +34,9 @@ class ArchitectureEntry(CatalogEntry):
     """An architecture, and whether it has kernels."""
 
     compiled: bool = Field(
-        description="whether compiled kernels compute its layers; if not, they run step by step in "
-        "torch's operations, which takes several times as long"
+        description="whether compiled kernels compute its layers, those of `urnn` with "
+        "`unitary_fft` alone; if not, they run step by step in torch's operations, which takes "
+        "several times as long"
     )
 
 

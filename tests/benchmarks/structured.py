@@ -17,6 +17,7 @@ import torch
 
 from models.architectures import Rnn, Urnn
 from models.forms import fourier_form_pays, rotated_form_pays
+from models.kernels.unitary import transforms
 from models.model import ModelSpec
 from models.parametrizations import (
     PackedRotations,
@@ -68,7 +69,10 @@ def main() -> None:
         "rounds; making the matrix is part of it. `*`: what runs here is the structured form.",
     ]
     for title, cases in (
-        ("Unitary by Fourier transforms: a uRNN", _unitary((64, 128, 181, 256, 300, 512, 721))),
+        (
+            "Unitary by Fourier transforms: a uRNN",
+            _unitary((16, 64, 128, 181, 256, 300, 509, 512, 721, 1024)),
+        ),
         ("Packed rotations: a spectral RNN", _rotations((32, 64, 100, 128, 256, 512, 1024))),
         ("U diag(s) V^T of packed rotations", _svd((64, 128, 256, 512, 1024))),
     ):
@@ -83,7 +87,7 @@ def _unitary(sizes: Sequence[int]) -> Iterator[Case]:
     for size in sizes:
         spec = _spec(Urnn(hidden_size=size), UnitaryFft())
         rule = unitary_fft, "fourier_form_pays"
-        yield Case(f"n {size}", spec, rule, fourier_form_pays(size))
+        yield Case(f"n {size}", spec, rule, fourier_form_pays(size, by_kernel=transforms(size)))
 
 
 def _rotations(sizes: Sequence[int]) -> Iterator[Case]:

@@ -61,10 +61,10 @@ def test_a_pair_that_does_not_fit_is_refused_with_its_slot(
 
 @pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 def test_it_says_whether_kernels_compute_it(architecture: type[Architecture]) -> None:
-    spec = spec_of(small(architecture), fitting(architecture)[0])
+    specs = [spec_of(small(architecture), family) for family in fitting(architecture)]
     with torch.no_grad():
-        backends = spec.build(seed=0).eval().backends()
-    assert (backends == ("cpp",)) == architecture.compiled
+        found = [spec.build(seed=0).eval().backends() == ("cpp",) for spec in specs]
+    assert any(found) == architecture.compiled
 
 
 def test_a_member_that_is_too_large_is_refused_with_its_slot(pair: Pair) -> None:

@@ -4,6 +4,7 @@
 #include "reflectors.h"
 #include "rotations.h"
 #include "sequence.h"
+#include "unitary.h"
 #include "vector.h"
 
 #define AT(type, field) (int64_t) offsetof(type, field)
@@ -42,6 +43,17 @@ static const int64_t layout[] = {
     AT(RotationShape, threads),
     sizeof(Rotations),
     AT(Rotations, cos), AT(Rotations, sin), AT(Rotations, partners), AT(Rotations, product),
+    sizeof(UnitaryShape),
+    AT(UnitaryShape, steps), AT(UnitaryShape, batch), AT(UnitaryShape, size), AT(UnitaryShape, threads),
+    sizeof(UnitaryArguments),
+    AT(UnitaryArguments, addends), AT(UnitaryArguments, turns), AT(UnitaryArguments, vectors),
+    AT(UnitaryArguments, bias), AT(UnitaryArguments, h0), AT(UnitaryArguments, order),
+    AT(UnitaryArguments, roots), AT(UnitaryArguments, lengths), AT(UnitaryArguments, states),
+    AT(UnitaryArguments, inner), AT(UnitaryArguments, last_h),
+    sizeof(UnitaryGradients),
+    AT(UnitaryGradients, states), AT(UnitaryGradients, last_h), AT(UnitaryGradients, addends),
+    AT(UnitaryGradients, phases), AT(UnitaryGradients, vectors), AT(UnitaryGradients, bias),
+    AT(UnitaryGradients, h0),
     RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM, PLAIN_LAYERS, RESIDUAL_LAYERS, HIGHWAY_LAYERS,
     TANH, RELU, LEAKY_RELU, ABS, IDENTITY,
 };

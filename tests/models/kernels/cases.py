@@ -8,7 +8,9 @@ from torch import Tensor
 
 from models.kernels.calls import GATES, Kind, Tensors
 from models.kernels.structs import CellName
+from models.kernels.unitary import UnitaryTensors
 from models.math.rotations import circle_partners, pair_places, stage_count
+from models.math.unitary import hashed_order
 
 FormName = Literal["dense", "low_rank", "low_rank_diagonal", "tied", "rotations", "rotations_svd"]
 FORMS: tuple[FormName, ...] = (
@@ -113,6 +115,23 @@ def random_tensors(
             if form == "rotations_svd"
             else None
         ),
+    )
+
+
+def random_unitary(steps: int, batch: int, size: int) -> UnitaryTensors:
+    """A sequence of the uRNN in single precision; all but the order need gradients."""
+    generator = torch.Generator().manual_seed(1000 * size + batch)
+
+    def draw(*shape: int, scale: float) -> Tensor:
+        return (scale * torch.randn(shape, generator=generator)).requires_grad_()
+
+    return UnitaryTensors(
+        addends=draw(steps, batch, 2 * size, scale=1),
+        phases=draw(3, size, scale=3),
+        reflections=draw(2, 2 * size, scale=2),
+        order=torch.tensor(hashed_order(size)),
+        bias=draw(size, scale=0.2),
+        h0=draw(batch, 2 * size, scale=1),
     )
 
 

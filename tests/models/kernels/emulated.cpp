@@ -1,25 +1,11 @@
 // Runs one sequence forward and backward with a library for another processor, under an emulator.
 //
-// Reads the shape, then each tensor of `Arguments` as an int64 count and that many floats (a count
-// of 0 is a null pointer). Writes states, last h, last c, and the gradients of the sum of all states
+// Reads the shape, then each tensor of `Arguments` as `read_tensor` takes it (a count of 0 is a null
+// pointer). Writes states, last h, last c, and the gradients of the sum of all states
 // and of the last ones by each tensor that was given. Of the states there is no `abs` kind here.
-#include <cstdio>
-#include <cstdlib>
-#include <vector>
-
 #include "../../../models/kernels/cpu/sequence.h"
 
-using Floats = std::vector<float>;
-
-static Floats read_tensor() {
-  int64_t count = 0;
-  if (fread(&count, sizeof count, 1, stdin) != 1) exit(2);
-  Floats found(count);
-  if (count && fread(found.data(), sizeof(float), count, stdin) != (size_t)count) exit(2);
-  return found;
-}
-
-static void write(const Floats &values) { fwrite(values.data(), sizeof(float), values.size(), stdout); }
+#include "emulated.h"
 
 int main() {
   Shape shape;

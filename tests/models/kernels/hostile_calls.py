@@ -14,7 +14,8 @@ from torch import Tensor
 
 import models.kernels.reflectors
 import models.kernels.sequence
-import models.kernels.stack  # noqa: F401 -- registers its operators, as the others do
+import models.kernels.stack
+import models.kernels.unitary  # noqa: F401 -- registers its operators, as the others do
 from models.kernels.calls import GATES, Kind, Packed, Tensors
 from models.kernels.rotations import rotations_backward, rotations_forward, rotations_sweep_
 from models.kernels.structs import CELLS, STACKS
@@ -48,6 +49,7 @@ RIGHT_AS_WELL = tuple(
             r"svd_factors with .* in dimension 1 as argument [01]",  # reflectors
             r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
             r"rotations_forward with another type as argument 0",
+            r"unitary_sequence with one more in dimension 0 as argument 0",  # steps
         ),
     )
 )
@@ -95,6 +97,7 @@ def cases() -> Iterator[Case]:
     yield "rotations_forward", rotations_forward, [ANGLES, PARTNERS]
     yield "rotations_backward", rotations_backward, [SQUARES, ANGLES, PARTNERS, SQUARES]
     yield "rotations_sweep_", rotations_sweep_, [SQUARES.double(), ANGLES.double(), PARTNERS]
+    yield from of_a_unitary_sequence()
 
 
 def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
@@ -118,6 +121,22 @@ def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
         f"sequence_backward {name}",
         backward,
         [*incoming, *tensors.in_order(), lengths, states, cells, *kind, wanted],
+    )
+
+
+def of_a_unitary_sequence() -> Iterator[Case]:
+    """The uRNN's sequence forward and backward."""
+    order = torch.tensor([5, 0, 3, 1, 4, 2])
+    tensors = [torch.randn(3, 4, 12), torch.randn(3, 6), torch.randn(2, 12), order]
+    tensors += [torch.randn(6), torch.randn(4, 12)]
+    lengths = torch.tensor([1, 3, 2, 2])
+    run = torch.ops.reflectory.unitary_sequence
+    yield "unitary_sequence", run, [*tensors, lengths, True, True]
+    states, inner, last = run(*tensors, lengths, True, True)
+    yield (
+        "unitary_sequence_backward",
+        torch.ops.reflectory.unitary_sequence_backward,
+        [states, last, *tensors, lengths, inner, [True] * 5],
     )
 
 

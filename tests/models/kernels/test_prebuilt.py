@@ -6,7 +6,9 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,15 @@ from models.kernels.compiling import build, digest_of_sources
 from models.kernels.library import instructions
 from models.kernels.prebuilt import TARGETS, library_for
 from models.kernels.sequence import sequence
-from models.kernels.structs import CELLS, CellName
-from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors
+from models.kernels.structs import CELLS, CellName, UnitaryShape
+from models.kernels.unitary import unitary_sequence
+from tests.models.kernels.cases import FORMS, FormName, Sizes, random_tensors, random_unitary
 
 ROOT = Path(__file__).parents[3]
 ALL = frozenset().union(*(target.needs for target in TARGETS))
 SOURCES = digest_of_sources()
 CROSS = "aarch64-linux-gnu-g++"
-KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "checks")
+KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "unitary", "checks")
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 
 
@@ -107,19 +110,33 @@ def test_a_wheels_library_is_loaded_without_a_compiler_and_native_builds_one(
 
 
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that runs a sequence with the library for aarch64."""
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[str]]:
+    """The command that runs a program of this folder with the library for aarch64."""
     if shutil.which(CROSS) is None or EMULATOR is None:
         pytest.skip(f"no {CROSS} or no qemu-aarch64 here")
     folder = tmp_path_factory.mktemp("aarch64")
     target = next(one for one in TARGETS if one.name == "aarch64")
     prebuilt.build_all(folder, every=True)
-    program = folder / "emulated"
-    source = Path(__file__).with_name("emulated.cpp")
     library = folder / target.file_name(SOURCES)
-    subprocess.run([CROSS, "-O1", str(source), str(library), "-o", str(program)], check=True)
-    sysroot = ["-L", "/usr/aarch64-linux-gnu", "-E", f"LD_LIBRARY_PATH={folder}"]
-    return [EMULATOR, *sysroot, str(program)]
+    start = [EMULATOR, "-L", "/usr/aarch64-linux-gnu", "-E", f"LD_LIBRARY_PATH={folder}"]
+
+    @cache
+    def command(name: str) -> list[str]:
+        source, program = Path(__file__).with_name(f"{name}.cpp"), folder / name
+        subprocess.run([CROSS, "-O1", str(source), str(library), "-o", str(program)], check=True)
+        return [*start, str(program)]
+
+    return command
+
+
+def compare(command: list[str], sent: bytes, expected: Sequence[Tensor]) -> None:
+    """What a program answers with what is expected, within 2e-5 of the largest number."""
+    answer = subprocess.run(command, input=sent, capture_output=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    found = torch.frombuffer(bytearray(answer.stdout), dtype=torch.float32)
+    together = torch.cat([part.detach().flatten() for part in expected])
+    assert found.shape == together.shape
+    assert (found - together).abs().max() <= 2e-5 * together.abs().max()
 
 
 def bytes_of(tensor: Tensor | None) -> bytes:
@@ -132,7 +149,7 @@ def bytes_of(tensor: Tensor | None) -> bytes:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("cell", CELLS)
 def test_the_library_for_arm_computes_the_same(
-    emulated: list[str], cell: CellName, form: FormName
+    emulated: Callable[[str], list[str]], cell: CellName, form: FormName
 ) -> None:
     sizes = Sizes(models=2, steps=5, batch=3, size=37, inputs=4)
     tensors = random_tensors(cell, form, sizes)
@@ -146,13 +163,25 @@ def test_the_library_for_arm_computes_the_same(
     shape = shape_of(kind, sent_tensors)
     shape.threads = 1
     sent = bytes(shape) + b"".join(map(bytes_of, with_sines(sent_tensors).in_order()))
-    answer = subprocess.run(emulated, input=sent, capture_output=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    found = torch.frombuffer(bytearray(answer.stdout), dtype=torch.float32)
-    expected = torch.cat([part.detach().flatten() for part in (states, last_h, last_c, *gradients)])
-    assert found.shape == expected.shape
-    scale = expected.abs().max()
-    assert (found - expected).abs().max() <= 2e-5 * scale
+    compare(emulated("emulated"), sent, (states, last_h, last_c, *gradients))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("size", [1, 12, 37, 64, 70, 121])
+def test_the_library_for_arm_computes_the_same_urnn(
+    emulated: Callable[[str], list[str]], size: int
+) -> None:
+    tensors = random_unitary(3, 6, size)
+    states, last = unitary_sequence(tensors, None, states=True, keep=True)
+    learnt = [tensor for tensor in tensors if tensor.requires_grad]
+    gradients = torch.autograd.grad(states.sum() + last.sum(), learnt)
+    addends, phases, reflections, order, bias, h0 = tensors
+    turns, angles = torch.stack((phases.cos(), phases.sin())), torch.arange(size).double()
+    angles *= 2 * torch.pi / size
+    roots = torch.stack((angles.cos(), angles.sin())).float()
+    sent = bytes(UnitaryShape(*addends.shape[:2], size, 1))
+    sent += b"".join(map(bytes_of, (addends, turns, reflections, bias, h0, order, roots)))
+    compare(emulated("emulated_unitary"), sent, (states, last, *gradients))
 
 
 @pytest.mark.nightly

@@ -1,0 +1,478 @@
+// Whole sequences of the uRNN with matrices of Fourier transforms, on as many samples as there are
+// lanes at a time. A step makes z = D_3 R_2 F^-1 D_2 Pi R_1 F D_1 h + addend, and h = rescale(z).
+//
+// Factors that change one coordinate at a time are applied where a transform reads. The backward pass
+// is given z of each step: back from there, and forth from the state before it, everything between is
+// known after a single transform.
+#include "unitary.h"
+
+#include <math.h>
+
+#include <atomic>
+
+#include "blocks.h"
+#include "fourier.h"
+#include "threads.h"
+
+namespace {
+
+constexpr float SMALL = 1e-5f;  // added to moduli before dividing by them
+constexpr double SQRT_2 = 1.4142135623730951;
+
+inline Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
+inline Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
+inline Complex operator*(Vec a, Complex b) { return {a * b.re, a * b.im}; }
+// a b^*
+inline Complex by_conjugate(Complex a, Complex b) {
+  return {a.re * b.re + a.im * b.im, a.im * b.re - a.re * b.im};
+}
+// The imaginary part of a^* b.
+inline Vec angle_between(Complex a, Complex b) { return a.re * b.im - a.im * b.re; }
+
+inline Vec sqrt_of(Vec x) {
+  float each[LANES];
+  memcpy(each, &x, sizeof x);
+  for (int i = 0; i < LANES; i++) each[i] = __builtin_sqrtf(each[i]);
+  memcpy(&x, each, sizeof x);
+  return x;
+}
+inline Vec positive(Vec x) { return x < 0.f ? fill(0.f) : x; }
+
+// v^* z for every lane, in a few sums side by side, since each addition waits for the one before.
+Complex product(const float *v, const float *z, int64_t n) {
+  Complex sums[4] = {};
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4)
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) sums[i] = sums[i] + times_conjugate(coordinate(z, j + i), v, j + i);
+  for (; j < n; j++) sums[0] = sums[0] + times_conjugate(coordinate(z, j), v, j);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// The factors as a sequence of transforms reads them: tables of complex numbers, some in the order of
+// the places at which the transform leaves its coordinates.
+struct Factors {
+  const int64_t n;
+  const Transform transform;
+  float *first, *second, *third;  // D_1 and D_2 with 1 / sqrt(n), D_2 in order of places; D_3
+  float *second_from;             // D_2 without, in the order in which Pi reads
+  float *before, *before_moved;   // the vector of R_1 in order of places, and after D_2 Pi
+  float *after;                   // that of R_2
+  int64_t *from, *to;             // Pi: place p reads place from[p], place q is read by to[q]
+  int64_t *at;                    // the coordinate at a place
+  double lengths[2];              // of the vectors that were given
+
+  Factors(const UnitaryShape &s, const UnitaryArguments &a, Arena &arena)
+      : n(s.size), transform(arena, n, a.roots) {
+    for (float **table : {&first, &second, &third, &second_from, &before, &before_moved, &after})
+      *table = arena.take(2 * n);
+    for (int64_t **places : {&from, &to, &at}) *places = (int64_t *)memset(arena.take(2 * n), 0, n * 8);
+    const float scale = (float)(1 / sqrt((double)n));
+    const float *cos = a.turns, *sin = a.turns + 3 * n;
+    for (int64_t j = 0; j < n; j++) {
+      at[transform.place(j)] = j;
+      set(first, j, scale * cos[j], scale * sin[j]);
+      set(third, j, cos[2 * n + j], sin[2 * n + j]);
+    }
+    const float *vectors = a.vectors;
+    for (int i = 0; i < 2; i++) {
+      double square = 0;
+      for (int64_t k = 0; k < 2 * n; k++) square += (double)vectors[2 * i * n + k] * vectors[2 * i * n + k];
+      lengths[i] = sqrt(square);
+    }
+    for (int64_t p = 0; p < n; p++) {
+      const int64_t j = at[p], q = transform.place(a.order[j]);
+      from[p] = q, to[q] = p;
+      set(second, p, scale * cos[n + j], scale * sin[n + j]);
+      set(second_from, q, cos[n + j], sin[n + j]);
+      set(before, p, unit(0, vectors[j]), unit(0, vectors[n + j]));
+      set(after, p, unit(1, vectors[2 * n + p]), unit(1, vectors[3 * n + p]));
+    }
+    for (int64_t p = 0; p < n; p++) {
+      const float *v = before + 2 * from[p], *d = second_from + 2 * from[p];
+      set(before_moved, p, v[0] * d[0] - v[1] * d[1], v[0] * d[1] + v[1] * d[0]);
+    }
+  }
+  static int64_t room(int64_t n) { return Transform::room(n) + 10 * Arena::rounded(2 * n); }
+
+  // Entries of vectors of length sqrt(2), so that R = I - v v^*.
+  float unit(int i, float x) const { return lengths[i] > 0 ? (float)(SQRT_2 / lengths[i] * x) : x; }
+
+ private:
+  static void set(float *table, int64_t j, float re, float im) { table[2 * j] = re, table[2 * j + 1] = im; }
+};
+
+// Rows of the batch that are computed side by side.
+struct Samples {
+  const UnitaryShape &s;
+  const UnitaryArguments &a;
+  const Factors &f;
+  int64_t first;
+  int rows;
+
+  Samples(const UnitaryShape &s, const UnitaryArguments &a, const Factors &f, int64_t item)
+      : s(s), a(a), f(f), first(item * LANES), rows((int)std::min<int64_t>(LANES, s.batch - first)) {}
+
+  // Where its rows begin in step t of a tensor [T, B, 2 n], or [B, 2 n].
+  int64_t at(int64_t t) const { return (t * s.batch + first) * 2 * s.size; }
+  // In which lanes there is a sample that step t is a step of.
+  Bits live(int64_t t) const {
+    Bits found = {};
+    for (int i = 0; i < rows; i++) found[i] = !a.lengths || t < a.lengths[first + i] ? -1 : 0;
+    return found;
+  }
+  // work(j, count) for every run of LANES coordinates.
+  template <class Work> void in_runs(Work work) const {
+    for (int64_t j = 0; j < s.size; j += LANES) work(j, std::min<int64_t>(LANES, s.size - j));
+  }
+};
+
+// Some coordinates of a tile's rows in a tensor.
+struct Run {
+  Vec re[LANES], im[LANES];
+
+  // What lies `next` floats further is asked for, if anything: it is read or written a step later.
+  void read(const Samples &k, const float *rows, int64_t j, int64_t count, int64_t next = 0) {
+    const int64_t n = k.s.size;
+    if (next) ask(k, rows + next, j);
+    read_block(rows + j, 2 * n, k.rows, count, re);
+    read_block(rows + n + j, 2 * n, k.rows, count, im);
+  }
+  void write(const Samples &k, float *rows, int64_t j, int64_t count, int64_t next = 0) const {
+    const int64_t n = k.s.size;
+    if (next) ask(k, rows + next, j);
+    write_block(re, rows + j, 2 * n, k.rows, count);
+    write_block(im, rows + n + j, 2 * n, k.rows, count);
+  }
+  static void ask(const Samples &k, const float *rows, int64_t j) {
+    const int64_t n = k.s.size;
+    for (int r = 0; r < k.rows; r++, rows += 2 * n) {
+      __builtin_prefetch(rows + j, 0, 2);
+      __builtin_prefetch(rows + n + j, 0, 2);
+    }
+  }
+  Complex operator[](int64_t i) const { return {re[i], im[i]}; }
+  void set(int64_t i, Complex x) { re[i] = x.re, im[i] = x.im; }
+};
+
+void read_tile(const Samples &k, const float *rows, float *z) {
+  k.in_runs([&](int64_t j, int64_t count) {
+    Run run;
+    run.read(k, rows, j, count);
+    for (int64_t i = 0; i < count; i++) put(z, j + i, run[i]);
+  });
+}
+void write_tile(const Samples &k, const float *z, float *rows) {
+  k.in_runs([&](int64_t j, int64_t count) {
+    Run run = {};
+    for (int64_t i = 0; i < count; i++) run.set(i, coordinate(z, j + i));
+    run.write(k, rows, j, count);
+  });
+}
+
+Complex chosen(Bits which, Complex a, Complex b) { return {which ? a.re : b.re, which ? a.im : b.im}; }
+Complex where(Bits which, Complex a) { return chosen(which, a, Complex{}); }
+
+int64_t forward_floats(int64_t n) { return 3 * Arena::rounded(n * PAIR) + Arena::rounded(Transform::scratch(n)); }
+
+void forward_tile(const Samples &k, Arena &arena) {
+  const Factors &f = k.f;
+  const int64_t n = f.n;
+  float *h = arena.take(n * PAIR), *there = arena.take(n * PAIR), *back = arena.take(n * PAIR);
+  float *scratch = arena.take(Transform::scratch(n));
+  read_tile(k, k.a.h0 + k.at(0), h);
+  for (int64_t t = 0; t < k.s.steps; t++) {
+    f.transform.forward(there, scratch, [=, &f](int64_t j) { return times(coordinate(h, j), f.first, j); });
+    const Complex before = product(f.before, there, n);
+    f.transform.inverse(back, scratch, [=, &f](int64_t p) {
+      const int64_t q = f.from[p];
+      return times(coordinate(there, q) - times(before, f.before, q), f.second, p);
+    });
+    const Complex after = product(f.after, back, n);
+    const Bits live = k.live(t);
+    const bool ragged = k.a.lengths;
+    const int64_t next = t + 1 < k.s.steps ? k.at(t + 1) - k.at(t) : 0;
+    k.in_runs([&](int64_t j, int64_t count) {
+      Run run, states;
+      run.read(k, k.a.addends + k.at(t), j, count, next);
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t c = j + i;
+        const Complex z = times(coordinate(back, c) - times(after, f.after, c), f.third, c) + run[i];
+        const Vec modulus = sqrt_of(z.re * z.re + z.im * z.im);
+        Complex next = (positive(modulus + k.a.bias[c]) / (modulus + SMALL)) * z;
+        if (ragged) next = chosen(live, next, coordinate(h, c));
+        put(h, c, next);
+        states.set(i, next);
+        run.set(i, ragged ? where(live, z) : z);
+      }
+      if (k.a.inner) run.write(k, k.a.inner + k.at(t), j, count, next);
+      if (k.a.states) states.write(k, k.a.states + k.at(t), j, count, next);
+    });
+  }
+  write_tile(k, h, k.a.last_h + k.at(0));
+}
+
+// What the gradients of the factors and the bias are sums of, lane by lane.
+struct GradientSums {
+  float *first, *second, *third;  // of phases [n, LANES], the second in the order in which Pi reads
+  float *before, *after;          // of vectors [n, PAIR], the first in order of places
+  float *bias;                    // [n, LANES]
+
+  GradientSums(Arena &arena, int64_t n) {
+    for (float **sum : {&first, &second, &third, &bias}) *sum = zeros(arena, n * LANES);
+    for (float **sum : {&before, &after}) *sum = zeros(arena, n * PAIR);
+  }
+  static int64_t room(int64_t n) { return 4 * Arena::rounded(n * LANES) + 2 * Arena::rounded(n * PAIR); }
+
+ private:
+  static float *zeros(Arena &arena, int64_t count) {
+    float *p = arena.take(count);
+    memset(p, 0, count * 4);
+    return p;
+  }
+};
+inline void add(float *sums, int64_t j, Vec x) { store(sums + j * LANES, load(sums + j * LANES) + x); }
+inline void add(float *sums, int64_t j, Complex x) { put(sums, j, coordinate(sums, j) + x); }
+
+// The rescaling at some z = s h, and what its slope is made of.
+struct Scale {
+  Vec scale;  // s
+  Vec slope;  // of s, over |z|
+  Vec lifted;  // of h's modulus, by the bias
+
+  Scale() = default;
+  Scale(Complex z, float bias) {
+    const Vec square = z.re * z.re + z.im * z.im, modulus = sqrt_of(square);
+    const Vec nonzero = square == 0.f ? fill(1.f) : modulus;  // z = 0 takes its slope times 0
+    const Vec both = 1.f / (nonzero * (modulus + SMALL)), inverse = both * nonzero;
+    const Vec grown = modulus + bias;
+    lifted = grown > 0.f ? inverse : fill(0.f);
+    scale = positive(grown) * inverse;
+    slope = (lifted - scale * inverse) * (both * (modulus + SMALL));
+  }
+  static Scale read(const float *p, int64_t j) {
+    Scale found;
+    p += 3 * j * LANES;
+    found.scale = load(p), found.slope = load(p + LANES), found.lifted = load(p + 2 * LANES);
+    return found;
+  }
+  void write(float *p, int64_t j) const {
+    p += 3 * j * LANES;
+    store(p, scale), store(p + LANES, slope), store(p + 2 * LANES, lifted);
+  }
+};
+
+int64_t backward_floats(int64_t n) {
+  return 6 * Arena::rounded(n * PAIR) + Arena::rounded(3 * n * LANES) + Arena::rounded(Transform::scratch(n));
+}
+
+class BackwardTile {
+ public:
+  BackwardTile(const Samples &k, const UnitaryGradients &g, const GradientSums &sums, Arena &arena)
+      : k(k), g(g), f(k.f), n(k.f.n), sums(sums), h(arena.take(n * PAIR)), z(arena.take(n * PAIR)),
+        value(arena.take(n * PAIR)), grad(arena.take(n * PAIR)), there(arena.take(n * PAIR)),
+        held(arena.take(n * PAIR)), scales(arena.take(3 * n * LANES)),
+        scratch(arena.take(Transform::scratch(n))) {}
+
+  void run() {
+    const int64_t last = k.s.steps - 1;
+    if (g.last_h) read_tile(k, g.last_h + k.at(0), held);
+    else memset(held, 0, n * PAIR * 4);
+    k.in_runs([&](int64_t j, int64_t count) { read_state(last, j, count); });
+    for (int64_t t = last; t >= 0; t--) {
+      through_rescaling(t);
+      through_matrix();
+    }
+    k.in_runs([&](int64_t j, int64_t count) {
+      Run run = {};
+      for (int64_t i = 0; i < count; i++) run.set(i, through_first(j + i));
+      if (g.h0) run.write(k, g.h0 + k.at(0), j, count);
+    });
+  }
+
+ private:
+  const Samples &k;
+  const UnitaryGradients &g;
+  const Factors &f;
+  const int64_t n;
+  const GradientSums &sums;
+  float *const h, *const z;         // the state before or after what is rescaled, and that
+  float *const value, *const grad;  // what D_3 was given, and its gradient over sqrt(n)
+  float *const there;               // F D_1 h, then what reaches D_1 h, times sqrt(n)
+  float *const held;                // what reaches the state of a sample whose step this is not
+  float *const scales;
+  float *const scratch;
+  Complex value_product, grad_product;  // of R_2's vector with both
+
+  // How far the rows of the step before are from those of this one.
+  int64_t before(int64_t t) const { return t > 0 ? k.at(t - 1) - k.at(t) : 0; }
+
+  // What was rescaled in step t, and the state that it became; before the first step there is h0.
+  void read_state(int64_t t, int64_t j, int64_t count) {
+    Run run;
+    run.read(k, t < 0 ? k.a.h0 + k.at(0) : k.a.inner + k.at(t), j, count, before(t));
+    for (int64_t i = 0; i < count; i++) {
+      if (t < 0) {
+        put(h, j + i, run[i]);
+        continue;
+      }
+      const Scale scale(run[i], k.a.bias[j + i]);
+      put(z, j + i, run[i]);
+      put(h, j + i, scale.scale * run[i]);
+      scale.write(scales, j + i);
+    }
+  }
+
+  // The gradient by the state h, of what reaches D_1 h.
+  Complex through_first(int64_t j) {
+    const Complex found = times_conjugate(coordinate(there, j), f.first, j);
+    add(sums.first, j, angle_between(coordinate(h, j), found));
+    return found;
+  }
+
+  // From the gradient by the state after step t to that by what R_2 gave.
+  void through_rescaling(int64_t t) {
+    const bool last = t + 1 == k.s.steps, ragged = k.a.lengths;
+    const Bits live = k.live(t), was_live = last ? Bits{} : k.live(t + 1);
+    const float share = (float)(1 / sqrt((double)n));
+    Complex of_value = {}, of_grad = {};
+    k.in_runs([&](int64_t j, int64_t count) {
+      Run addends, states;
+      addends.read(k, k.a.addends + k.at(t), j, count, before(t));
+      if (g.states) states.read(k, g.states + k.at(t), j, count, before(t));
+      for (int64_t i = 0; i < count; i++) {
+        const int64_t c = j + i;
+        Complex outer = last ? coordinate(held, c) : through_first(c);
+        if (ragged && !last) outer = chosen(was_live, outer, coordinate(held, c));
+        if (g.states) outer = outer + states[i];
+        if (ragged) {
+          put(held, c, outer);
+          outer = where(live, outer);
+        }
+        const Scale at = Scale::read(scales, c);
+        const Complex inner = coordinate(z, c);
+        const Vec along = inner.re * outer.re + inner.im * outer.im;
+        const Complex back = at.scale * outer + (along * at.slope) * inner;
+        add(sums.bias, c, along * at.lifted);
+        const Complex product = inner - addends[i];
+        add(sums.third, c, angle_between(product, back));
+        addends.set(i, back);
+        const Complex one = times_conjugate(product, f.third, c);
+        const Complex other = fill(share) * times_conjugate(back, f.third, c);
+        of_value = of_value + times_conjugate(one, f.after, c);
+        of_grad = of_grad + times_conjugate(other, f.after, c);
+        put(value, c, one), put(grad, c, other);
+      }
+      if (g.addends) addends.write(k, g.addends + k.at(t), j, count, before(t));
+      read_state(t - 1, j, count);
+    });
+    value_product = of_value, grad_product = of_grad;
+  }
+
+  // From there to what reaches D_1 h.
+  void through_matrix() {
+    f.transform.forward(there, scratch, [this](int64_t j) { return times(coordinate(h, j), f.first, j); });
+    f.transform.forward(grad, scratch, [this](int64_t j) {
+      const Complex after = coordinate(grad, j), before = coordinate(value, j) - times(value_product, f.after, j);
+      add(sums.after, j, by_conjugate(after, value_product) - by_conjugate(before, grad_product));
+      return after - times(grad_product, f.after, j);
+    });
+    const Complex forth = product(f.before, there, n), back = product(f.before_moved, grad, n);
+    f.transform.inverse(there, scratch, [this, forth, back](int64_t q) {
+      const Complex outer = times_conjugate(coordinate(grad, f.to[q]), f.second_from, q);
+      const Complex inner = coordinate(there, q);
+      add(sums.second, q, angle_between(inner - times(forth, f.before, q), outer));
+      add(sums.before, q, Complex{} - by_conjugate(outer, forth) - by_conjugate(inner, back));
+      return outer - times(back, f.before, q);
+    });
+  }
+};
+
+// The sums over lanes and threads, where they are wanted.
+void finish(const Factors &f, const std::vector<GradientSums> &all, const UnitaryArguments &a,
+            const UnitaryGradients &g, double *vector) {
+  const int64_t n = f.n;
+  const auto total = [&](float *GradientSums::*sum, int64_t at) {
+    float found = 0;
+    for (const GradientSums &one : all) found += sum_of(load(one.*sum + at * LANES));
+    return found;
+  };
+  for (int64_t j = 0; j < n; j++) {
+    if (g.phases) {
+      g.phases[j] = total(&GradientSums::first, j);
+      g.phases[n + f.at[f.to[j]]] = total(&GradientSums::second, j);
+      g.phases[2 * n + j] = total(&GradientSums::third, j);
+    }
+    if (g.bias) g.bias[j] = total(&GradientSums::bias, j);
+  }
+  for (int i = 0; i < 2 && g.vectors; i++) {
+    // Of a direction: what would only make the vector longer does not count.
+    double along = 0;
+    for (int64_t j = 0; j < n; j++) {
+      const int64_t at = i ? j : f.at[j];
+      for (int part = 0; part < 2; part++) {
+        double found = total(i ? &GradientSums::after : &GradientSums::before, 2 * j + part);
+        if (i) found *= sqrt((double)n);
+        vector[part * n + at] = found;
+        along += found * a.vectors[(2 * i + part) * n + at];
+      }
+    }
+    const double length = f.lengths[i];
+    for (int64_t k = 0; k < 2 * n; k++) {
+      const double across = vector[k] - along / (length * length) * a.vectors[2 * i * n + k];
+      g.vectors[2 * i * n + k] = length > 0 ? (float)(SQRT_2 / length * across) : 0.f;
+    }
+  }
+}
+
+// Threads that are worth starting: each has a fraction of a millisecond to do at least.
+int64_t worthwhile(const UnitaryShape &s, int64_t tiles) {
+  const double work = double(s.steps) * tiles * s.size * 100;
+  return std::max<int64_t>(1, std::min({s.threads, tiles, int64_t(work / 4e5) + 1}));
+}
+
+}  // namespace
+
+int unitary_forward(const UnitaryShape *shape, const UnitaryArguments *arguments) {
+  const UnitaryShape &s = *shape;
+  if (!s.batch || !s.size) return 0;
+  weights_arena.reset(Factors::room(s.size));
+  if (weights_arena.failed()) return 1;
+  const Factors factors(s, *arguments, weights_arena);
+  const int64_t tiles = (s.batch + LANES - 1) / LANES;
+  std::atomic<int> failed{0};
+  in_parallel(worthwhile(s, tiles), tiles, [&](int64_t, int64_t begin, int64_t end) {
+    TinyIsZero here;
+    for (int64_t item = begin; item < end; item++) {
+      tile_arena.reset(forward_floats(s.size));
+      if (tile_arena.failed()) { failed = 1; return; }
+      forward_tile(Samples(s, *arguments, factors, item), tile_arena);
+    }
+  });
+  return failed;
+}
+
+int unitary_backward(const UnitaryShape *shape, const UnitaryArguments *arguments,
+                     const UnitaryGradients *gradients) {
+  const UnitaryShape &s = *shape;
+  if (!s.batch || !s.size) return 0;
+  const int64_t tiles = (s.batch + LANES - 1) / LANES, threads = worthwhile(s, tiles);
+  weights_arena.reset(Factors::room(s.size));
+  gradients_arena.reset(threads * GradientSums::room(s.size) + Arena::rounded(4 * s.size));
+  if (weights_arena.failed() || gradients_arena.failed()) return 1;
+  const Factors factors(s, *arguments, weights_arena);
+  std::vector<GradientSums> sums;
+  for (int64_t i = 0; i < threads; i++) sums.emplace_back(gradients_arena, s.size);
+  double *vector = (double *)gradients_arena.take(4 * s.size);
+  std::atomic<int> failed{0};
+  in_parallel(threads, tiles, [&](int64_t thread, int64_t begin, int64_t end) {
+    TinyIsZero here;
+    for (int64_t item = begin; item < end; item++) {
+      tile_arena.reset(backward_floats(s.size));
+      if (tile_arena.failed()) { failed = 1; return; }
+      BackwardTile(Samples(s, *arguments, factors, item), *gradients, sums[thread], tile_arena).run();
+    }
+  });
+  if (!failed) finish(factors, sums, *arguments, *gradients, vector);
+  return failed;
+}
