@@ -126,61 +126,98 @@ static inline void multiply(int rows, const float *a, int64_t a_row, const Panel
   });
 }
 
-// c [m, n] += a^T b with a [rows, m] and b [rows, n]; lanes of b behind n are loaded and unused.
-template <int M>
+// c [M, V * LANES] += a^T b with a [rows, M] and b [rows, V * LANES]; of c only n columns are there,
+// and lanes of b behind them are loaded and unused.
+template <int M, int V>
 static void outer_tile(int64_t rows, const float *a, int64_t a_row, const float *b, int64_t b_row,
                        int64_t n, float *c, int64_t c_row) {
-  Vec s[M][2];
-  for (int i = 0; i < M; i++) s[i][0] = s[i][1] = (Vec){};
-  bool two = n > LANES;
-  for (int64_t r = 0; r < rows; r++) {
-    Vec b0 = load(b + r * b_row), b1 = two ? load(b + r * b_row + LANES) : (Vec){};
+  Vec s[M][V];
+  for (int i = 0; i < M; i++)
+    for (int v = 0; v < V; v++) s[i][v] = (Vec){};
+  for (int64_t r = 0; r < rows; r++, a += a_row, b += b_row) {
+    Vec y[V];
+    for (int v = 0; v < V; v++) y[v] = load(b + v * LANES);
 #pragma GCC unroll 12
     for (int i = 0; i < M; i++) {
-      Vec x = fill(a[r * a_row + i]);
-      s[i][0] += x * b0;
-      s[i][1] += x * b1;
+      Vec x = fill(a[i]);
+      for (int v = 0; v < V; v++) s[i][v] += x * y[v];
     }
   }
-  for (int i = 0; i < M; i++) {
-    float *row = c + i * c_row;
-    store_some(row, load_some(row, n) + s[i][0], n);
-    if (two) store_some(row + LANES, load_some(row + LANES, n - LANES) + s[i][1], n - LANES);
+  for (int i = 0; i < M; i++)
+    for (int v = 0; v < V; v++) {
+      float *at = c + i * c_row + v * LANES;
+      store_some(at, load_some(at, n - v * LANES) + s[i][v], n - v * LANES);
+    }
+}
+
+template <int V>
+static inline void outer_rows(int m, int64_t rows, const float *a, int64_t a_row, const float *b,
+                              int64_t b_row, int64_t n, float *c, int64_t c_row) {
+  switch (m) {
+    case 1: return outer_tile<1, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 2: return outer_tile<2, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 3: return outer_tile<3, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 4: return outer_tile<4, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 5: return outer_tile<5, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 6: return outer_tile<6, V>(rows, a, a_row, b, b_row, n, c, c_row);
+#if !defined(__AVX2__) || defined(__AVX512F__)
+    case 7: return outer_tile<7, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 8: return outer_tile<8, V>(rows, a, a_row, b, b_row, n, c, c_row);
+#endif
+#if defined(__AVX512F__)
+    case 9: return outer_tile<9, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 10: return outer_tile<10, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 11: return outer_tile<11, V>(rows, a, a_row, b, b_row, n, c, c_row);
+    case 12: return outer_tile<12, V>(rows, a, a_row, b, b_row, n, c, c_row);
+#endif
   }
 }
 
-// What large tiles leave of 32 rows, a common rank, where registers hold so many.
-constexpr int TAIL_ROWS = TILE_ROWS > 8 ? 8 : 4;
+// Of so few rows a tile is wider, or its sums would be too few to add without waiting.
+constexpr int FLAT_ROWS = 2, FLAT = 4;
 
-// c [m, n] += a^T b; every row of b is followed by LANES readable floats.
+// c [m, n] += a^T b; every row of b is followed by a panel's readable floats.
 static inline void add_outer(int64_t rows, int64_t m, int64_t n, const float *a, int64_t a_row,
                              const float *b, int64_t b_row, float *c, int64_t c_row) {
-  for (int64_t j = 0; j < n; j += PANEL) {
-    int64_t i = 0;
-    for (; i + TILE_ROWS <= m; i += TILE_ROWS)
-      outer_tile<TILE_ROWS>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
-    for (; i + TAIL_ROWS <= m; i += TAIL_ROWS)
-      outer_tile<TAIL_ROWS>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
-    for (; i + 4 <= m; i += 4)
-      outer_tile<4>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
-    for (; i < m; i++)
-      outer_tile<1>(rows, a + i, a_row, b + j, b_row, n - j, c + i * c_row + j, c_row);
-  }
+  const int64_t tiles = (m + TILE_ROWS - 1) / TILE_ROWS, width = m <= FLAT_ROWS ? FLAT : 2;
+  for (int64_t j = 0; j < n; j += width * LANES)
+    for (int64_t t = 0; t < tiles; t++) {
+      const int64_t i = m * t / tiles;
+      const int own = (int)(m * (t + 1) / tiles - i);
+      float *at = c + i * c_row + j;
+      if (n - j <= LANES) outer_rows<1>(own, rows, a + i, a_row, b + j, b_row, n - j, at, c_row);
+      else if (n - j <= 2 * LANES || width == 2)
+        outer_rows<2>(own, rows, a + i, a_row, b + j, b_row, n - j, at, c_row);
+      else if (own == 1) outer_tile<1, FLAT>(rows, a + i, a_row, b + j, b_row, n - j, at, c_row);
+      else outer_tile<2, FLAT>(rows, a + i, a_row, b + j, b_row, n - j, at, c_row);
+    }
 }
 
-// out [m] += the columns' sums of a [rows, m], each row times factor(row, column); entries of `out`
-// are `step` apart.
+// out [m] += the columns' sums of a [rows, m], each row times factor(row, column). Lanes of a behind m
+// are read and unused.
 template <class Factor>
 static inline void add_column_sums(int64_t rows, int64_t m, const float *a, int64_t a_row, float *out,
-                                   int64_t step, Factor factor) {
-  for (int64_t j = 0; j < m; j += LANES) {
-    // Four chains of sums, or each addition would wait for the one before.
+                                   Factor factor) {
+  int64_t j = 0;
+  // Four vectors side by side: each adds up on its own, and memory is read in whole runs.
+  for (; j + 3 * LANES < m; j += 4 * LANES) {
+    Vec sums[4] = {};
+    for (int64_t r = 0; r < rows; r++)
+      for (int v = 0; v < 4; v++)
+        sums[v] += load(a + r * a_row + j + v * LANES) * factor(r, j + v * LANES);
+    for (int v = 0; v < 4; v++) {
+      float *at = out + j + v * LANES;
+      const int64_t left = m - j - v * LANES;
+      store_some(at, load_some(at, left) + sums[v], left);
+    }
+  }
+  for (; j < m; j += LANES) {
     Vec sums[4] = {};
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4)
       for (int i = 0; i < 4; i++) sums[i] += load(a + (r + i) * a_row + j) * factor(r + i, j);
     for (; r < rows; r++) sums[0] += load(a + r * a_row + j) * factor(r, j);
     const Vec sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-    for (int i = 0; i < LANES && j + i < m; i++) out[(j + i) * step] += sum[i];
+    store_some(out + j, load_some(out + j, m - j) + sum, m - j);
   }
 }

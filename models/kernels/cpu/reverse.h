@@ -14,11 +14,28 @@ struct Chunk {
   float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
   float *h, *v;    // [rows, np]: what the groups read
   float *q, *back; // [rows, q_size]: R h, and L^T pre; of packed rotations W h of one step alone
-  float *x;        // [rows, I]
+  float *x;        // [rows, 1 + I]: a 1, for the biases' gradients, and the inputs
+  float *sideways; // [G, rows of `Sideways`, np]: sums over the chunks
 };
 
-// Up to so many inputs, sums by columns are less than a product's tile of LANES or more columns.
-constexpr int64_t FEW_INPUTS = 4;
+// Gradients of narrow matrices, [n, d] or [n, I], as products of few rows and n columns: n fills the
+// vectors that d or I would leave empty. They are turned round once, when all chunks are summed up;
+// where that costs more than it saves they are made as they are wanted.
+struct Sideways {
+  int64_t left, inputs;  // rows, 0 where they are made as they are wanted
+
+  Sideways(const Plan &p, int64_t samples) {
+    auto pays = [&](int64_t columns) { return samples * (padded(columns) - columns) > 64 * columns; };
+    left = pays(p.d) ? p.d : 0;
+    inputs = pays(p.inputs) ? p.inputs : 0;
+  }
+  // With inputs, the bias is a row before theirs.
+  int64_t rows() const { return left + (inputs ? 1 + inputs : 0); }
+};
+
+inline void add(float *to, const float *from, int64_t size) {
+  for (int64_t i = 0; to && i < size; i++) to[i] += from[i];
+}
 
 // One tile going backwards: the gradients of a step are in the chunk's rows from `row` on.
 struct Reverse {
@@ -110,38 +127,60 @@ struct Reverse {
   }
 
   // What a chunk's rows add to the gradients of the weights.
-  void weights(int64_t rows) {
+  void weights(int64_t rows, const Sideways &sideways) {
     const WeightGradients &out = to;
     const Plan &p = k.p;
-    const int64_t n = p.n, np = p.np, d = p.d, I = p.inputs, wide = p.gates * np;
+    const int64_t n = p.n, np = p.np, d = p.d, wide = p.gates * np;
     for (int group = 0; group < p.groups; group++) {
       const Group gr = p.group[group];
       const float *from = group ? c.v : c.h;
       for (int gate = gr.first; gate < gr.first + gr.count; gate++) {
-        const float *own = c.pre + gate * np;
+        const float *own = c.pre + gate * np, *q = c.q + p.q_at[gate];
         if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
-        if (out.left)
-          add_outer(rows, n, d, own, wide, c.q + p.q_at[gate], p.q_size, out.left + gate * n * d, d);
+        if (out.left && sideways.left)
+          add_outer(rows, d, np, q, p.q_size, own, wide, c.sideways + gate * sideways.rows() * np, np);
+        else if (out.left)
+          add_outer(rows, n, d, own, wide, q, p.q_size, out.left + gate * n * d, d);
         if (out.diagonal && d)
-          add_column_sums(rows, n, own, wide, out.diagonal + gate * n, 1,
+          add_column_sums(rows, n, own, wide, out.diagonal + gate * n,
                           [&](int64_t r, int64_t j) { return load(from + r * np + j); });
       }
       if (!out.right) continue;
       float *right = out.right + (k.s.readers == 1 ? 0 : gr.first * d * n);
       add_outer(rows, p.readers_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
     }
-    for (int gate = 0; gate < p.gates; gate++) {
-      const float *own = pre_in(0, gate);
-      const int64_t row = pre_in_row(gate);
-      if (out.w_in && I > FEW_INPUTS) add_outer(rows, n, I, own, row, c.x, I, out.w_in + gate * n * I, I);
-      for (int64_t i = 0; out.w_in && I <= FEW_INPUTS && i < I; i++)
-        add_column_sums(rows, n, own, row, out.w_in + gate * n * I + i, I,
-                        [&](int64_t r, int64_t) { return fill(c.x[r * I + i]); });
-      if (out.bias)
-        add_column_sums(rows, n, own, row, out.bias + gate * n, 1, [](int64_t, int64_t) { return fill(1.f); });
-    }
+    for (int gate = 0; gate < p.gates; gate++) ends(rows, gate, sideways);
     if (out.candidate_bias)
-      add_column_sums(rows, n, pre(0, 2), wide, out.candidate_bias, 1, [](int64_t, int64_t) { return fill(1.f); });
+      add_column_sums(rows, n, pre(0, 2), wide, out.candidate_bias, [](int64_t, int64_t) { return fill(1.f); });
+  }
+
+  // The bias and the input matrix of a gate.
+  void ends(int64_t rows, int gate, const Sideways &sideways) {
+    const int64_t n = k.p.n, np = k.p.np, I = k.p.inputs, row = pre_in_row(gate);
+    const float *own = pre_in(0, gate);
+    if (sideways.inputs && (to.bias || to.w_in)) {
+      float *sums = c.sideways + (gate * sideways.rows() + sideways.left) * np;
+      return add_outer(rows, 1 + I, np, c.x, 1 + I, own, row, sums, np);
+    }
+    if (to.bias) add_outer(rows, 1, n, c.x, 1 + I, own, row, to.bias + gate * n, n);
+    if (to.w_in) add_outer(rows, n, I, own, row, c.x + 1, 1 + I, to.w_in + gate * n * I, I);
+  }
+
+  // What the chunks summed up sideways, to where it is wanted; before the first of them all is 0.
+  void turn_round(const Sideways &sideways) {
+    const int64_t n = k.p.n, np = k.p.np, d = k.p.d, I = k.p.inputs;
+    for (int gate = 0; gate < k.p.gates; gate++) {
+      const float *sums = c.sideways + gate * sideways.rows() * np;
+      if (to.left && sideways.left) add_turned(sums, d, to.left + gate * n * d);
+      sums += sideways.left * np;
+      if (to.bias && sideways.inputs) add(to.bias + gate * n, sums, n);
+      if (to.w_in && sideways.inputs) add_turned(sums + np, I, to.w_in + gate * n * I);
+    }
+  }
+  // out [n, count] += rows^T
+  void add_turned(const float *rows, int64_t count, float *out) const {
+    for (int64_t j = 0; j < k.p.n; j++)
+      for (int64_t i = 0; i < count; i++) out[j * count + i] += rows[i * k.p.np + j];
   }
 };
 
@@ -178,10 +217,6 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
   out.u_turns = next(g.u_turns, z.u_turns), out.v_turns = next(g.v_turns, z.v_turns);
   return out;
-}
-
-inline void add(float *to, const float *from, int64_t size) {
-  for (int64_t i = 0; to && i < size; i++) to[i] += from[i];
 }
 
 

@@ -103,6 +103,8 @@ void forward_tile(const Tile &k, Arena &arena) {
   load_rows(k.a.h0 + own, n, np, k.rows, h);
   if (lstm) load_rows(k.a.c0 + own, n, np, k.rows, c);
   for (int64_t t = 0; t < s.steps; t++) {
+    if (k.a.states && t + AHEAD < s.steps) prefetch_to_write(k.a.states + k.at(t + AHEAD, 0), k.rows * s.size);
+    if (k.a.cells && t + AHEAD < s.steps) prefetch_to_write(k.a.cells + k.at(t + AHEAD, 0), k.rows * s.size);
     step(k, t, h, c, next, next_c, w);
     for (int i = 0; i < k.rows; i++) {
       if (!k.over(t, i)) continue;
@@ -124,12 +126,17 @@ void forward_tile(const Tile &k, Arena &arena) {
 
 struct BackwardTile : Reverse {
   const Gradients &g;
+  const Sideways sideways;
   Scratch w;
   float *grad, *next_grad, *grad_c, *unused, *unused_c, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
                Arena &arena)
-      : Reverse{tile, chunk, out}, g(gradients), w(scratch(tile.p, arena)) {
+      : Reverse{tile, chunk, out}, g(gradients), sideways(tile.p, tile.s.steps * tile.rows),
+        w(scratch(tile.p, arena)) {
+    const int64_t sums = tile.p.gates * sideways.rows() * tile.p.np;
+    c.sideways = arena.take(sums);
+    memset(c.sideways, 0, sums * 4);
     for (float **p : {&grad, &next_grad, &grad_c, &unused, &unused_c, &cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
@@ -256,7 +263,11 @@ struct BackwardTile : Reverse {
   void inputs(int64_t t, int64_t row) {
     const Plan &p = k.p;
     const int64_t I = p.inputs;
-    for (int i = 0; i < k.rows && I; i++) memcpy(c.x + (row + i) * I, k.x(t) + i * k.s.x_row, I * 4);
+    for (int i = 0; i < k.rows; i++) {
+      float *to = c.x + (row + i) * (1 + I);
+      to[0] = 1;
+      if (I) memcpy(to + 1, k.x(t) + i * k.s.x_row, I * 4);
+    }
     if (g.addends)
       for (int gate = 0; gate < p.gates; gate++)
         for (int i = 0; i < k.rows; i++)
@@ -294,15 +305,16 @@ struct BackwardTile : Reverse {
           if (k.over(t, i)) memcpy(next_grad + i * np, grad + i * np, np * 4);
         std::swap(grad, next_grad);
       }
-      weights((end - begin) * k.rows);
+      weights((end - begin) * k.rows, sideways);
     }
+    turn_round(sideways);
     if (g.h0) store_rows(grad, n, np, k.rows, g.h0 + own);
     if (g.c0) store_rows(grad_c, n, np, k.rows, g.c0 + own);
   }
 };
 
 int64_t row_floats(const Shape &s, const Plan &p) {
-  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + p.inputs;
+  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + 1 + p.inputs;
   if (s.cell == GRU_RESET_AFTER || s.cell == GRU_RESET_BEFORE) floats += p.np;
   return floats;
 }
@@ -312,7 +324,8 @@ int64_t chunk_steps(const Shape &s, const Plan &p) {
 }
 int64_t backward_floats(const Shape &s, const Plan &p) {
   const int64_t rows = chunk_steps(s, p) * TILE_ROWS;
-  return 8 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) +
+  const int64_t sums = p.gates * (p.d + 1 + p.inputs) * p.np;
+  return 9 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) + sums +
          Arena::rounded(TILE_ROWS * p.q_size) + 8 * Arena::rounded(TILE_ROWS * p.np);
 }
 
@@ -327,7 +340,7 @@ void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out
   c.h = arena.take(rows * p.np);
   c.v = s.cell == GRU_RESET_BEFORE ? arena.take(rows * p.np) : nullptr;
   c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
-  c.x = arena.take(rows * p.inputs);
+  c.x = arena.take(rows * (1 + p.inputs));
   BackwardTile(k, g, c, out, arena).run();
 }
 

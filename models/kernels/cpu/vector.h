@@ -43,6 +43,10 @@ static inline void store_some(float *p, Vec v, int64_t count) {
 static inline void prefetch(const float *p, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i);
 }
+// The same for memory that is written soon: a store to what no cache holds waits for it to come.
+static inline void prefetch_to_write(const float *p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i, 1);
+}
 
 // The sum over all lanes, by halves.
 static inline float sum_of(Vec v) {
