@@ -38,44 +38,120 @@ static inline Panels pack(int64_t depth, int64_t columns, float *out, Element el
   return panels;
 }
 
-// sums [M][V] += a [M, depth] * panel [depth, V * LANES]
-template <int M, int V>
-static void tile(const float *a, int64_t row, int64_t depth, const float *panel, Vec *sums) {
-  Vec c[M][V];
-  for (int i = 0; i < M; i++)
-    for (int v = 0; v < V; v++) c[i][v] = sums[i * V + v];
-  for (int64_t k = 0; k < depth; k++, panel += V * LANES) {
-    Vec b[V];
-    for (int v = 0; v < V; v++) b[v] = load(panel + v * LANES);
+// One register tile [M, V * LANES] of a product, from its start to where it goes. All of it stays in
+// registers, for tiles whose depth is a thin rank take as long to load and store as to multiply.
+// Pointers are to the tile's first column; null ones add nothing.
+struct Product {
+  // out = given + bias + x column + sum over terms of diagonal * from, and then + each part's a panel
+  const float *given = nullptr;              // [M, V * LANES]
+  int64_t given_row = 0;
+  const float *bias = nullptr;               // [V * LANES]
+  const float *column = nullptr, *x = nullptr;  // [V * LANES], [M, 1]
+  int64_t x_row = 0;
+  const float *diagonal = nullptr, *from = nullptr;  // [terms, step], [M, terms, step]
+  int64_t terms = 1, step = 0, from_row = 0;
+  struct Part {
+    const float *a;      // [M, depth]
+    int64_t row, depth;
+    const float *panel;  // [depth, V * LANES]
+  } part[4];
+  int parts = 0;
+  float *out = nullptr;
+  int64_t out_row = 0, columns = 2 * LANES;  // columns behind these are not written
+};
+
+template <int V> static inline void load_all(const float *p, Vec *out) {
+  for (int v = 0; v < V; v++) out[v] = load(p + v * LANES);
+}
+
+// c += a panel. A sum waits four cycles for the one before: where a tile has few of them, each is cut
+// into chains that do not wait for each other.
+template <int M, int V> static inline void add_part(const Product::Part &p, Vec (&c)[M][V]) {
+  constexpr int CHAINS = M * V >= 8 ? 1 : M * V >= 4 ? 2 : 4;
+  const float *a = p.a, *panel = p.panel;
+  const int64_t row = p.row, together = p.depth / CHAINS * CHAINS;
+  Vec b[V], s[CHAINS][M][V];
+  int64_t k = 0;
+  if (CHAINS > 1) {
+    for (int q = 0; q < CHAINS; q++)
+      for (int i = 0; i < M; i++)
+        for (int v = 0; v < V; v++) s[q][i][v] = (Vec){};
+    for (; k < together; k += CHAINS, panel += CHAINS * V * LANES)
+#pragma GCC unroll 4
+      for (int q = 0; q < CHAINS; q++) {
+        load_all<V>(panel + q * V * LANES, b);
+#pragma GCC unroll 12
+        for (int i = 0; i < M; i++) {
+          Vec x = fill(a[i * row + k + q]);
+          for (int v = 0; v < V; v++) s[q][i][v] += x * b[v];
+        }
+      }
+    for (int q = 0; q < CHAINS; q++)
+      for (int i = 0; i < M; i++)
+        for (int v = 0; v < V; v++) c[i][v] += s[q][i][v];
+  }
+  for (; k < p.depth; k++, panel += V * LANES) {
+    load_all<V>(panel, b);
 #pragma GCC unroll 12
     for (int i = 0; i < M; i++) {
       Vec x = fill(a[i * row + k]);
       for (int v = 0; v < V; v++) c[i][v] += x * b[v];
     }
   }
-  for (int i = 0; i < M; i++)
-    for (int v = 0; v < V; v++) sums[i * V + v] = c[i][v];
 }
 
-template <int V>
-static inline void tile_rows(int m, const float *a, int64_t row, int64_t depth, const float *panel,
-                             Vec *sums) {
+template <int M, int V> static void tile(const Product &p) {
+  Vec c[M][V], b[V];
+  for (int v = 0; v < V; v++) b[v] = p.bias ? load(p.bias + v * LANES) : (Vec){};
+#pragma GCC unroll 12
+  for (int i = 0; i < M; i++)
+    for (int v = 0; v < V; v++) c[i][v] = b[v];
+  if (p.given) {
+#pragma GCC unroll 12
+    for (int i = 0; i < M; i++)
+      for (int v = 0; v < V; v++) c[i][v] += load(p.given + i * p.given_row + v * LANES);
+  }
+  if (p.column) {
+    load_all<V>(p.column, b);
+#pragma GCC unroll 12
+    for (int i = 0; i < M; i++)
+      for (int v = 0; v < V; v++) c[i][v] += p.x[i * p.x_row] * b[v];
+  }
+  for (int64_t term = 0; p.diagonal && term < p.terms; term++) {
+    load_all<V>(p.diagonal + term * p.step, b);
+    const float *from = p.from + term * p.step;
+#pragma GCC unroll 12
+    for (int i = 0; i < M; i++)
+      for (int v = 0; v < V; v++) c[i][v] += b[v] * load(from + i * p.from_row + v * LANES);
+  }
+  for (int i = 0; i < p.parts; i++) add_part<M, V>(p.part[i], c);
+  const bool whole = p.columns >= V * LANES;
+  float tail[M * V * LANES], *out = whole ? p.out : tail;
+  const int64_t out_row = whole ? p.out_row : V * LANES;
+#pragma GCC unroll 12
+  for (int i = 0; i < M; i++)
+    for (int v = 0; v < V; v++) store(out + i * out_row + v * LANES, c[i][v]);
+  if (whole) return;
+  for (int i = 0; i < M; i++) memcpy(p.out + i * p.out_row, tail + i * V * LANES, p.columns * 4);
+}
+
+template <int V> static inline void tile_rows(int m, const Product &p) {
   switch (m) {
-    case 1: return tile<1, V>(a, row, depth, panel, sums);
-    case 2: return tile<2, V>(a, row, depth, panel, sums);
-    case 3: return tile<3, V>(a, row, depth, panel, sums);
-    case 4: return tile<4, V>(a, row, depth, panel, sums);
-    case 5: return tile<5, V>(a, row, depth, panel, sums);
-    case 6: return tile<6, V>(a, row, depth, panel, sums);
+    case 1: return tile<1, V>(p);
+    case 2: return tile<2, V>(p);
+    case 3: return tile<3, V>(p);
+    case 4: return tile<4, V>(p);
+    case 5: return tile<5, V>(p);
+    case 6: return tile<6, V>(p);
 #if !defined(__AVX2__) || defined(__AVX512F__)
-    case 7: return tile<7, V>(a, row, depth, panel, sums);
-    case 8: return tile<8, V>(a, row, depth, panel, sums);
+    case 7: return tile<7, V>(p);
+    case 8: return tile<8, V>(p);
 #endif
 #if defined(__AVX512F__)
-    case 9: return tile<9, V>(a, row, depth, panel, sums);
-    case 10: return tile<10, V>(a, row, depth, panel, sums);
-    case 11: return tile<11, V>(a, row, depth, panel, sums);
-    case 12: return tile<12, V>(a, row, depth, panel, sums);
+    case 9: return tile<9, V>(p);
+    case 10: return tile<10, V>(p);
+    case 11: return tile<11, V>(p);
+    case 12: return tile<12, V>(p);
 #endif
   }
 }
@@ -87,13 +163,21 @@ struct Sums {
   int vectors;     // 1 or 2
   int rows;
 
-  void zero() {
-    for (int i = 0; i < rows * vectors; i++) sums[i] = (Vec){};
+  // A tile that ends here.
+  Product into() {
+    Product p;
+    p.out = (float *)sums, p.out_row = vectors * LANES;
+    return p;
   }
-  // sums += a [rows, depth] * the panel at this column
-  void add(const float *a, int64_t row, const Panels &w) {
-    if (vectors == 2) tile_rows<2>(rows, a, row, w.depth, w.at(column), sums);
-    else tile_rows<1>(rows, a, row, w.depth, w.at(column), sums);
+  // Makes it add to what is here.
+  void keep(Product &p) { p.given = p.out, p.given_row = p.out_row; }
+  // One more part: a [rows, depth] * the panel at this column.
+  void add(Product &p, const float *a, int64_t row, const Panels &w) const {
+    p.part[p.parts++] = {a, row, w.depth, w.at(column)};
+  }
+  void run(const Product &p) {
+    if (vectors == 2) tile_rows<2>(rows, p);
+    else tile_rows<1>(rows, p);
   }
   // f(vector, row, column) for every vector of the panel.
   template <class F> void each(F f) {
@@ -117,12 +201,11 @@ template <class F> static inline void for_panels(int rows, int64_t columns, F f)
 static inline void multiply(int rows, const float *a, int64_t a_row, const Panels &w, float *out,
                             int64_t out_row, bool whole) {
   for_panels(rows, w.columns, [&](Sums &s) {
-    s.zero();
-    s.add(a, a_row, w);
-    s.each([&](Vec v, int i, int64_t j) {
-      if (whole) store(out + i * out_row + j, v);
-      else store_some(out + i * out_row + j, v, w.columns - j);
-    });
+    Product p;
+    p.out = out + s.column, p.out_row = out_row;
+    if (!whole) p.columns = w.columns - s.column;
+    s.add(p, a, a_row, w);
+    s.run(p);
   });
 }
 

@@ -57,47 +57,54 @@ struct Reverse {
     if (k.s.cell == GRU_RESET_AFTER) memset(c.pre_in + row * k.p.np, 0, k.p.np * 4);
   }
 
-  // next = init + sum over the group's gates of W_g^T pre_g, row by row.
-  template <class Init>
-  void propagate(int group, int64_t row, float *out, Init init) {
+  // out = init + sum over the group's gates of W_g^T pre_g, row by row; init [rows, np] may be out
+  // itself, or null.
+  void propagate(int group, int64_t row, float *out, const float *init) {
     const Plan &p = k.p;
     const int64_t wide = p.gates * p.np;
     const Group gr = p.group[group];
-    const float *pre = c.pre + row * wide;
+    const float *pre = c.pre + row * wide + gr.first * p.np;
     if (p.turned) {
-      for (int i = 0; i < k.rows; i++)
-        for (int64_t j = 0; j < p.np; j += LANES) store(out + i * p.np + j, init(i, j));
-      for (int gate = gr.first; gate < gr.first + gr.count; gate++)
-        turn_back(gate, (group ? c.v : c.h) + row * p.np, q(row) + p.q_at[gate], pre + gate * p.np, out);
+      if (!init) memset(out, 0, k.rows * p.np * 4);
+      else if (init != out) memcpy(out, init, k.rows * p.np * 4);
+      for (int i = 0; i < gr.count; i++) {
+        const int gate = gr.first + i;
+        turn_back(gate, (group ? c.v : c.h) + row * p.np, q(row) + p.q_at[gate], pre + i * p.np, out);
+      }
       return;
     }
-    float *back = c.back + row * p.q_size;
-    if (p.d && p.readers_of[group] == 1) {
-      for_panels(k.rows, p.d, [&](Sums &sums) {
-        sums.zero();
-        for (int i = gr.first; i < gr.first + gr.count; i++)
-          sums.add(pre + i * p.np, wide, p.left_back[i]);
-        sums.each([&](Vec v, int i, int64_t j) {
-          store_some(back + i * p.q_size + p.q_first[group] + j, v, p.d - j);
-        });
-      });
-    } else if (p.d) {
-      for (int i = gr.first; i < gr.first + gr.count; i++)
-        multiply(k.rows, pre + i * p.np, wide, p.left_back[i], back + p.q_at[i], p.q_size, false);
-    }
+    if (p.d) project_back(group, pre, c.back + row * p.q_size);
     for_panels(k.rows, p.n, [&](Sums &sums) {
-      sums.each([&](Vec &v, int i, int64_t j) { v = init(i, j); });
-      if (p.d) {
-        if (p.diagonal)
-          for (int gate = gr.first; gate < gr.first + gr.count; gate++)
-            sums.each([&](Vec &v, int i, int64_t j) {
-              v += load(p.diagonal + gate * p.np + j) * load(pre + i * wide + gate * p.np + j);
-            });
-        sums.add(back + p.q_first[group], p.q_size, p.right_back[group]);
-      } else {
-        sums.add(pre + gr.first * p.np, wide, p.main_back[group]);
+      Product product = sums.into();
+      if (init) product.given = init + sums.column, product.given_row = p.np;
+      product.out = out + sums.column, product.out_row = p.np;
+      if (!p.d) sums.add(product, pre, wide, p.main_back[group]);
+      else sums.add(product, c.back + row * p.q_size + p.q_first[group], p.q_size, p.right_back[group]);
+      if (p.d && p.diagonal) {
+        product.diagonal = p.diagonal + gr.first * p.np + sums.column, product.from = pre + sums.column;
+        product.terms = gr.count, product.step = p.np, product.from_row = wide;
       }
-      sums.each([&](Vec v, int i, int64_t j) { store(out + i * p.np + j, v); });
+      sums.run(product);
+    });
+  }
+
+  // L^T pre, of a factor R that several gates read their sum.
+  void project_back(int group, const float *pre, float *back) const {
+    const Plan &p = k.p;
+    const Group gr = p.group[group];
+    const int64_t wide = p.gates * p.np;
+    if (p.readers_of[group] > 1 || gr.count == 1) {
+      for (int i = 0; i < gr.count; i++)
+        multiply(k.rows, pre + i * p.np, wide, p.left_back[gr.first + i], back + p.q_at[gr.first + i], p.q_size,
+                 false);
+      return;
+    }
+    for_panels(k.rows, p.d, [&](Sums &sums) {
+      Product product;
+      product.out = back + p.q_first[group] + sums.column, product.out_row = p.q_size;
+      product.columns = p.d - sums.column;
+      for (int i = 0; i < gr.count; i++) sums.add(product, pre + i * p.np, wide, p.left_back[gr.first + i]);
+      sums.run(product);
     });
   }
 

@@ -20,8 +20,7 @@ void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scrat
   const bool inner = s.activation == ABS;
   k.project(0, h, w.q);
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    k.start(sums, t, 0);
-    k.recur(sums, 0, h, w.q);
+    k.open(sums, t, 0, h, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec y = activate(z, s.activation, s.slope);
       store(next + i * k.p.np + j, y);
@@ -30,51 +29,71 @@ void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scrat
   });
 }
 
+// A backward pass keeps the gates, and has no use for what comes of them; of an LSTM it is given
+// tanh(c_t) in place of c_t.
 void lstm_step(const Tile &k, int64_t t, const float *h, const float *c, float *next, float *next_c,
-               const Scratch &w) {
+               const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
-  open_gates(k, t, 0, 4, h, w, [](int g, Vec z) { return g == 2 ? tanh_of(z) : sigmoid_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES) {
-      Vec enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
-      Vec candidate = load(w.gate(2, i, np) + j), leave = load(w.gate(3, i, np) + j);
-      Vec cell = forget * load(c + i * np + j) + enter * candidate;
-      store(next_c + i * np + j, cell);
-      store(next + i * np + j, leave * tanh_of(cell));
-    }
+  open_gates(k, t, 0, 3, h, w, [](int g, Vec z) { return g == 2 ? tanh_of(z) : sigmoid_of(z); });
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 3, h, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec leave = sigmoid_of(z), enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
+      Vec cell = forget * load(c + i * np + j) + enter * load(w.gate(2, i, np) + j), y = tanh_of(cell);
+      if (keep) {
+        store(w.gate(3, i, np) + j, leave);
+        store(next_c + i * np + j, y);
+      } else {
+        store(next_c + i * np + j, cell);
+        store(next + i * np + j, leave * y);
+      }
+    });
+  });
 }
 
-void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
+void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
-  open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES)
-      store(w.reset + i * np + j, load(w.gate(1, i, np) + j) * load(h + i * np + j));
+  open_gates(k, t, 0, 1, h, w, [](int, Vec z) { return sigmoid_of(z); });
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 1, h, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec reset = sigmoid_of(z);
+      if (keep) store(w.gate(1, i, np) + j, reset);
+      store(w.reset + i * np + j, reset * load(h + i * np + j));
+    });
+  });
   k.project(1, w.reset, w.q);
-  open_gates(k, t, 2, 1, w.reset, w, [](int, Vec z) { return tanh_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES) {
-      Vec q = load(w.gate(2, i, np) + j);
-      store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
-    }
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 2, w.reset, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec q = tanh_of(z);
+      if (keep) store(w.gate(2, i, np) + j, q);
+      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
+    });
+  });
 }
 
-void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
+void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
   open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    sums.each([&](Vec &z, int, int64_t j) { z = load(k.p.candidate_bias + j); });
-    k.recur(sums, 2, h, w.q);
-    sums.each([&](Vec z, int i, int64_t j) { store(w.gate(3, i, np) + j, z); });
-    k.start(sums, t, 2);
+    Product inner = sums.into();
+    inner.bias = k.p.candidate_bias + sums.column;
+    inner.out = w.gate(3, 0, np) + sums.column, inner.out_row = MOST_GATES * np;
+    k.recur(inner, sums, 2, h, w.q);
+    sums.run(inner);
+    Product outer = sums.into();
+    k.begin(outer, sums, t, 2);
+    sums.run(outer);
     sums.each([&](Vec z, int i, int64_t j) {
-      Vec update = load(w.gate(0, i, np) + j), reset = load(w.gate(1, i, np) + j);
-      Vec q = tanh_of(z + reset * load(w.gate(3, i, np) + j));
-      store(w.gate(2, i, np) + j, q);
-      store(next + i * np + j, q + update * (load(h + i * np + j) - q));
+      Vec product = load(w.gate(3, i, np) + j);
+      if (k.p.turned) store(w.gate(3, i, np) + j, product += load(w.q + i * k.p.q_size + k.p.q_at[2] + j));
+      Vec q = tanh_of(z + load(w.gate(1, i, np) + j) * product);
+      if (keep) store(w.gate(2, i, np) + j, q);
+      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
     });
   });
 }
@@ -83,9 +102,9 @@ void step(const Tile &k, int64_t t, const float *h, const float *c, float *next,
           const Scratch &w) {
   switch (k.s.cell) {
     case RNN: return rnn_step(k, t, h, next, w);
-    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w);
-    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w);
-    default: return lstm_step(k, t, h, c, next, next_c, w);
+    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w, false);
+    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w, false);
+    default: return lstm_step(k, t, h, c, next, next_c, w, false);
   }
 }
 
@@ -128,7 +147,7 @@ struct BackwardTile : Reverse {
   const Gradients &g;
   const Sideways sideways;
   Scratch w;
-  float *grad, *next_grad, *grad_c, *unused, *unused_c, *cell, *reset_grad;
+  float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
                Arena &arena)
@@ -137,7 +156,7 @@ struct BackwardTile : Reverse {
     const int64_t sums = tile.p.gates * sideways.rows() * tile.p.np;
     c.sideways = arena.take(sums);
     memset(c.sideways, 0, sums * 4);
-    for (float **p : {&grad, &next_grad, &grad_c, &unused, &unused_c, &cell, &reset_grad})
+    for (float **p : {&grad, &next_grad, &grad_c, &bounded, &cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
 
@@ -150,18 +169,18 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 0) + j, load(grad + i * np + j) * slope_from(stored, k.s.activation, k.s.slope));
       }
     hide(t, row);
-    propagate(0, row, next_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(0, row, next_grad, nullptr);
   }
 
   void lstm(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     load_cells(t - 1);
-    lstm_step(k, t, c.h + row * np, cell, unused, unused_c, w);
+    lstm_step(k, t, c.h + row * np, cell, nullptr, bounded, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
         Vec candidate = load(w.gate(2, i, np) + j), leave = load(w.gate(3, i, np) + j);
-        Vec y = tanh_of(load(unused_c + i * np + j)), g = load(grad + i * np + j);
+        Vec y = load(bounded + i * np + j), g = load(grad + i * np + j);
         Vec inner = load(grad_c + i * np + j) + g * leave * (1.f - y * y);
         store(pre(row + i, 0) + j, inner * candidate * enter * (1.f - enter));
         store(pre(row + i, 1) + j, inner * load(cell + i * np + j) * forget * (1.f - forget));
@@ -170,14 +189,14 @@ struct BackwardTile : Reverse {
         if (!k.over(t, i)) store(grad_c + i * np + j, inner * forget);
       }
     hide(t, row);
-    propagate(0, row, next_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(0, row, next_grad, nullptr);
   }
 
   void gru_before(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
-    gru_before_step(k, t, h, unused, w);
-    memcpy(c.v + row * np, w.reset, k.rows * np * 4);
+    w.reset = c.v + row * np;
+    gru_before_step(k, t, h, nullptr, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), q = load(w.gate(2, i, np) + j);
@@ -186,23 +205,20 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 2) + j, g * (1.f - update) * (1.f - q * q));
       }
     hide(t, row);
-    propagate(1, row, reset_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(1, row, reset_grad, nullptr);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
-        Vec reset = load(w.gate(1, i, np) + j);
-        store(pre(row + i, 1) + j,
-              load(reset_grad + i * np + j) * load(h + i * np + j) * reset * (1.f - reset));
+        Vec reset = load(w.gate(1, i, np) + j), inner = load(reset_grad + i * np + j) * reset;
+        store(pre(row + i, 1) + j, inner * load(h + i * np + j) * (1.f - reset));
+        store(next_grad + i * np + j, inner + load(grad + i * np + j) * load(w.gate(0, i, np) + j));
       }
-    propagate(0, row, next_grad, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * load(w.gate(0, i, np) + j) +
-             load(reset_grad + i * np + j) * load(w.gate(1, i, np) + j);
-    });
+    propagate(0, row, next_grad, next_grad);
   }
 
   void gru_after(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
-    gru_after_step(k, t, h, unused, w);
+    gru_after_step(k, t, h, nullptr, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), reset = load(w.gate(1, i, np) + j);
@@ -212,11 +228,10 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 1) + j, candidate * inner * reset * (1.f - reset));
         store(pre(row + i, 2) + j, candidate * reset);
         store(c.pre_in + (row + i) * np + j, candidate);
+        store(next_grad + i * np + j, g * update);
       }
     hide(t, row);
-    propagate(0, row, next_grad, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * load(w.gate(0, i, np) + j);
-    });
+    propagate(0, row, next_grad, next_grad);
   }
 
   // Rows whose sequence is over add nothing.
@@ -275,10 +290,11 @@ struct BackwardTile : Reverse {
     if (!g.x) return;
     float *out = g.x + ((k.model * k.s.steps + t) * k.s.batch + k.first) * I;
     for_panels(k.rows, I, [&](Sums &sums) {
-      sums.zero();
+      Product product;
+      product.out = out + sums.column, product.out_row = I, product.columns = I - sums.column;
       for (int gate = 0; gate < p.gates; gate++)
-        sums.add(pre_in(row, gate), pre_in_row(gate), p.input_back[gate]);
-      sums.each([&](Vec v, int i, int64_t j) { store_some(out + i * I + j, v, I - j); });
+        sums.add(product, pre_in(row, gate), pre_in_row(gate), p.input_back[gate]);
+      sums.run(product);
     });
   }
 

@@ -47,8 +47,7 @@ void perceptron_layer(const Tile &k, int64_t layer, const float *x, const float 
   const int64_t np = k.p.np;
   k.project(0, x, w.q);
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    k.start(sums, layer, 0);
-    k.recur(sums, 0, x, w.q);
+    k.open(sums, layer, 0, x, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       if (passed) z += load(passed + i * np + j);
       Vec y = activate(z, s.activation, s.slope);
@@ -121,7 +120,7 @@ struct LayerBackward : Reverse {
       }
     // What a block passes on joins at its first layer.
     const bool joins = k.s.cell == RESIDUAL_LAYERS && !passes(k.s, layer);
-    propagate(0, row, next, [&](int i, int64_t j) { return joins ? load(passed + i * np + j) : (Vec){}; });
+    propagate(0, row, next, joins ? passed : nullptr);
   }
 
   void highway(int64_t layer, int64_t row, Scratch w) {
@@ -135,10 +134,9 @@ struct LayerBackward : Reverse {
         Vec h = load(w.gate(0, i, np) + j), tau = load(w.gate(1, i, np) + j), g = load(grad + i * np + j);
         store(pre(row + i, 0) + j, h > 0.f ? g * tau : (Vec){});
         store(pre(row + i, 1) + j, g * (h - load(x + i * np + j)) * tau * (1.f - tau));
+        store(next + i * np + j, g * (1.f - tau));
       }
-    propagate(0, row, next, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * (1.f - load(w.gate(1, i, np) + j));
-    });
+    propagate(0, row, next, next);
   }
 };
 

@@ -170,33 +170,46 @@ struct Tile {
     return a.lengths && t >= a.lengths[model * s.batch + first + row];
   }
 
-  // What the inputs and the bias add to gate g, in one panel.
-  void start(Sums &sums, int64_t t, int g) const {
-    if (a.addends)
-      return sums.each([&](Vec &v, int i, int64_t j) {
-        v = load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
-      });
-    const float *bias = p.bias + g * p.np, *from = x(t);
-    if (p.inputs == 1) {  // a product of depth 1 would go through memory twice
-      const float *column = p.input[g].data;
-      return sums.each([&](Vec &v, int i, int64_t j) {
-        v = load(bias + j) + from[i * s.x_row] * load(column + j);
-      });
-    }
-    sums.each([&](Vec &v, int, int64_t j) { v = load(bias + j); });
-    if (p.inputs) sums.add(from, s.x_row, p.input[g]);
+  // Gate g's sum in one panel: of inputs, bias, and the recurrent product of a vector `from`
+  // [rows, np] that was projected to q.
+  void open(Sums &sums, int64_t t, int g, const float *from, const float *q) const {
+    Product product = sums.into();
+    begin(product, sums, t, g);
+    recur(product, sums, g, from, q);
+    close(product, sums, g, q);
   }
 
-  // The recurrent product of gate g and a vector `from` [rows, np] that was projected to q.
-  void recur(Sums &sums, int g, const float *from, const float *q) const {
-    if (p.turned)
-      return sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
-    if (!p.d) return sums.add(from, p.np, p.main[g]);
-    if (p.diagonal)
+  // Starts with what the inputs and the bias add, some of which may be in `sums` by then.
+  void begin(Product &product, Sums &sums, int64_t t, int g) const {
+    if (a.addends) {
       sums.each([&](Vec &v, int i, int64_t j) {
-        v += load(p.diagonal + g * p.np + j) * load(from + i * p.np + j);
+        v = load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
       });
-    sums.add(q + p.q_at[g], p.q_size, p.main[g]);
+      return sums.keep(product);
+    }
+    product.bias = p.bias + g * p.np + sums.column;
+    if (p.inputs > 1) return sums.add(product, x(t), s.x_row, p.input[g]);
+    if (!p.inputs) return;
+    product.column = p.input[g].data + sums.column;  // which costs less than a part of depth 1
+    product.x = x(t), product.x_row = s.x_row;
+  }
+
+  // Adds the recurrent product of gate g.
+  void recur(Product &product, Sums &sums, int g, const float *from, const float *q) const {
+    if (p.turned) return;
+    if (!p.d) return sums.add(product, from, p.np, p.main[g]);
+    if (p.diagonal) {
+      product.diagonal = p.diagonal + g * p.np + sums.column;
+      product.from = from + sums.column, product.from_row = p.np;
+    }
+    sums.add(product, q + p.q_at[g], p.q_size, p.main[g]);
+  }
+
+  // Runs it; what rotations made of the vector is in q as it is.
+  void close(Product &product, Sums &sums, int g, const float *q) const {
+    sums.run(product);
+    if (p.turned)
+      sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
   }
 
   void project(int group, const float *from, float *q) const {
@@ -237,8 +250,7 @@ template <class F>
 inline void open_gates(const Tile &k, int64_t t, int first, int count, const float *from, const Scratch &w, F f) {
   for (int g = first; g < first + count; g++)
     for_panels(k.rows, k.p.n, [&](Sums &sums) {
-      k.start(sums, t, g);
-      k.recur(sums, g, from, w.q);
+      k.open(sums, t, g, from, w.q);
       sums.each([&](Vec z, int i, int64_t j) { store(w.gate(g, i, k.p.np) + j, f(g, z)); });
     });
 }
