@@ -16,23 +16,35 @@ struct Panels {
 
 static inline int64_t packed_size(int64_t depth, int64_t columns) { return depth * padded(columns); }
 
-// element(k, j) is the matrix's entry in row k and column j < columns. Entries are asked for along a
-// column where DOWN, else along a row: whichever way their memory runs.
-template <bool DOWN, class Element>
-static inline Panels pack(int64_t depth, int64_t columns, float *out, Element element) {
+// row(k) is where row k of the matrix begins; null for a row of zeros.
+template <class Row>
+static inline Panels pack_rows(int64_t depth, int64_t columns, float *out, Row row) {
   Panels panels{columns, depth, out};
   for (int64_t first = 0; first < padded(columns); first += PANEL) {
     const int64_t width = padded(columns) - first < PANEL ? LANES : PANEL;
-    const int64_t real = columns - first < width ? columns - first : width;
-    if (DOWN) {
-      for (int64_t j = 0; j < real; j++)
-        for (int64_t k = 0; k < depth; k++) out[k * width + j] = element(k, first + j);
-    } else {
-      for (int64_t k = 0; k < depth; k++)
-        for (int64_t j = 0; j < real; j++) out[k * width + j] = element(k, first + j);
+    for (int64_t k = 0; k < depth; k++, out += width) {
+      const float *from = row(k);
+      for (int64_t j = 0; j < width; j += LANES)
+        store(out + j, from ? load_some(from + first + j, columns - first - j) : (Vec){});
     }
-    for (int64_t k = 0; k < depth && real < width; k++)
-      memset(out + k * width + real, 0, (width - real) * 4);
+  }
+  return panels;
+}
+
+// The matrix's column j begins at from + j * step.
+static inline Panels pack_columns(int64_t depth, int64_t columns, float *out, const float *from, int64_t step) {
+  Panels panels{columns, depth, out};
+  for (int64_t first = 0; first < padded(columns); first += PANEL) {
+    const int64_t width = padded(columns) - first < PANEL ? LANES : PANEL;
+    for (int64_t j = 0; j < width; j += LANES)
+      for (int64_t k = 0; k < depth; k += LANES) {
+        const int64_t real = columns - first - j, rows = depth - k < LANES ? depth - k : LANES;
+        Vec square[LANES];
+        for (int i = 0; i < LANES; i++)
+          square[i] = i < real ? load_some(from + (first + j + i) * step + k, rows) : (Vec){};
+        transpose(square);
+        for (int i = 0; i < rows; i++) store(out + (k + i) * width + j, square[i]);
+      }
     out += depth * width;
   }
   return panels;

@@ -107,10 +107,10 @@ struct Plan {
     diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, gates, arena) : nullptr;
     for (int g = 0; g < gates && I; g++) {
       const float *w = a.w_in + (model * G + g) * n * I;
-      input[g] = pack<true>(I, n, arena.take(packed_size(I, n)), [=](int64_t k, int64_t j) { return w[j * I + k]; });
+      input[g] = pack_columns(I, n, arena.take(packed_size(I, n)), w, I);
       if (backward)
-        input_back[g] = pack<false>(np, I, arena.take(packed_size(np, I)),
-                             [=](int64_t k, int64_t j) { return k < n ? w[k * I + j] : 0.f; });
+        input_back[g] = pack_rows(np, I, arena.take(packed_size(np, I)),
+                                  [=](int64_t k) { return k < n ? w + k * I : nullptr; });
     }
     if (turned) {
       pack_stages(a.u_turns, s, model, u, arena);
@@ -120,34 +120,32 @@ struct Plan {
     if (!d) {
       const float *w = a.weight + model * G * n * n;
       for (int g = 0; g < gates; g++)
-        main[g] = pack<true>(n, n, arena.take(packed_size(n, n)),
-                       [=](int64_t k, int64_t j) { return w[(g * n + j) * n + k]; });
+        main[g] = pack_columns(n, n, arena.take(packed_size(n, n)), w + g * n * n, n);
       for (int k = 0; k < groups && backward; k++) {
-        const int first = group[k].first, np_ = np;
-        int64_t depth = group[k].count * np;
-        main_back[k] = pack<false>(depth, n, arena.take(packed_size(depth, n)), [=](int64_t row, int64_t j) {
-          int64_t g = first + row / np_, i = row % np_;
-          return i < n ? w[(g * n + i) * n + j] : 0.f;
+        const int64_t depth = group[k].count * np, np_ = np;
+        const float *own = w + group[k].first * n * n;
+        main_back[k] = pack_rows(depth, n, arena.take(packed_size(depth, n)), [=](int64_t row) {
+          const int64_t gate = row / np_, i = row % np_;
+          return i < n ? own + (gate * n + i) * n : nullptr;
         });
       }
       return;
     }
     const float *l = a.left + model * G * n * d, *r = a.right + model * s.readers * d * n;
     for (int g = 0; g < gates; g++) {
-      main[g] = pack<true>(d, n, arena.take(packed_size(d, n)),
-                     [=](int64_t k, int64_t j) { return l[(g * n + j) * d + k]; });
+      const float *own = l + g * n * d;
+      main[g] = pack_columns(d, n, arena.take(packed_size(d, n)), own, d);
       if (backward)
-        left_back[g] = pack<false>(np, d, arena.take(packed_size(np, d)),
-                            [=](int64_t k, int64_t j) { return k < n ? l[(g * n + k) * d + j] : 0.f; });
+        left_back[g] = pack_rows(np, d, arena.take(packed_size(np, d)),
+                                 [=](int64_t k) { return k < n ? own + k * d : nullptr; });
     }
     for (int k = 0; k < groups; k++) {
       const float *own = r + (s.readers == 1 ? 0 : group[k].first * d * n);
       int64_t columns = readers_of[k] * d;
-      right[k] = pack<true>(n, columns, arena.take(packed_size(n, columns)),
-                      [=](int64_t i, int64_t j) { return own[j * n + i]; });
+      right[k] = pack_columns(n, columns, arena.take(packed_size(n, columns)), own, n);
       if (backward)
-        right_back[k] = pack<false>(columns, n, arena.take(packed_size(columns, n)),
-                             [=](int64_t i, int64_t j) { return own[i * n + j]; });
+        right_back[k] = pack_rows(columns, n, arena.take(packed_size(columns, n)),
+                                  [=](int64_t i) { return own + i * n; });
     }
   }
 };

@@ -9,10 +9,13 @@
 // Lanes of a vector, and the rows of a register tile: as many sums as the registers hold, beside
 // two loaded vectors and one broadcast.
 #if defined(__AVX512F__)
+#define LANES_ARE(count) (count == 16)
 constexpr int LANES = 16, TILE_ROWS = 12;
 #elif defined(__AVX2__)
+#define LANES_ARE(count) (count == 8)
 constexpr int LANES = 8, TILE_ROWS = 6;
 #else
+#define LANES_ARE(count) (count == 4)
 constexpr int LANES = 4, TILE_ROWS = 8;
 #endif
 
@@ -36,6 +39,39 @@ static inline Vec load_some(const float *p, int64_t count) {
 static inline void store_some(float *p, Vec v, int64_t count) {
   if (count >= LANES) store(p, v);
   else if (count > 0) memcpy(p, &v, count * 4);
+}
+
+// The first, or the last, half of the lanes of both, one by one in turn.
+#if LANES_ARE(16)
+#define LOW_LANES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_LANES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES_ARE(8)
+#define LOW_LANES 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_LANES 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_LANES 0, 4, 1, 5
+#define HIGH_LANES 2, 6, 3, 7
+#endif
+#if defined(__clang__)
+static inline Vec zip_low(Vec a, Vec b) { return __builtin_shufflevector(a, b, LOW_LANES); }
+static inline Vec zip_high(Vec a, Vec b) { return __builtin_shufflevector(a, b, HIGH_LANES); }
+#else
+static inline Vec zip_low(Vec a, Vec b) { return __builtin_shuffle(a, b, (Bits){LOW_LANES}); }
+static inline Vec zip_high(Vec a, Vec b) { return __builtin_shuffle(a, b, (Bits){HIGH_LANES}); }
+#endif
+
+// The square of LANES vectors, turned over its diagonal: each round is one shuffle of a whole deck.
+static inline void transpose(Vec *square) {
+  for (int round = 1; round < LANES; round *= 2) {
+    Vec next[LANES];
+#pragma GCC unroll 8
+    for (int i = 0; i < LANES / 2; i++) {
+      next[2 * i] = zip_low(square[i], square[i + LANES / 2]);
+      next[2 * i + 1] = zip_high(square[i], square[i + LANES / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) square[i] = next[i];
+  }
 }
 
 // Asks for memory that is read soon. A tile's rows of one step are neighbours, those of the step
