@@ -37,14 +37,9 @@ static inline Panels pack_columns(int64_t depth, int64_t columns, float *out, co
   for (int64_t first = 0; first < padded(columns); first += PANEL) {
     const int64_t width = padded(columns) - first < PANEL ? LANES : PANEL;
     for (int64_t j = 0; j < width; j += LANES)
-      for (int64_t k = 0; k < depth; k += LANES) {
-        const int64_t real = columns - first - j, rows = depth - k < LANES ? depth - k : LANES;
-        Vec square[LANES];
-        for (int i = 0; i < LANES; i++)
-          square[i] = i < real ? load_some(from + (first + j + i) * step + k, rows) : (Vec){};
-        transpose(square);
-        for (int i = 0; i < rows; i++) store(out + (k + i) * width + j, square[i]);
-      }
+      for (int64_t k = 0; k < depth; k += LANES)
+        turn_square(columns - first - j, depth - k, from + (first + j) * step + k, step, out + k * width + j, width,
+                    true);
     out += depth * width;
   }
   return panels;

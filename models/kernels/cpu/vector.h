@@ -74,6 +74,25 @@ static inline void transpose(Vec *square) {
   }
 }
 
+// to [columns, rows] = sign * from^T for up to LANES rows and columns; `to` has whole vectors where
+// `whole` says so, with zeros behind the rows.
+static inline void turn_square(int64_t rows, int64_t columns, const float *from, int64_t from_row, float *to,
+                               int64_t to_row, bool whole, float sign = 1) {
+  Vec square[LANES];
+  if (rows >= LANES && columns >= LANES) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) square[i] = load(from + i * from_row) * sign;
+    transpose(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) store(to + i * to_row, square[i]);
+    return;
+  }
+  for (int i = 0; i < LANES; i++)
+    square[i] = i < rows ? load_some(from + i * from_row, columns) * sign : (Vec){};
+  transpose(square);
+  for (int i = 0; i < LANES && i < columns; i++) store_some(to + i * to_row, square[i], whole ? LANES : rows);
+}
+
 // Asks for memory that is read soon. A tile's rows of one step are neighbours, those of the step
 // before are far away, which is no pattern that a processor sees by itself.
 static inline void prefetch(const float *p, int64_t count) {
