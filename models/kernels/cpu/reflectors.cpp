@@ -72,11 +72,11 @@ void turn_over(int64_t rows, int64_t columns, const float *from, int64_t from_ro
 }
 
 // out [rows, padded(w.columns)] = from [rows, depth] * w
-void products(const Matrix &from, int64_t rows, const Panels &w, const Matrix &out) {
+void products(const Matrix &from, int64_t rows, const Panels &w, const Matrix &out, bool whole = true) {
   const int64_t tiles = (rows + TILE_ROWS - 1) / TILE_ROWS;
   for (int64_t t = 0; t < tiles; t++) {
     const int64_t first = rows * t / tiles, next = rows * (t + 1) / tiles;
-    multiply((int)(next - first), from[first], from.row, w, out[first], out.row, true);
+    multiply((int)(next - first), from[first], from.row, w, out[first], out.row, whole);
   }
 }
 
@@ -89,6 +89,7 @@ struct Svd {
   Matrix sides, results;     // Z_v S and Z_u, A and C: one below the other
   Matrix v, scaled, u, a, c;
   Matrix v_gram, u_dots;     // Z_v Z_v^T; Z_u times both of the sides
+  Matrix left;               // L of a matrix that is wanted as a whole
   float *packed;
 
   Svd(const SvdShape &shape, Arena &arena)
@@ -98,14 +99,19 @@ struct Svd {
     scaled = sides, u = {sides[s.v_count], np};
     a = results, c = {results[s.v_count], np};
     v_gram = take(s.v_count, vp, arena), u_dots = take(s.u_count, dp, arena);
-    packed = arena.take(packed_size(s.size, d));
+    left = take(s.size, dp, arena);
+    packed = arena.take(packed_floats(s));
   }
   static Matrix take(int64_t rows, int64_t columns, Arena &arena) { return {arena.take(rows * columns), columns}; }
 
+  static int64_t packed_floats(const SvdShape &s) {
+    const int64_t n = s.size, d = s.u_count + s.v_count;
+    return std::max({packed_size(n, d), packed_size(d, n), packed_size(n, n)});
+  }
   // Of both directions.
   static int64_t floats(const SvdShape &s) {
     const int64_t np = padded(s.size), d = s.u_count + s.v_count, dp = padded(d);
-    return 32 * Arena::rounded(0) + 2 * np + 2 * d + 6 * d * np + 5 * d * dp + packed_size(s.size, d);
+    return 32 * Arena::rounded(0) + 2 * np + 2 * d + 6 * d * np + 5 * d * dp + s.size * dp + packed_floats(s);
   }
 
   void load_row(const float *from, float *to) const {
@@ -158,9 +164,17 @@ struct Svd {
   const float *u_gram(int64_t i) const { return u_dots[i] + s.v_count; }
 
   void write(const SvdArguments &g, int64_t copy) const {
+    if (g.weight) return write_weight(g.weight + copy * s.size * s.size);
     float *right = g.right + copy * d * s.size;
     turn_over(d, s.size, sides.data, np, g.left + copy * s.size * d, d, false);
     for (int64_t k = 0; k < d; k++) memcpy(right + k * s.size, results[k], s.size * 4);
+  }
+  // diag(sigma) + L R
+  void write_weight(float *weight) const {
+    turn_over(d, s.size, sides.data, np, left.data, dp, false);
+    const Panels right = pack_rows(d, s.size, packed, [this](int64_t k) { return results[k]; });
+    products(left, s.size, right, {weight, s.size}, false);
+    for (int64_t i = 0; i < s.size; i++) weight[i * s.size + i] += sigma[i];
   }
 };
 
@@ -183,10 +197,20 @@ struct SvdBackward {
 
   void read(const SvdGradients &g, int64_t copy) const {
     const SvdShape &s = f.s;
-    const float *right = g.right + copy * f.d * s.size;
     memset(sigma, 0, f.np * 4);
+    if (g.weight) return read_weight(g.weight + copy * s.size * s.size);
+    const float *right = g.right + copy * f.d * s.size;
     turn_over(s.size, f.d, g.left + copy * s.size * f.d, f.d, sides.data, f.np, true);
     for (int64_t k = 0; k < f.d; k++) f.load_row(right + k * s.size, results[k]);
+  }
+
+  // What reaches diag(sigma) + L R reaches its factors.
+  void read_weight(const float *weight) const {
+    const int64_t n = f.s.size;
+    products(f.results, f.d, pack_columns(n, n, f.packed, weight, n), sides);
+    products(f.sides, f.d, pack_rows(n, n, f.packed, [=](int64_t i) { return weight + i * n; }), results);
+    Svd::negate(sides, f.d, f.np), Svd::negate(results, f.d, f.np);
+    for (int64_t i = 0; i < n; i++) sigma[i] = weight[i * n + i];
   }
 
   // What reaches products of two rows of one side: each pair's enters one triangle, and both rows.
