@@ -47,7 +47,7 @@ def kept_bytes() -> int:
 
 def _kept(size: int) -> mmap.mmap | None:
     """The smallest block that fits, if it is not far too large."""
-    for block in sorted(list(_free), key=len):
+    for block in sorted(_free, key=len):
         if size <= len(block) <= 2 * size + _HUGE_PAGE:
             try:
                 _free.remove(block)

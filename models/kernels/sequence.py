@@ -135,7 +135,11 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
 
 
 def _results(
-    tensors: Tensors, cell: str, *, keep: bool, large: Callable[[Sequence[int]], Tensor] | None = None
+    tensors: Tensors,
+    cell: str,
+    *,
+    keep: bool,
+    large: Callable[[Sequence[int]], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Tensors to be filled; `large` makes those of all steps where it is given."""
     h0 = tensors.h0

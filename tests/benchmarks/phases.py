@@ -1,8 +1,8 @@
 """`python -m tests.benchmarks.phases`: where a training step's time goes, on one core.
 
-Prints tables in Markdown; `--out FILE` appends them to a file too. `--quick` measures one small
-case, `--only TEXT|TEXT` the cases with one of the texts in their names, and `--rounds N` says how
-often each phase is timed. Where an NVIDIA GPU answers nothing is measured without `--cpu`.
+Prints tables in Markdown. `--quick` measures one small case, `--only TEXT|TEXT` the cases with one
+of the texts in their names, and `--rounds N` says how often each phase is timed. Where an NVIDIA
+GPU answers nothing is measured without `--cpu`.
 """
 
 import sys

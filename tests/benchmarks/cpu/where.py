@@ -4,7 +4,6 @@ import argparse
 import os
 import sys
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.cpu.cases import DEEP, QUICK, SEQUENCES
@@ -12,6 +11,7 @@ from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.processes import measured
 
 _ROUNDS = 9
+_NAMED = "spectral|low-rank"
 _LEGEND = (
     "Processor time on one thread, medians of rounds in which all phases of a case take turns. A "
     "training step makes factors, runs forward and backward, and steps with Adam as trials do. "
@@ -29,10 +29,9 @@ _HEAD = (
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.phases")
-    parser.add_argument("--out", type=Path, help="file that the tables are appended to as well")
     parser.add_argument("--quick", action="store_true", help="one small case")
     parser.add_argument(
-        "--only", default="", help="texts in the names of the cases to measure, parted by |"
+        "--only", default=_NAMED, help="texts in the names of the cases to measure, parted by |"
     )
     parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how often each is timed")
     arguments = parser.parse_args()
@@ -53,9 +52,6 @@ def main() -> None:
         ]
     )
     sys.stdout.write(text)
-    if arguments.out is not None:
-        with arguments.out.open("a") as file:
-            file.write("\n" + text)
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
