@@ -281,7 +281,8 @@ struct BackwardTile : Reverse {
     for (int i = 0; i < k.rows; i++) {
       float *to = c.x + (row + i) * (1 + I);
       to[0] = 1;
-      if (I) memcpy(to + 1, k.x(t) + i * k.s.x_row, I * 4);
+      if (I == 1) to[1] = k.x(t)[i * k.s.x_row];  // a call of memcpy for each would take longer
+      else if (I) memcpy(to + 1, k.x(t) + i * k.s.x_row, I * 4);
     }
     if (g.addends)
       for (int gate = 0; gate < p.gates; gate++)
