@@ -64,6 +64,7 @@ bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and ke
 	@$(BIN)/python $(PIP_QUIET) --no-deps --no-build-isolation geotorch torch-householder \
 	  || echo "geotorch or torch-householder does not install here; the table says so."
 	@$(BIN)/python -m tests.benchmarks.sequences --cpu --out deploy/BENCHMARKS.md
+	@{ echo; $(BIN)/python -m tests.benchmarks.phases --cpu; } | tee -a deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.forms --cpu; } | tee -a deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.epochs --cpu; } | tee -a deploy/BENCHMARKS.md
 	@{ echo; $(BIN)/python -m tests.benchmarks.structured; } | tee -a deploy/BENCHMARKS.md

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.cpu import phases
 from tests.benchmarks.cpu.cases import BOTH, QUICK, Mode
 from tests.benchmarks.cpu.timing import timed
 from tests.benchmarks.cpu.worker import measured
@@ -45,6 +46,24 @@ def test_ratios_are_those_of_the_work() -> None:
     )
     assert timings["once"].ratio == 1
     assert 2 < timings["four times"].ratio < 8
+
+
+def test_the_phases_of_a_step_are_all_of_it() -> None:
+    rows = {row["name"]: row for row in phases.measured(QUICK, rounds=1)["rows"]}
+    assert list(rows) == [
+        *("whole step", "factors", "their gradients", "forward", "backward, data"),
+        *("backward, weights", "optimizer", phases.REST, "inference"),
+    ]
+    shares = [row["share"] for row in rows.values() if row["name"] != "inference"]
+    assert shares[0] == 1
+    assert sum(shares[1:]) >= 0.99
+
+
+@pytest.mark.slow
+def test_a_quick_table_of_phases_has_every_phase() -> None:
+    table = report_of("phases").partition("| case |")[2]
+    assert f"| {QUICK.name} | whole step |" in table
+    assert len(re.findall(r"^\|(?: [^|]* \|){8}$", table, re.MULTILINE)) >= 9
 
 
 @pytest.mark.slow

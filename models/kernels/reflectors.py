@@ -17,6 +17,16 @@ _library.define(
     "(Tensor grad_left, Tensor grad_right, Tensor u, Tensor v, Tensor sigma) "
     "-> (Tensor, Tensor, Tensor)",
 )
+_library.define("reflectory::svd_weight", "(Tensor u, Tensor v, Tensor sigma) -> Tensor")
+_library.define(
+    "reflectory::svd_weight_backward",
+    "(Tensor grad_weight, Tensor u, Tensor v, Tensor sigma) -> (Tensor, Tensor, Tensor)",
+)
+
+
+def svd_weight(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:
+    """The same W as a whole `[G, n, n]`."""
+    return torch.ops.reflectory.svd_weight(u, v, sigma)
 
 
 def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
@@ -34,7 +44,7 @@ def _run(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
     shape = _checked(u, v, sigma)
     left, right = _results(u, v, sigma)
     given = [tensor.contiguous() for tensor in (u, v, sigma)]
-    arguments = SvdArguments(*map(address_of, (*given, left, right)))
+    arguments = SvdArguments(*map(address_of, (*given, left, right)), None)
     call("svd_factors_forward", shape, arguments)
     return left, right
 
@@ -54,8 +64,8 @@ def _run_backward(
     check("grad_right", grad_right, (shape.copies, rank, shape.size), torch.float32)
     given = [tensor.contiguous() for tensor in (u, v, sigma, grad_left, grad_right)]
     results = _gradients(grad_left, grad_right, u, v, sigma)
-    arguments = SvdArguments(*map(address_of, given[:3]), None, None)
-    gradients = SvdGradients(*map(address_of, (*given[3:], *results)))
+    arguments = SvdArguments(*map(address_of, given[:3]), None, None, None)
+    gradients = SvdGradients(*map(address_of, (*given[3:], None, *results)))
     call("svd_factors_backward", shape, arguments, gradients)
     return results
 
@@ -77,6 +87,58 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
 def _backward(ctx: Any, grad_left: Tensor, grad_right: Tensor) -> tuple[Tensor, ...]:
     return torch.ops.reflectory.svd_factors_backward(grad_left, grad_right, *ctx.saved_tensors)
 
+
+def _run_whole(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:
+    shape = _checked(u, v, sigma)
+    weight = _whole(u, v, sigma)
+    given = [tensor.contiguous() for tensor in (u, v, sigma)]
+    arguments = SvdArguments(*map(address_of, given), None, None, address_of(weight))
+    call("svd_factors_forward", shape, arguments)
+    return weight
+
+
+def _whole(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:  # noqa: ARG001 -- an operator's signature
+    copies, size = sigma.shape
+    return u.new_empty(copies, size, size)
+
+
+def _run_whole_backward(
+    grad_weight: Tensor, u: Tensor, v: Tensor, sigma: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    shape = _checked(u, v, sigma)
+    check("grad_weight", grad_weight, (shape.copies, shape.size, shape.size), torch.float32)
+    given = [tensor.contiguous() for tensor in (u, v, sigma, grad_weight)]
+    results = _whole_gradients(grad_weight, u, v, sigma)
+    arguments = SvdArguments(*map(address_of, given[:3]), None, None, None)
+    gradients = SvdGradients(None, None, *map(address_of, (given[3], *results)))
+    call("svd_factors_backward", shape, arguments, gradients)
+    return results
+
+
+def _whole_gradients(
+    grad_weight: Tensor,  # noqa: ARG001 -- an operator's signature
+    u: Tensor,
+    v: Tensor,
+    sigma: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return u.new_empty(u.shape), v.new_empty(v.shape), sigma.new_empty(sigma.shape)
+
+
+def _setup_whole_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:  # noqa: ARG001
+    ctx.save_for_backward(*inputs)
+
+
+def _whole_backward(ctx: Any, grad_weight: Tensor) -> tuple[Tensor, ...]:
+    return torch.ops.reflectory.svd_weight_backward(grad_weight, *ctx.saved_tensors)
+
+
+_library.impl("reflectory::svd_weight", "cpu", _run_whole)
+_library.impl("reflectory::svd_weight_backward", "cpu", _run_whole_backward)
+_library.register_fake("reflectory::svd_weight", _whole)
+_library.register_fake("reflectory::svd_weight_backward", _whole_gradients)
+_library.register_autograd(
+    "reflectory::svd_weight", _whole_backward, setup_context=_setup_whole_context
+)
 
 _library.impl("reflectory::svd_factors", "cpu", _run)
 _library.impl("reflectory::svd_factors_backward", "cpu", _run_backward)

@@ -1,5 +1,6 @@
 """Whole recurrent sequences as torch operators, forward and backward, with a leading model axis."""
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
+from models.kernels.memory import empty
 from models.kernels.structs import CELLS
 
 _TENSORS = (
@@ -60,7 +62,7 @@ def sequence(
 
 def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     tensors, (lengths, cell, activation, slope, keep, packed) = _split(arguments)
-    results = _results(tensors, cell, keep=keep)
+    results = _results(tensors, cell, keep=keep, large=empty)
     states, cells, last_h, last_c = results
     calls.forward(
         calls.kind_of(CELLS, cell, activation, slope),
@@ -131,14 +133,22 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
     return Tensors(*arguments[:_COUNT]), arguments[_COUNT:]
 
 
-def _results(tensors: Tensors, cell: str, *, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _results(
+    tensors: Tensors,
+    cell: str,
+    *,
+    keep: bool,
+    large: Callable[[Sequence[int]], Tensor] | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tensors to be filled; `large` makes those of all steps where it is given."""
     h0 = tensors.h0
+    large = large or h0.new_empty
     models, batch, size = h0.shape
     every, last, none = (models, tensors.steps, batch, size), (models, batch, size), (0,)
     has_cell = cell == "lstm"
     return (
-        h0.new_empty(every if keep else none),
-        h0.new_empty(every if keep and has_cell else none),
+        large(every if keep else none),
+        large(every if keep and has_cell else none),
         h0.new_empty(last),
         h0.new_empty(last if has_cell else none),
     )

@@ -1,5 +1,6 @@
 """Whole stacks of square layers as torch operators, forward and backward."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Results, Tensors
+from models.kernels.memory import empty
 from models.kernels.structs import STACKS
 
 _TENSORS = (
@@ -78,7 +80,7 @@ def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
 
 def _run(*arguments: Any) -> tuple[Tensor, Tensor]:
     tensors, (name, activation, slope, keep) = _split(arguments)
-    states, last = _results(tensors, keep=keep)
+    states, last = _results(tensors, keep=keep, large=empty)
     results = Results(states if keep else None, None, last, None)
     calls.forward(calls.kind_of(STACKS, name, activation, slope), tensors, None, results)
     return states, last
@@ -143,10 +145,13 @@ _library.register_fake("reflectory::stack_backward", _run_backward_fake)
 _library.register_autograd("reflectory::stack", _backward, setup_context=_setup_context)
 
 
-def _results(tensors: Tensors, *, keep: bool) -> tuple[Tensor, Tensor]:
+def _results(
+    tensors: Tensors, *, keep: bool, large: Callable[[Sequence[int]], Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Tensors to be filled; `large` makes that of all layers where it is given."""
     _, batch, size = tensors.h0.shape
     kept = (tensors.models, batch, size) if keep else (0,)
-    return tensors.h0.new_empty(kept), tensors.h0.new_empty(batch, size)
+    return (large or tensors.h0.new_empty)(kept), tensors.h0.new_empty(batch, size)
 
 
 def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:

@@ -59,15 +59,15 @@ class SvdShape(ctypes.Structure):
 
 
 class SvdArguments(ctypes.Structure):
-    """Their factors, and where diagonal plus low rank go."""
+    """Their factors, and where diagonal plus low rank go, or the matrix as a whole."""
 
-    _fields_ = _pointers("u", "v", "sigma", "left", "right")
+    _fields_ = _pointers("u", "v", "sigma", "left", "right", "weight")
 
 
 class SvdGradients(ctypes.Structure):
     """What arrives, and where what leaves goes."""
 
-    _fields_ = _pointers("left", "right", "u", "v", "sigma")
+    _fields_ = _pointers("left", "right", "weight", "u", "v", "sigma")
 
 
 class RotationShape(ctypes.Structure):

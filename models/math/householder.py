@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from models.kernels.choice import kernels_take
 from models.kernels.reflectors import svd_factors
+from models.kernels.reflectors import svd_weight as kernel_weight
 from models.math.linalg import solve_unit_triangle
 
 
@@ -118,8 +119,7 @@ def _kernel_makes(rows: Tensor, reflectors: int) -> bool:
 def reflector_weight(rows: Tensor, signs: Tensor) -> Tensor:
     """`W = Q diag(d)` `[G, n, n]` (eq. 9), with `signs` d `[G, n]`."""
     if _kernel_makes(rows, rows.shape[-2]):
-        diagonal, left, right = reflector_diagonal_low_rank(rows, signs)
-        return torch.baddbmm(torch.diag_embed(diagonal), left, right)
+        return kernel_weight(rows, rows[:, :0], signs)
     scaled = rows_of_length_root_two(rows)
     inner = apply_inverse_triangle(scaled, scaled * signs.unsqueeze(-2), transposed=False)
     return torch.baddbmm(torch.diag_embed(signs), scaled.mT, inner, alpha=-1)
@@ -146,8 +146,7 @@ def svd_weight(u_rows: Tensor, v_rows: Tensor, sigma: Tensor) -> Tensor:
     out_features, in_features = u_rows.shape[-1], v_rows.shape[-1]
     reflectors = u_rows.shape[-2] + v_rows.shape[-2]
     if out_features == in_features and _kernel_makes(u_rows, reflectors):
-        _, left, right = svd_diagonal_low_rank(u_rows, v_rows, sigma)
-        return torch.baddbmm(torch.diag_embed(sigma), left, right)
+        return kernel_weight(u_rows, v_rows, sigma)
     shorter = sigma.shape[-1]
     u, v = _scaled_sides(u_rows, v_rows)
     scaled_v = sigma.unsqueeze(-1) * v.mT[..., :shorter, :]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from models import checkpoint
 from models.architectures import Urnn
-from models.architectures.recurrent import RecurrentNetwork
+from models.architectures.recurrent_network import RecurrentNetwork
 from models.forms import (
     DenseForm,
     Form,

@@ -14,10 +14,11 @@ struct SvdArguments {
   const float *sigma;  // [G, n]
   float *left;         // [G, n, m2 + m1]
   float *right;        // [G, m2 + m1, n]
+  float *weight;       // [G, n, n], the matrix as a whole in place of both; or null
 };
 
 struct SvdGradients {
-  const float *left, *right;
+  const float *left, *right, *weight;  // the weight's, or those of both factors
   float *u, *v, *sigma;
 };
 

@@ -14,11 +14,28 @@ struct Chunk {
   float *pre_in;   // [rows, np]: dL / d(input part) of a candidate, where that differs
   float *h, *v;    // [rows, np]: what the groups read
   float *q, *back; // [rows, q_size]: R h, and L^T pre; of packed rotations W h of one step alone
-  float *x;        // [rows, I]
+  float *x;        // [rows, 1 + I]: a 1, for the biases' gradients, and the inputs
+  float *sideways; // [G, rows of `Sideways`, np]: sums over the chunks
 };
 
-// Up to so many inputs, sums by columns are less than a product's tile of LANES or more columns.
-constexpr int64_t FEW_INPUTS = 4;
+// Gradients of narrow matrices, [n, d] or [n, I], as products of few rows and n columns: n fills the
+// vectors that d or I would leave empty. They are turned round once, when all chunks are summed up;
+// where that costs more than it saves they are made as they are wanted.
+struct Sideways {
+  int64_t left, inputs;  // rows, 0 where they are made as they are wanted
+
+  Sideways(const Plan &p, int64_t samples) {
+    auto pays = [&](int64_t columns) { return samples * (padded(columns) - columns) > 64 * columns; };
+    left = pays(p.d) ? p.d : 0;
+    inputs = pays(p.inputs) ? p.inputs : 0;
+  }
+  // With inputs, the bias is a row before theirs.
+  int64_t rows() const { return left + (inputs ? 1 + inputs : 0); }
+};
+
+inline void add(float *to, const float *from, int64_t size) {
+  for (int64_t i = 0; to && i < size; i++) to[i] += from[i];
+}
 
 // One tile going backwards: the gradients of a step are in the chunk's rows from `row` on.
 struct Reverse {
@@ -40,47 +57,54 @@ struct Reverse {
     if (k.s.cell == GRU_RESET_AFTER) memset(c.pre_in + row * k.p.np, 0, k.p.np * 4);
   }
 
-  // next = init + sum over the group's gates of W_g^T pre_g, row by row.
-  template <class Init>
-  void propagate(int group, int64_t row, float *out, Init init) {
+  // out = init + sum over the group's gates of W_g^T pre_g, row by row; init [rows, np] may be out
+  // itself, or null.
+  void propagate(int group, int64_t row, float *out, const float *init) {
     const Plan &p = k.p;
     const int64_t wide = p.gates * p.np;
     const Group gr = p.group[group];
-    const float *pre = c.pre + row * wide;
+    const float *pre = c.pre + row * wide + gr.first * p.np;
     if (p.turned) {
-      for (int i = 0; i < k.rows; i++)
-        for (int64_t j = 0; j < p.np; j += LANES) store(out + i * p.np + j, init(i, j));
-      for (int gate = gr.first; gate < gr.first + gr.count; gate++)
-        turn_back(gate, (group ? c.v : c.h) + row * p.np, q(row) + p.q_at[gate], pre + gate * p.np, out);
+      if (!init) memset(out, 0, k.rows * p.np * 4);
+      else if (init != out) memcpy(out, init, k.rows * p.np * 4);
+      for (int i = 0; i < gr.count; i++) {
+        const int gate = gr.first + i;
+        turn_back(gate, (group ? c.v : c.h) + row * p.np, q(row) + p.q_at[gate], pre + i * p.np, out);
+      }
       return;
     }
-    float *back = c.back + row * p.q_size;
-    if (p.d && p.num_right_of[group] == 1) {
-      for_panels(k.rows, p.d, [&](Sums &sums) {
-        sums.zero();
-        for (int i = gr.first; i < gr.first + gr.count; i++)
-          sums.add(pre + i * p.np, wide, p.left_back[i]);
-        sums.each([&](Vec v, int i, int64_t j) {
-          store_some(back + i * p.q_size + p.q_first[group] + j, v, p.d - j);
-        });
-      });
-    } else if (p.d) {
-      for (int i = gr.first; i < gr.first + gr.count; i++)
-        multiply(k.rows, pre + i * p.np, wide, p.left_back[i], back + p.q_at[i], p.q_size, false);
-    }
+    if (p.d) project_back(group, pre, c.back + row * p.q_size);
     for_panels(k.rows, p.n, [&](Sums &sums) {
-      sums.each([&](Vec &v, int i, int64_t j) { v = init(i, j); });
-      if (p.d) {
-        if (p.diagonal)
-          for (int gate = gr.first; gate < gr.first + gr.count; gate++)
-            sums.each([&](Vec &v, int i, int64_t j) {
-              v += load(p.diagonal + gate * p.np + j) * load(pre + i * wide + gate * p.np + j);
-            });
-        sums.add(back + p.q_first[group], p.q_size, p.right_back[group]);
-      } else {
-        sums.add(pre + gr.first * p.np, wide, p.main_back[group]);
+      Product product = sums.into();
+      if (init) product.given = init + sums.column, product.given_row = p.np;
+      product.out = out + sums.column, product.out_row = p.np;
+      if (!p.d) sums.add(product, pre, wide, p.main_back[group]);
+      else sums.add(product, c.back + row * p.q_size + p.q_first[group], p.q_size, p.right_back[group]);
+      if (p.d && p.diagonal) {
+        product.diagonal = p.diagonal + gr.first * p.np + sums.column, product.from = pre + sums.column;
+        product.terms = gr.count, product.step = p.np, product.from_row = wide;
       }
-      sums.each([&](Vec v, int i, int64_t j) { store(out + i * p.np + j, v); });
+      sums.run(product);
+    });
+  }
+
+  // L^T pre, of a factor R that several gates read their sum.
+  void project_back(int group, const float *pre, float *back) const {
+    const Plan &p = k.p;
+    const Group gr = p.group[group];
+    const int64_t wide = p.gates * p.np;
+    if (p.num_right_of[group] > 1 || gr.count == 1) {
+      for (int i = 0; i < gr.count; i++)
+        multiply(k.rows, pre + i * p.np, wide, p.left_back[gr.first + i], back + p.q_at[gr.first + i], p.q_size,
+                 false);
+      return;
+    }
+    for_panels(k.rows, p.d, [&](Sums &sums) {
+      Product product;
+      product.out = back + p.q_first[group] + sums.column, product.out_row = p.q_size;
+      product.columns = p.d - sums.column;
+      for (int i = 0; i < gr.count; i++) sums.add(product, pre + i * p.np, wide, p.left_back[gr.first + i]);
+      sums.run(product);
     });
   }
 
@@ -110,20 +134,22 @@ struct Reverse {
   }
 
   // What a chunk's rows add to the gradients of the weights.
-  void weights(int64_t rows) {
+  void weights(int64_t rows, const Sideways &sideways) {
     const WeightGradients &out = to;
     const Plan &p = k.p;
-    const int64_t n = p.n, np = p.np, d = p.d, I = p.inputs, wide = p.gates * np;
+    const int64_t n = p.n, np = p.np, d = p.d, wide = p.gates * np;
     for (int group = 0; group < p.groups; group++) {
       const Group gr = p.group[group];
       const float *from = group ? c.v : c.h;
       for (int gate = gr.first; gate < gr.first + gr.count; gate++) {
-        const float *own = c.pre + gate * np;
+        const float *own = c.pre + gate * np, *q = c.q + p.q_at[gate];
         if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
-        if (out.left)
-          add_outer(rows, n, d, own, wide, c.q + p.q_at[gate], p.q_size, out.left + gate * n * d, d);
+        if (out.left && sideways.left)
+          add_outer(rows, d, np, q, p.q_size, own, wide, c.sideways + gate * sideways.rows() * np, np);
+        else if (out.left)
+          add_outer(rows, n, d, own, wide, q, p.q_size, out.left + gate * n * d, d);
         if (out.diagonal && d)
-          add_column_sums(rows, n, own, wide, out.diagonal + gate * n, 1,
+          add_column_sums(rows, n, own, wide, out.diagonal + gate * n,
                           [&](int64_t r, int64_t j) { return load(from + r * np + j); });
       }
       if (!out.right) continue;
@@ -131,17 +157,40 @@ struct Reverse {
       add_outer(rows, p.num_right_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
     }
     for (int gate = 0; gate < p.gates; gate++) {
-      const float *own = pre_in(0, gate);
-      const int64_t row = pre_in_row(gate);
-      if (out.w_in && I > FEW_INPUTS) add_outer(rows, n, I, own, row, c.x, I, out.w_in + gate * n * I, I);
-      for (int64_t i = 0; out.w_in && I <= FEW_INPUTS && i < I; i++)
-        add_column_sums(rows, n, own, row, out.w_in + gate * n * I + i, I,
-                        [&](int64_t r, int64_t) { return fill(c.x[r * I + i]); });
-      const auto alike = [](int64_t, int64_t) { return fill(1.f); };
-      if (out.bias) add_column_sums(rows, n, own, row, out.bias + gate * n, 1, alike);
+      ends(rows, gate, sideways);
       if (out.bias && k.s.biases == 2)
-        add_column_sums(rows, n, pre(0, gate), wide, out.bias + (p.gates + gate) * n, 1, alike);
+        add_column_sums(rows, n, pre(0, gate), wide, out.bias + (p.gates + gate) * n,
+                        [](int64_t, int64_t) { return fill(1.f); });
     }
+  }
+
+  // The bias and the input matrix of a gate.
+  void ends(int64_t rows, int gate, const Sideways &sideways) {
+    const int64_t n = k.p.n, np = k.p.np, I = k.p.inputs, row = pre_in_row(gate);
+    const float *own = pre_in(0, gate);
+    if (sideways.inputs && (to.bias || to.w_in)) {
+      float *sums = c.sideways + (gate * sideways.rows() + sideways.left) * np;
+      return add_outer(rows, 1 + I, np, c.x, 1 + I, own, row, sums, np);
+    }
+    if (to.bias) add_outer(rows, 1, n, c.x, 1 + I, own, row, to.bias + gate * n, n);
+    if (to.w_in) add_outer(rows, n, I, own, row, c.x + 1, 1 + I, to.w_in + gate * n * I, I);
+  }
+
+  // What the chunks summed up sideways, to where it is wanted; before the first of them all is 0.
+  void turn_round(const Sideways &sideways) {
+    const int64_t n = k.p.n, np = k.p.np, d = k.p.d, I = k.p.inputs;
+    for (int gate = 0; gate < k.p.gates; gate++) {
+      const float *sums = c.sideways + gate * sideways.rows() * np;
+      if (to.left && sideways.left) add_turned(sums, d, to.left + gate * n * d);
+      sums += sideways.left * np;
+      if (to.bias && sideways.inputs) add(to.bias + gate * n, sums, n);
+      if (to.w_in && sideways.inputs) add_turned(sums + np, I, to.w_in + gate * n * I);
+    }
+  }
+  // out [n, count] += rows^T
+  void add_turned(const float *rows, int64_t count, float *out) const {
+    for (int64_t j = 0; j < k.p.n; j++)
+      for (int64_t i = 0; i < count; i++) out[j * count + i] += rows[i * k.p.np + j];
   }
 };
 
@@ -176,10 +225,6 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   out.right = next(g.right, z.right), out.diagonal = next(g.diagonal, z.diagonal);
   out.u_turns = next(g.u_turns, z.u_turns), out.v_turns = next(g.v_turns, z.v_turns);
   return out;
-}
-
-inline void add(float *to, const float *from, int64_t size) {
-  for (int64_t i = 0; to && i < size; i++) to[i] += from[i];
 }
 
 

@@ -20,8 +20,7 @@ void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scrat
   const bool inner = s.activation == ABS;
   k.project(0, h, w.q);
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    k.start(sums, t, 0);
-    k.recur(sums, 0, h, w.q);
+    k.open(sums, t, 0, h, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec y = activate(z, s.activation, s.slope);
       store(next + i * k.p.np + j, y);
@@ -30,51 +29,71 @@ void rnn_step(const Tile &k, int64_t t, const float *h, float *next, const Scrat
   });
 }
 
+// A backward pass keeps the gates, and has no use for what comes of them; of an LSTM it is given
+// tanh(c_t) in place of c_t.
 void lstm_step(const Tile &k, int64_t t, const float *h, const float *c, float *next, float *next_c,
-               const Scratch &w) {
+               const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
-  open_gates(k, t, 0, 4, h, w, [](int g, Vec z) { return g == 2 ? tanh_of(z) : sigmoid_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES) {
-      Vec enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
-      Vec candidate = load(w.gate(2, i, np) + j), leave = load(w.gate(3, i, np) + j);
-      Vec cell = forget * load(c + i * np + j) + enter * candidate;
-      store(next_c + i * np + j, cell);
-      store(next + i * np + j, leave * tanh_of(cell));
-    }
+  open_gates(k, t, 0, 3, h, w, [](int g, Vec z) { return g == 2 ? tanh_of(z) : sigmoid_of(z); });
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 3, h, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec leave = sigmoid_of(z), enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
+      Vec cell = forget * load(c + i * np + j) + enter * load(w.gate(2, i, np) + j), y = tanh_of(cell);
+      if (keep) {
+        store(w.gate(3, i, np) + j, leave);
+        store(next_c + i * np + j, y);
+      } else {
+        store(next_c + i * np + j, cell);
+        store(next + i * np + j, leave * y);
+      }
+    });
+  });
 }
 
-void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
+void gru_before_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
-  open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES)
-      store(w.reset + i * np + j, load(w.gate(1, i, np) + j) * load(h + i * np + j));
+  open_gates(k, t, 0, 1, h, w, [](int, Vec z) { return sigmoid_of(z); });
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 1, h, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec reset = sigmoid_of(z);
+      if (keep) store(w.gate(1, i, np) + j, reset);
+      store(w.reset + i * np + j, reset * load(h + i * np + j));
+    });
+  });
   k.project(1, w.reset, w.q);
-  open_gates(k, t, 2, 1, w.reset, w, [](int, Vec z) { return tanh_of(z); });
-  for (int i = 0; i < k.rows; i++)
-    for (int64_t j = 0; j < np; j += LANES) {
-      Vec q = load(w.gate(2, i, np) + j);
-      store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
-    }
+  for_panels(k.rows, k.p.n, [&](Sums &sums) {
+    k.open(sums, t, 2, w.reset, w.q);
+    sums.each([&](Vec z, int i, int64_t j) {
+      Vec q = tanh_of(z);
+      if (keep) store(w.gate(2, i, np) + j, q);
+      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
+    });
+  });
 }
 
-void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w) {
+void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const Scratch &w, bool keep) {
   const int64_t np = k.p.np;
   k.project(0, h, w.q);
   open_gates(k, t, 0, 2, h, w, [](int, Vec z) { return sigmoid_of(z); });
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    sums.each([&](Vec &z, int, int64_t j) { z = load(k.p.product_bias + j); });
-    k.recur(sums, 2, h, w.q);
-    sums.each([&](Vec z, int i, int64_t j) { store(w.gate(3, i, np) + j, z); });
-    k.start(sums, t, 2);
+    Product inner = sums.into();
+    inner.bias = k.p.product_bias + sums.column;
+    inner.out = w.gate(3, 0, np) + sums.column, inner.out_row = MOST_GATES * np;
+    k.recur(inner, sums, 2, h, w.q);
+    sums.run(inner);
+    Product outer = sums.into();
+    k.begin(outer, sums, t, 2);
+    sums.run(outer);
     sums.each([&](Vec z, int i, int64_t j) {
-      Vec update = load(w.gate(0, i, np) + j), reset = load(w.gate(1, i, np) + j);
-      Vec q = tanh_of(z + reset * load(w.gate(3, i, np) + j));
-      store(w.gate(2, i, np) + j, q);
-      store(next + i * np + j, q + update * (load(h + i * np + j) - q));
+      Vec product = load(w.gate(3, i, np) + j);
+      if (k.p.turned) store(w.gate(3, i, np) + j, product += load(w.q + i * k.p.q_size + k.p.q_at[2] + j));
+      Vec q = tanh_of(z + load(w.gate(1, i, np) + j) * product);
+      if (keep) store(w.gate(2, i, np) + j, q);
+      else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
     });
   });
 }
@@ -83,9 +102,9 @@ void step(const Tile &k, int64_t t, const float *h, const float *c, float *next,
           const Scratch &w) {
   switch (k.s.cell) {
     case RNN: return rnn_step(k, t, h, next, w);
-    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w);
-    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w);
-    default: return lstm_step(k, t, h, c, next, next_c, w);
+    case GRU_RESET_BEFORE: return gru_before_step(k, t, h, next, w, false);
+    case GRU_RESET_AFTER: return gru_after_step(k, t, h, next, w, false);
+    default: return lstm_step(k, t, h, c, next, next_c, w, false);
   }
 }
 
@@ -103,6 +122,8 @@ void forward_tile(const Tile &k, Arena &arena) {
   load_rows(k.a.h0 + own, n, np, k.rows, h);
   if (lstm) load_rows(k.a.c0 + own, n, np, k.rows, c);
   for (int64_t t = 0; t < s.steps; t++) {
+    if (k.a.states && t + AHEAD < s.steps) prefetch_to_write(k.a.states + k.at(t + AHEAD, 0), k.rows * s.size);
+    if (k.a.cells && t + AHEAD < s.steps) prefetch_to_write(k.a.cells + k.at(t + AHEAD, 0), k.rows * s.size);
     step(k, t, h, c, next, next_c, w);
     for (int i = 0; i < k.rows; i++) {
       if (!k.over(t, i)) continue;
@@ -124,13 +145,18 @@ void forward_tile(const Tile &k, Arena &arena) {
 
 struct BackwardTile : Reverse {
   const Gradients &g;
+  const Sideways sideways;
   Scratch w;
-  float *grad, *next_grad, *grad_c, *unused, *unused_c, *cell, *reset_grad;
+  float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
                Arena &arena)
-      : Reverse{tile, chunk, out}, g(gradients), w(scratch(tile.p, arena)) {
-    for (float **p : {&grad, &next_grad, &grad_c, &unused, &unused_c, &cell, &reset_grad})
+      : Reverse{tile, chunk, out}, g(gradients), sideways(tile.p, tile.s.steps * tile.rows),
+        w(scratch(tile.p, arena)) {
+    const int64_t sums = tile.p.gates * sideways.rows() * tile.p.np;
+    c.sideways = arena.take(sums);
+    memset(c.sideways, 0, sums * 4);
+    for (float **p : {&grad, &next_grad, &grad_c, &bounded, &cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
 
@@ -143,18 +169,18 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 0) + j, load(grad + i * np + j) * slope_from(stored, k.s.activation, k.s.slope));
       }
     hide(t, row);
-    propagate(0, row, next_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(0, row, next_grad, nullptr);
   }
 
   void lstm(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     load_cells(t - 1);
-    lstm_step(k, t, c.h + row * np, cell, unused, unused_c, w);
+    lstm_step(k, t, c.h + row * np, cell, nullptr, bounded, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec enter = load(w.gate(0, i, np) + j), forget = load(w.gate(1, i, np) + j);
         Vec candidate = load(w.gate(2, i, np) + j), leave = load(w.gate(3, i, np) + j);
-        Vec y = tanh_of(load(unused_c + i * np + j)), g = load(grad + i * np + j);
+        Vec y = load(bounded + i * np + j), g = load(grad + i * np + j);
         Vec inner = load(grad_c + i * np + j) + g * leave * (1.f - y * y);
         store(pre(row + i, 0) + j, inner * candidate * enter * (1.f - enter));
         store(pre(row + i, 1) + j, inner * load(cell + i * np + j) * forget * (1.f - forget));
@@ -163,14 +189,14 @@ struct BackwardTile : Reverse {
         if (!k.over(t, i)) store(grad_c + i * np + j, inner * forget);
       }
     hide(t, row);
-    propagate(0, row, next_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(0, row, next_grad, nullptr);
   }
 
   void gru_before(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
-    gru_before_step(k, t, h, unused, w);
-    memcpy(c.v + row * np, w.reset, k.rows * np * 4);
+    w.reset = c.v + row * np;
+    gru_before_step(k, t, h, nullptr, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), q = load(w.gate(2, i, np) + j);
@@ -179,23 +205,20 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 2) + j, g * (1.f - update) * (1.f - q * q));
       }
     hide(t, row);
-    propagate(1, row, reset_grad, [](int, int64_t) { return (Vec){}; });
+    propagate(1, row, reset_grad, nullptr);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
-        Vec reset = load(w.gate(1, i, np) + j);
-        store(pre(row + i, 1) + j,
-              load(reset_grad + i * np + j) * load(h + i * np + j) * reset * (1.f - reset));
+        Vec reset = load(w.gate(1, i, np) + j), inner = load(reset_grad + i * np + j) * reset;
+        store(pre(row + i, 1) + j, inner * load(h + i * np + j) * (1.f - reset));
+        store(next_grad + i * np + j, inner + load(grad + i * np + j) * load(w.gate(0, i, np) + j));
       }
-    propagate(0, row, next_grad, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * load(w.gate(0, i, np) + j) +
-             load(reset_grad + i * np + j) * load(w.gate(1, i, np) + j);
-    });
+    propagate(0, row, next_grad, next_grad);
   }
 
   void gru_after(int64_t t, int64_t row) {
     const int64_t np = k.p.np;
     const float *h = c.h + row * np;
-    gru_after_step(k, t, h, unused, w);
+    gru_after_step(k, t, h, nullptr, w, true);
     for (int i = 0; i < k.rows; i++)
       for (int64_t j = 0; j < np; j += LANES) {
         Vec update = load(w.gate(0, i, np) + j), reset = load(w.gate(1, i, np) + j);
@@ -205,11 +228,10 @@ struct BackwardTile : Reverse {
         store(pre(row + i, 1) + j, candidate * inner * reset * (1.f - reset));
         store(pre(row + i, 2) + j, candidate * reset);
         store(c.pre_in + (row + i) * np + j, candidate);
+        store(next_grad + i * np + j, g * update);
       }
     hide(t, row);
-    propagate(0, row, next_grad, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * load(w.gate(0, i, np) + j);
-    });
+    propagate(0, row, next_grad, next_grad);
   }
 
   // Rows whose sequence is over add nothing.
@@ -256,7 +278,12 @@ struct BackwardTile : Reverse {
   void inputs(int64_t t, int64_t row) {
     const Plan &p = k.p;
     const int64_t I = p.inputs;
-    for (int i = 0; i < k.rows && I; i++) memcpy(c.x + (row + i) * I, k.x(t) + i * k.s.x_row, I * 4);
+    for (int i = 0; i < k.rows; i++) {
+      float *to = c.x + (row + i) * (1 + I);
+      to[0] = 1;
+      if (I == 1) to[1] = k.x(t)[i * k.s.x_row];  // a call of memcpy for each would take longer
+      else if (I) memcpy(to + 1, k.x(t) + i * k.s.x_row, I * 4);
+    }
     if (g.addends)
       for (int gate = 0; gate < p.gates; gate++)
         for (int i = 0; i < k.rows; i++)
@@ -264,10 +291,11 @@ struct BackwardTile : Reverse {
     if (!g.x) return;
     float *out = g.x + ((k.model * k.s.steps + t) * k.s.batch + k.first) * I;
     for_panels(k.rows, I, [&](Sums &sums) {
-      sums.zero();
+      Product product;
+      product.out = out + sums.column, product.out_row = I, product.columns = I - sums.column;
       for (int gate = 0; gate < p.gates; gate++)
-        sums.add(pre_in(row, gate), pre_in_row(gate), p.input_back[gate]);
-      sums.each([&](Vec v, int i, int64_t j) { store_some(out + i * I + j, v, I - j); });
+        sums.add(product, pre_in(row, gate), pre_in_row(gate), p.input_back[gate]);
+      sums.run(product);
     });
   }
 
@@ -294,15 +322,16 @@ struct BackwardTile : Reverse {
           if (k.over(t, i)) memcpy(next_grad + i * np, grad + i * np, np * 4);
         std::swap(grad, next_grad);
       }
-      weights((end - begin) * k.rows);
+      weights((end - begin) * k.rows, sideways);
     }
+    turn_round(sideways);
     if (g.h0) store_rows(grad, n, np, k.rows, g.h0 + own);
     if (g.c0) store_rows(grad_c, n, np, k.rows, g.c0 + own);
   }
 };
 
 int64_t row_floats(const Shape &s, const Plan &p) {
-  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + p.inputs;
+  int64_t floats = p.gates * p.np + p.np + (p.d ? 2 * p.q_size : 0) + 1 + p.inputs;
   if (s.cell == GRU_RESET_AFTER || s.cell == GRU_RESET_BEFORE) floats += p.np;
   return floats;
 }
@@ -312,7 +341,8 @@ int64_t chunk_steps(const Shape &s, const Plan &p) {
 }
 int64_t backward_floats(const Shape &s, const Plan &p) {
   const int64_t rows = chunk_steps(s, p) * TILE_ROWS;
-  return 8 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) +
+  const int64_t sums = p.gates * (p.d + 1 + p.inputs) * p.np;
+  return 9 * Arena::rounded(0) + rows * row_floats(s, p) + scratch_floats(p) + sums +
          Arena::rounded(TILE_ROWS * p.q_size) + 8 * Arena::rounded(TILE_ROWS * p.np);
 }
 
@@ -327,7 +357,7 @@ void backward_tile(const Tile &k, const Gradients &g, const WeightGradients &out
   c.h = arena.take(rows * p.np);
   c.v = s.cell == GRU_RESET_BEFORE ? arena.take(rows * p.np) : nullptr;
   c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
-  c.x = arena.take(rows * p.inputs);
+  c.x = arena.take(rows * (1 + p.inputs));
   BackwardTile(k, g, c, out, arena).run();
 }
 

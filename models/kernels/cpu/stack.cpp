@@ -47,8 +47,7 @@ void perceptron_layer(const Tile &k, int64_t layer, const float *x, const float 
   const int64_t np = k.p.np;
   k.project(0, x, w.q);
   for_panels(k.rows, k.p.n, [&](Sums &sums) {
-    k.start(sums, layer, 0);
-    k.recur(sums, 0, x, w.q);
+    k.open(sums, layer, 0, x, w.q);
     sums.each([&](Vec z, int i, int64_t j) {
       if (passed) z += load(passed + i * np + j);
       Vec y = activate(z, s.activation, s.slope);
@@ -100,7 +99,8 @@ void forward_rows(const Rows &r, Arena &arena) {
 int64_t backward_floats(const Plan &p, int64_t rows) {
   const int64_t each = p.gates * p.np + p.np + 3 * p.np;
   const int64_t q = (p.kept(rows) + (p.d ? rows : 0)) * p.q_size;
-  return 8 * Arena::rounded(0) + rows * each + q + scratch_floats(p);
+  const int64_t sums = p.gates * (p.d + 1) * p.np;
+  return 10 * Arena::rounded(0) + rows * (each + 1) + q + scratch_floats(p) + sums;
 }
 
 // One layer of one tile: the gradient of its result becomes that of what it read.
@@ -120,7 +120,7 @@ struct LayerBackward : Reverse {
       }
     // What a block passes on joins at its first layer.
     const bool joins = k.s.cell == RESIDUAL_LAYERS && !passes(k.s, layer);
-    propagate(0, row, next, [&](int i, int64_t j) { return joins ? load(passed + i * np + j) : (Vec){}; });
+    propagate(0, row, next, joins ? passed : nullptr);
   }
 
   void highway(int64_t layer, int64_t row, Scratch w) {
@@ -134,10 +134,9 @@ struct LayerBackward : Reverse {
         Vec h = load(w.gate(0, i, np) + j), tau = load(w.gate(1, i, np) + j), g = load(grad + i * np + j);
         store(pre(row + i, 0) + j, h > 0.f ? g * tau : (Vec){});
         store(pre(row + i, 1) + j, g * (h - load(x + i * np + j)) * tau * (1.f - tau));
+        store(next + i * np + j, g * (1.f - tau));
       }
-    propagate(0, row, next, [&](int i, int64_t j) {
-      return load(grad + i * np + j) * (1.f - load(w.gate(1, i, np) + j));
-    });
+    propagate(0, row, next, next);
   }
 };
 
@@ -149,6 +148,10 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
   c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
   float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
+  const Sideways sideways(p, rows);
+  const int64_t sums_size = p.gates * sideways.rows() * np;
+  c.x = arena.take(rows), c.sideways = arena.take(sums_size);
+  std::fill(c.x, c.x + rows, 1.f);
   Scratch w = scratch(p, arena);
   load_rows(g.last_h + r.begin * p.n, p.n, np, (int)rows, grad);
   for (int64_t layer = r.layers() - 1; layer >= 0; layer--) {
@@ -160,7 +163,10 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
       else b.perceptron(layer, row);
     });
     const Tile whole{r.s, r.a, r.plans[layer], 0, r.begin, TILE_ROWS};
-    Reverse{whole, c, to}.weights(rows);
+    memset(c.sideways, 0, sums_size * 4);
+    Reverse gradients{whole, c, to};
+    gradients.weights(rows, sideways);
+    gradients.turn_round(sideways);
     std::swap(grad, next);
   }
   if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.begin * p.n);

@@ -117,10 +117,10 @@ struct Plan {
     diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, gates, arena) : nullptr;
     for (int g = 0; g < gates && I; g++) {
       const float *w = a.w_in + (model * G + g) * n * I;
-      input[g] = pack<true>(I, n, arena.take(packed_size(I, n)), [=](int64_t k, int64_t j) { return w[j * I + k]; });
+      input[g] = pack_columns(I, n, arena.take(packed_size(I, n)), w, I);
       if (backward)
-        input_back[g] = pack<false>(np, I, arena.take(packed_size(np, I)),
-                             [=](int64_t k, int64_t j) { return k < n ? w[k * I + j] : 0.f; });
+        input_back[g] = pack_rows(np, I, arena.take(packed_size(np, I)),
+                                  [=](int64_t k) { return k < n ? w + k * I : nullptr; });
     }
     if (turned) {
       pack_stages(a.u_turns, s, model, u, arena);
@@ -130,34 +130,32 @@ struct Plan {
     if (!d) {
       const float *w = a.weight + model * G * n * n;
       for (int g = 0; g < gates; g++)
-        main[g] = pack<true>(n, n, arena.take(packed_size(n, n)),
-                       [=](int64_t k, int64_t j) { return w[(g * n + j) * n + k]; });
+        main[g] = pack_columns(n, n, arena.take(packed_size(n, n)), w + g * n * n, n);
       for (int k = 0; k < groups && backward; k++) {
-        const int first = group[k].first, np_ = np;
-        int64_t depth = group[k].count * np;
-        main_back[k] = pack<false>(depth, n, arena.take(packed_size(depth, n)), [=](int64_t row, int64_t j) {
-          int64_t g = first + row / np_, i = row % np_;
-          return i < n ? w[(g * n + i) * n + j] : 0.f;
+        const int64_t depth = group[k].count * np, np_ = np;
+        const float *own = w + group[k].first * n * n;
+        main_back[k] = pack_rows(depth, n, arena.take(packed_size(depth, n)), [=](int64_t row) {
+          const int64_t gate = row / np_, i = row % np_;
+          return i < n ? own + (gate * n + i) * n : nullptr;
         });
       }
       return;
     }
     const float *l = a.left + model * G * n * d, *r = a.right + model * s.num_right * d * n;
     for (int g = 0; g < gates; g++) {
-      main[g] = pack<true>(d, n, arena.take(packed_size(d, n)),
-                     [=](int64_t k, int64_t j) { return l[(g * n + j) * d + k]; });
+      const float *own = l + g * n * d;
+      main[g] = pack_columns(d, n, arena.take(packed_size(d, n)), own, d);
       if (backward)
-        left_back[g] = pack<false>(np, d, arena.take(packed_size(np, d)),
-                            [=](int64_t k, int64_t j) { return k < n ? l[(g * n + k) * d + j] : 0.f; });
+        left_back[g] = pack_rows(np, d, arena.take(packed_size(np, d)),
+                                 [=](int64_t k) { return k < n ? own + k * d : nullptr; });
     }
     for (int k = 0; k < groups; k++) {
       const float *own = r + (s.num_right == 1 ? 0 : group[k].first * d * n);
       int64_t columns = num_right_of[k] * d;
-      right[k] = pack<true>(n, columns, arena.take(packed_size(n, columns)),
-                      [=](int64_t i, int64_t j) { return own[j * n + i]; });
+      right[k] = pack_columns(n, columns, arena.take(packed_size(n, columns)), own, n);
       if (backward)
-        right_back[k] = pack<false>(columns, n, arena.take(packed_size(columns, n)),
-                             [=](int64_t i, int64_t j) { return own[i * n + j]; });
+        right_back[k] = pack_rows(columns, n, arena.take(packed_size(columns, n)),
+                                  [=](int64_t i) { return own + i * n; });
     }
   }
 };
@@ -180,34 +178,47 @@ struct Tile {
     return a.lengths && t >= a.lengths[model * s.batch + first + row];
   }
 
-  // What the inputs and the bias add to gate g, in one panel.
-  void start(Sums &sums, int64_t t, int g) const {
-    const float *bias = p.bias + g * p.np;
-    if (a.addends)
-      return sums.each([&](Vec &v, int i, int64_t j) {
-        v = load(bias + j) + load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
-      });
-    const float *from = x(t);
-    if (p.inputs == 1) {  // a product of depth 1 would go through memory twice
-      const float *column = p.input[g].data;
-      return sums.each([&](Vec &v, int i, int64_t j) {
-        v = load(bias + j) + from[i * s.x_row] * load(column + j);
-      });
-    }
-    sums.each([&](Vec &v, int, int64_t j) { v = load(bias + j); });
-    if (p.inputs) sums.add(from, s.x_row, p.input[g]);
+  // Gate g's sum in one panel: of inputs, bias, and the recurrent product of a vector `from`
+  // [rows, np] that was projected to q.
+  void open(Sums &sums, int64_t t, int g, const float *from, const float *q) const {
+    Product product = sums.into();
+    begin(product, sums, t, g);
+    recur(product, sums, g, from, q);
+    close(product, sums, g, q);
   }
 
-  // The recurrent product of gate g and a vector `from` [rows, np] that was projected to q.
-  void recur(Sums &sums, int g, const float *from, const float *q) const {
-    if (p.turned)
-      return sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
-    if (!p.d) return sums.add(from, p.np, p.main[g]);
-    if (p.diagonal)
+  // Starts with what the inputs and the bias add, some of which may be in `sums` by then.
+  void begin(Product &product, Sums &sums, int64_t t, int g) const {
+    const float *bias = p.bias + g * p.np;
+    if (a.addends) {
       sums.each([&](Vec &v, int i, int64_t j) {
-        v += load(p.diagonal + g * p.np + j) * load(from + i * p.np + j);
+        v = load(bias + j) + load_some(a.addends + at(t, i) * p.gates + g * p.n + j, p.n - j);
       });
-    sums.add(q + p.q_at[g], p.q_size, p.main[g]);
+      return sums.keep(product);
+    }
+    product.bias = bias + sums.column;
+    if (p.inputs > 1) return sums.add(product, x(t), s.x_row, p.input[g]);
+    if (!p.inputs) return;
+    product.column = p.input[g].data + sums.column;  // which costs less than a part of depth 1
+    product.x = x(t), product.x_row = s.x_row;
+  }
+
+  // Adds the recurrent product of gate g.
+  void recur(Product &product, Sums &sums, int g, const float *from, const float *q) const {
+    if (p.turned) return;
+    if (!p.d) return sums.add(product, from, p.np, p.main[g]);
+    if (p.diagonal) {
+      product.diagonal = p.diagonal + g * p.np + sums.column;
+      product.from = from + sums.column, product.from_row = p.np;
+    }
+    sums.add(product, q + p.q_at[g], p.q_size, p.main[g]);
+  }
+
+  // Runs it; what rotations made of the vector is in q as it is.
+  void close(Product &product, Sums &sums, int g, const float *q) const {
+    sums.run(product);
+    if (p.turned)
+      sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
   }
 
   void project(int group, const float *from, float *q) const {
@@ -248,8 +259,7 @@ template <class F>
 inline void open_gates(const Tile &k, int64_t t, int first, int count, const float *from, const Scratch &w, F f) {
   for (int g = first; g < first + count; g++)
     for_panels(k.rows, k.p.n, [&](Sums &sums) {
-      k.start(sums, t, g);
-      k.recur(sums, g, from, w.q);
+      k.open(sums, t, g, from, w.q);
       sums.each([&](Vec z, int i, int64_t j) { store(w.gate(g, i, k.p.np) + j, f(g, z)); });
     });
 }

@@ -2,6 +2,8 @@
 #pragma once
 #include <stdint.h>
 #include <string.h>
+
+#include <utility>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
@@ -38,10 +40,60 @@ static inline void store_some(float *p, Vec v, int64_t count) {
   else if (count > 0) memcpy(p, &v, count * 4);
 }
 
+// In every group of 2 W lanes: the lower W of both vectors, or the upper ones.
+template <int W, bool UPPER> constexpr int exchanged_lane(int i) {
+  return i & W ? LANES + i - (UPPER ? 0 : W) : i + (UPPER ? W : 0);
+}
+template <int W, bool UPPER, int... I>
+static inline Vec exchanged(Vec a, Vec b, std::integer_sequence<int, I...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, exchanged_lane<W, UPPER>(I)...);
+#else
+  return __builtin_shuffle(a, b, (Bits){exchanged_lane<W, UPPER>(I)...});
+#endif
+}
+
+template <int W> static inline void transpose_in_groups(Vec *x) {
+  using Lanes = std::make_integer_sequence<int, LANES>;
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES; i++) {
+    if (i & W) continue;
+    const Vec a = x[i], b = x[i + W];
+    x[i] = exchanged<W, false>(a, b, Lanes{});
+    x[i + W] = exchanged<W, true>(a, b, Lanes{});
+  }
+  if constexpr (W > 1) transpose_in_groups<W / 2>(x);
+}
+// The square of LANES vectors, turned over its diagonal.
+static inline void transpose(Vec *x) { transpose_in_groups<LANES / 2>(x); }
+
+// to [columns, rows] = sign * from^T for up to LANES rows and columns; `to` has whole vectors where
+// `whole` says so, with zeros behind the rows.
+static inline void turn_square(int64_t rows, int64_t columns, const float *from, int64_t from_row, float *to,
+                               int64_t to_row, bool whole, float sign = 1) {
+  Vec square[LANES];
+  if (rows >= LANES && columns >= LANES) {
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) square[i] = load(from + i * from_row) * sign;
+    transpose(square);
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES; i++) store(to + i * to_row, square[i]);
+    return;
+  }
+  for (int i = 0; i < LANES; i++)
+    square[i] = i < rows ? load_some(from + i * from_row, columns) * sign : (Vec){};
+  transpose(square);
+  for (int i = 0; i < LANES && i < columns; i++) store_some(to + i * to_row, square[i], whole ? LANES : rows);
+}
+
 // Asks for memory that is read soon. A tile's rows of one step are neighbours, those of the step
 // before are far away, which is no pattern that a processor sees by itself.
 static inline void prefetch(const float *p, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i);
+}
+// The same for memory that is written soon: a store to what no cache holds waits for it to come.
+static inline void prefetch_to_write(const float *p, int64_t count) {
+  for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i, 1);
 }
 
 // The sum over all lanes, by halves.

@@ -102,7 +102,7 @@ def random_tensors(
         ),
         addends=draw(models, steps, batch, gates * n) if projected else None,
         w_in=None if projected else draw(models, gates, n, inputs, scale=0.5),
-        bias=draw(models, biases, gates, n, scale=0.3) if biases else None,
+        bias=draw(models, biases, gates, n, scale=0.2) if biases else None,
         weight=draw(models, gates, n, n, scale=0.7 / n**0.5) if dense else None,
         left=draw(models, gates, n, rank, scale=0.5 / rank**0.5) if thin else None,
         right=draw(models, num_right, rank, n, scale=0.8 / n**0.5) if thin else None,

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from models.kernels.library import library
-from models.kernels.reflectors import svd_factors
+from models.kernels.reflectors import svd_factors, svd_weight
 from tests.models.reference import reflector_product
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no C++ compiler here")
@@ -95,10 +95,27 @@ def factors_in_torch(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tenso
     return torch.cat((-scaled, -u), 1).mT, torch.cat((a, c), 1)
 
 
+@pytest.mark.parametrize("sizes", [*SIZES, (2, 40, 0, 9)], ids=str)
+def test_the_matrix_as_a_whole_is_made_of_the_factors(sizes: tuple[int, int, int, int]) -> None:
+    num_matrices, size, m1, m2 = sizes
+    exact = random_sides((num_matrices, size, max(m1, 1), m2))
+    exact[0] = exact[0][:, :m1]
+    given = [tensor.float().requires_grad_() for tensor in exact]
+    left, right = svd_factors(*given)
+    made = svd_weight(*given), torch.diag_embed(given[2]) + left @ right
+    torch.testing.assert_close(*made, atol=3e-6, rtol=0)
+    upstream = torch.randn(made[0].shape, generator=torch.Generator().manual_seed(1))
+    ours, theirs = (torch.autograd.grad(weight, given, upstream) for weight in made)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["svd_factors", "svd_weight"])
 @pytest.mark.parametrize("sizes", SIZES[:3], ids=str)
-def test_the_operator_keeps_torchs_rules(sizes: tuple[int, int, int, int]) -> None:
+def test_the_operators_keep_torchs_rules(sizes: tuple[int, int, int, int], name: str) -> None:
     given = [tensor.float().requires_grad_() for tensor in random_sides(sizes)]
-    results = torch.library.opcheck(torch.ops.reflectory.svd_factors.default, tuple(given))
+    operator = getattr(torch.ops.reflectory, name).default
+    results = torch.library.opcheck(operator, tuple(given))
     assert set(results.values()) == {"SUCCESS"}
 
 
