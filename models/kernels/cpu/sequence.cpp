@@ -90,7 +90,6 @@ void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const
     sums.run(outer);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec product = load(w.gate(3, i, np) + j);
-      if (k.p.turned) store(w.gate(3, i, np) + j, product += load(w.q + i * k.p.q_size + k.p.q_at[2] + j));
       Vec q = tanh_of(z + load(w.gate(1, i, np) + j) * product);
       if (keep) store(w.gate(2, i, np) + j, q);
       else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
