@@ -146,6 +146,7 @@ struct BackwardTile : Reverse {
   const Gradients &g;
   const Sideways sideways;
   Scratch w;
+  // `bounded` is tanh(c_t) of an LSTM.
   float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
