@@ -90,7 +90,6 @@ void gru_after_step(const Tile &k, int64_t t, const float *h, float *next, const
     sums.run(outer);
     sums.each([&](Vec z, int i, int64_t j) {
       Vec product = load(w.gate(3, i, np) + j);
-      if (k.p.turned) store(w.gate(3, i, np) + j, product += load(w.q + i * k.p.q_size + k.p.q_at[2] + j));
       Vec q = tanh_of(z + load(w.gate(1, i, np) + j) * product);
       if (keep) store(w.gate(2, i, np) + j, q);
       else store(next + i * np + j, q + load(w.gate(0, i, np) + j) * (load(h + i * np + j) - q));
@@ -147,6 +146,7 @@ struct BackwardTile : Reverse {
   const Gradients &g;
   const Sideways sideways;
   Scratch w;
+  // `bounded` is tanh(c_t) of an LSTM.
   float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,

@@ -184,7 +184,7 @@ struct Tile {
     Product product = sums.into();
     begin(product, sums, t, g);
     recur(product, sums, g, from, q);
-    close(product, sums, g, q);
+    sums.run(product);
   }
 
   // Starts with what the inputs and the bias add, some of which may be in `sums` by then.
@@ -205,7 +205,7 @@ struct Tile {
 
   // Adds the recurrent product of gate g.
   void recur(Product &product, Sums &sums, int g, const float *from, const float *q) const {
-    if (p.turned) return;
+    if (p.turned) return add_turned(product, sums, q + p.q_at[g]);
     if (!p.d) return sums.add(product, from, p.np, p.main[g]);
     if (p.diagonal) {
       product.diagonal = p.diagonal + g * p.np + sums.column;
@@ -214,11 +214,10 @@ struct Tile {
     sums.add(product, q + p.q_at[g], p.q_size, p.main[g]);
   }
 
-  // Runs it; what rotations made of the vector is in q as it is.
-  void close(Product &product, Sums &sums, int g, const float *q) const {
-    sums.run(product);
-    if (p.turned)
-      sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + p.q_at[g] + j); });
+  // Adds what rotations made of the vector, which q has as it is.
+  void add_turned(Product &product, Sums &sums, const float *q) const {
+    if (product.given) return sums.each([&](Vec &v, int i, int64_t j) { v += load(q + i * p.q_size + j); });
+    product.given = q + sums.column, product.given_row = p.q_size;
   }
 
   void project(int group, const float *from, float *q) const {
