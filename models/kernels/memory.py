@@ -37,7 +37,8 @@ def empty(shape: Sequence[int]) -> Tensor:
     storage = torch.frombuffer(owner, dtype=torch.float32, count=count).untyped_storage()
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     # Not a view of another tensor, which operators do not like to see among their results.
-    return torch.empty(0).set_(storage, 0, torch.Size(shape), tuple(strides))
+    nothing = torch.empty(0, dtype=torch.float32, device="cpu")
+    return nothing.set_(storage, 0, torch.Size(shape), tuple(strides))
 
 
 def kept_bytes() -> int:

@@ -46,7 +46,8 @@ RIGHT_AS_WELL = tuple(
             r"stack highway_layers .* in dimension 1 as argument 4",
             r"stack_backward highway_layers .* in dimension 1 as argument 6",
             r"stack \w+ \w+ with .* in dimension 0 as argument 0",  # samples
-            r"svd_factors with .* in dimension 1 as argument [01]",  # reflectors
+            r"svd_(factors|weight) with .* in dimension 1 as argument [01]",  # reflectors
+            r"svd_weight_backward with .* in dimension 1 as argument [12]",
             r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
             r"rotations_forward with another type as argument 0",
             r"unitary_sequence with one more in dimension 0 as argument 0",  # steps
@@ -94,6 +95,9 @@ def cases() -> Iterator[Case]:
     yield "svd_factors", operators.svd_factors, [u, v, sigma]
     left, right = operators.svd_factors(u, v, sigma)
     yield "svd_factors_backward", operators.svd_factors_backward, [left, right, u, v, sigma]
+    yield "svd_weight", operators.svd_weight, [u, v, sigma]
+    weight = operators.svd_weight(u, v, sigma)
+    yield "svd_weight_backward", operators.svd_weight_backward, [weight, u, v, sigma]
     yield "rotations_forward", rotations_forward, [ANGLES, PARTNERS]
     yield "rotations_backward", rotations_backward, [SQUARES, ANGLES, PARTNERS, SQUARES]
     yield "rotations_sweep_", rotations_sweep_, [SQUARES.double(), ANGLES.double(), PARTNERS]
