@@ -9,6 +9,7 @@ import argparse
 import statistics
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,10 @@ from tests.benchmarks.cpu.machine import described, measured_peak
 from tests.benchmarks.processes import environment
 
 _HERE = Path(__file__).parents[2]
-_ROUNDS = 21
+_PAIRS = 3
+"""Of processes: where the system puts a process's memory may cost it more than a change does."""
+_ROUNDS = 7
+"""For each pair."""
 _ROUND_SECONDS = 0.04
 _WORSE = 1.03
 
@@ -95,7 +99,7 @@ def main() -> None:
     parser.add_argument("--before", type=Path, required=True, help="checkout to compare with")
     parser.add_argument("--only", default="", help="text in the names of the cases to measure")
     parser.add_argument("--out", type=Path, help="file that the table is written to as well")
-    parser.add_argument("--quick", action="store_true", help="one small case, two rounds")
+    parser.add_argument("--quick", action="store_true", help="one small case")
     parser.add_argument("--cpu", action="store_true", help="it is the CPU that is measured anyway")
     arguments = parser.parse_args()
     cases = [case for case in (*SEQUENCES, *DEEP) if arguments.only in case.name]
@@ -113,39 +117,45 @@ def _report(before: Path, cases: list[Case]) -> list[str]:
         *(f"- {fact}" for fact in (f"{datetime.now():%Y-%m-%d}", *described())),
         "",
         f"`{_commit(before)}` and `{_commit(_HERE)}`, by `python -m tests.benchmarks.versions`: "
-        "processor time of one step on one thread, each version in a process of its own, in turn, "
-        f"{_ROUNDS} rounds. The ratio is the median of the rounds' ratios with their quartiles. "
-        f"The floor is this version's. A ratio whose lower quartile is above {_WORSE} is bold.",
+        "processor time of one step on one thread, each version in a process of its own, in turn: "
+        f"{_PAIRS} pairs of processes with {_ROUNDS} rounds each. The ratio is the median of the "
+        "rounds' ratios with their quartiles. The floor is this version's. A ratio whose lower "
+        f"quartile is above {_WORSE} is bold.",
         "",
         "| case | before, ms | now, ms | now / before | share of the floor: before | now |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for case in cases:
         for mode in case.modes:
-            found = compared(before, case, mode, rounds=2 if case is QUICK else _ROUNDS)
+            found = compared(before, case, mode, pairs=1 if case is QUICK else _PAIRS)
             floor = least_ms(case, mode, peak) if peak else float("nan")
             lines.append(f"| {case.name}, {mode} | {_row(found, floor)} |")
     return lines
 
 
-def compared(before: Path, case: Case, mode: Mode, *, rounds: int) -> Compared:
+def compared(before: Path, case: Case, mode: Mode, *, pairs: int) -> Compared:
     """A step's times in both checkouts, round by round in changing order."""
+    times = [one for _ in range(pairs) for one in _rounds(before, case, mode)]
+    low, middle, high = statistics.quantiles((b / a for a, b in times), n=4, method="inclusive")
+    before_ms, now_ms = (1e3 * statistics.median(side) for side in zip(*times, strict=True))
+    return Compared(before_ms, now_ms, (low, middle, high))
+
+
+def _rounds(before: Path, case: Case, mode: Mode) -> Iterator[tuple[float, float]]:
+    """Seconds of a step, before and now, by one pair of processes."""
     with ExitStack() as stack:
         earlier, now = (
             stack.enter_context(_Version(folder, case, mode)) for folder in (before, _HERE)
         )
         steps = max(1, round(_ROUND_SECONDS / max(earlier.seconds(1), 1e-5)))
-        times: list[tuple[float, float]] = []
-        for number in range(rounds):
+        for number in range(_ROUNDS):
             if number % 2:
-                later = now.seconds(steps)
-                times.append((earlier.seconds(steps), later))
+                second = now.seconds(steps)
+                first = earlier.seconds(steps)
             else:
                 first = earlier.seconds(steps)
-                times.append((first, now.seconds(steps)))
-    low, middle, high = statistics.quantiles((b / a for a, b in times), n=4, method="inclusive")
-    before_ms, now_ms = (1e3 * statistics.median(side) / steps for side in zip(*times, strict=True))
-    return Compared(before_ms, now_ms, (low, middle, high))
+                second = now.seconds(steps)
+            yield first / steps, second / steps
 
 
 def _row(found: Compared, floor_ms: float) -> str:
