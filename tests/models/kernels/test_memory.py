@@ -57,7 +57,7 @@ def test_no_more_is_kept_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_much_larger_block_is_not_spent_on_little() -> None:
-    large = memory.empty((20, *SHAPE))
+    large = memory.empty((10, *SHAPE))
     del large
     kept = memory.kept_bytes()
     small = memory.empty(SHAPE)
