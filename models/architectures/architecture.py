@@ -53,8 +53,8 @@ class Architecture(Spec, ABC):
         as it is.
         """
         surplus = [
-            (for_slot := parametrization.for_slot(slot)).paper_count(slot)
-            - for_slot.parameter_count(slot)
+            (stored := parametrization.for_slot(slot)).paper_count(slot)
+            - stored.parameter_count(slot)
             for slot in self.slots(signature).values()
         ]
         return self.parameter_count(signature, parametrization) + sum(surplus)

@@ -155,6 +155,8 @@ class RecurrentLayers(nn.Module, CachesForms):
         ends: list[State] = []
         for first in range(0, len(applied), self.directions):
             above = first + self.directions < len(applied)
+            # Whoever needs the last state alone keeps no other one.
+            every = return_sequences or above
             sides: list[Tensor] = []
             for place in range(first, first + self.directions):
                 backwards = place > first
@@ -162,14 +164,13 @@ class RecurrentLayers(nn.Module, CachesForms):
                     self._masked(applied[place].form, x),
                     self._project(place, _reversed(x, lengths) if backwards else x),
                     initial[place],
-                    # Whoever needs the last state alone keeps no other one.
-                    return_sequences=return_sequences or above,
+                    return_sequences=every,
                     lengths=lengths,
                     carries=carries,
                     packed=applied[place].packed,
                 )
                 states, end = run_sequence(call)
-                sides.append(_reversed(states, lengths) if backwards else states)
+                sides.append(_reversed(states, lengths) if backwards and every else states)
                 ends.append(end)
             x = sides[0] if self.directions == 1 else torch.cat(sides, dim=-1)
             if above:

@@ -78,7 +78,7 @@ class UrnnCell(Cell):
 
     @property
     def rescaling(self) -> Tensor:
-        """B."""
+        """The cell's own b `[n]`."""
         return self.bias
 
     def forward(self, form: Form, projections: Tensor, initial: State) -> Iterator[State]:

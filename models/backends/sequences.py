@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 VENDOR_LSTM_BATCH = 64
 VENDOR_LSTM_SIZE = 384
 
-CPP, VENDOR, GRAPH, TORCH = CppKernels(), VendorKernels(), GraphedLoop(), TorchLoop()
-UNITARY = UnitaryKernel()
+CPP, UNITARY, VENDOR = CppKernels(), UnitaryKernel(), VendorKernels()
+GRAPH, TORCH = GraphedLoop(), TorchLoop()
 
 
 def run_sequence(call: SequenceCall) -> tuple[Tensor, State]:

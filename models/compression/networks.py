@@ -62,7 +62,7 @@ def convert(
     converted = target.build(seed=0)
     _move_like(converted, network)
     rows: list[LayerConversion] = []
-    for_slot: set[str] = set()
+    fitted: set[str] = set()
     before = structured_parts(network)
     for name, linear in structured_parts(converted).items():
         weight = stored_weight(structured_parts(dense)[name])
@@ -75,12 +75,12 @@ def convert(
             name=name,
         )
         linear.load_state_dict(solution.state_dict())
-        for_slot |= {f"{name}.{key}" for key in linear.state_dict()}
+        fitted |= {f"{name}.{key}" for key in linear.state_dict()}
         had = before.get(name)
         costs = plain_costs(weight, linear.slot) if had is None else costs_of(had)
         rows += layers_of(name, weight, linear, before=costs, moments=moments.get(name))
     neutralise_middles_(converted)
-    _copy_others_(dense, converted, known=for_slot)
+    _copy_others_(dense, converted, known=fitted)
     converted.train(network.training)
     return converted, ConversionReport(
         spec=target,

@@ -80,16 +80,16 @@ def compress(
     compressed = copy.deepcopy(dense)
     for name, linear in structured_parts(dense).items():
         weight = stored_weight(linear)
-        for_slot = convert_weight(
+        fitted = convert_weight(
             weight,
             chosen[name].for_slot(linear.slot),
             slot=linear.slot,
             moments=moments.get(name),
             name=name,
         )
-        _put(compressed, name, _like(for_slot, linear))
+        _put(compressed, name, _like(fitted, linear))
         before = plain_costs(weight, linear.slot)
-        rows += layers_of(name, weight, for_slot, before=before, moments=moments.get(name))
+        rows += layers_of(name, weight, fitted, before=before, moments=moments.get(name))
     error = None
     if answer is not None:
         with torch.no_grad():

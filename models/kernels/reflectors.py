@@ -1,4 +1,4 @@
-"""Singular value decompositions by reflectors as diagonal plus low rank, as a torch operator."""
+"""Singular value decompositions by reflectors, as diagonal plus low rank or whole."""
 
 from typing import Any, cast
 
@@ -24,11 +24,6 @@ _library.define(
 )
 
 
-def svd_weight(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:
-    """The same W as a whole `[G, n, n]`."""
-    return torch.ops.reflectory.svd_weight(u, v, sigma)
-
-
 def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
     """L `[G, n, m2 + m1]` and R `[G, m2 + m1, n]` of `W = diag(sigma) + L R` (eq. 6).
 
@@ -38,6 +33,11 @@ def svd_factors(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:
         sigma: `[G, n]`.
     """
     return torch.ops.reflectory.svd_factors(u, v, sigma)
+
+
+def svd_weight(u: Tensor, v: Tensor, sigma: Tensor) -> Tensor:
+    """W `[G, n, n]` itself, of the tensors that `svd_factors` takes."""
+    return torch.ops.reflectory.svd_weight(u, v, sigma)
 
 
 def _run(u: Tensor, v: Tensor, sigma: Tensor) -> tuple[Tensor, Tensor]:

@@ -181,7 +181,7 @@ class TrialDraws:
         largest = self.largest.get(kind, slot).smaller_side
         with self.overrides.refusing(name):
             suggested = PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=largest)
-            member = _cut(draw.complete(suggested), slot, named=draw.named)
+            member = _clamped(draw.complete(suggested), slot, named=draw.named)
         return member, draw
 
     def _distillation(
@@ -256,8 +256,8 @@ def _note(values: Hyperparameters, kind: str, member: Spec, draw: SpaceDraw) -> 
             values[f"{kind}.{name}"] = getattr(member, name)
 
 
-def _cut(member: AnyFamily, slot: Slot, *, named: Mapping[str, Scalar | None]) -> AnyFamily:
-    """The member cut to a slot, but for the values that the user named and that the slot holds."""
+def _clamped(member: AnyFamily, slot: Slot, *, named: Mapping[str, Scalar | None]) -> AnyFamily:
+    """The member clamped to a slot, but for what the user named and the slot holds."""
     clamped = member.clamped(slot)
     for name, value in named.items():
         wanted = with_value(clamped, name, value)

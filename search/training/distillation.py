@@ -17,7 +17,7 @@ class Teacher:
 
     def __init__(self, network: Network, distillation: Distillation, device: torch.device) -> None:
         self._network: nn.Module = network.to(device).eval().requires_grad_(False)
-        self._continued = network.step
+        self._step = network.step
         self._distillation = distillation
         self.carried: State = ()
         """The state in which it ended the last batch, where the next one goes on from it."""
@@ -35,5 +35,5 @@ class Teacher:
     def _answer(self, batch: Batch, *, carries_state: bool) -> Tensor:
         if not carries_state:
             return self._network(batch.x, lengths=batch.lengths)
-        answer, self.carried = self._continued(batch.x, self.carried)
+        answer, self.carried = self._step(batch.x, self.carried)
         return answer

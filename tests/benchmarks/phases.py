@@ -10,4 +10,4 @@ import sys
 from tests.benchmarks.processes import run_on_cpu
 
 if __name__ == "__main__":
-    sys.exit(run_on_cpu("tests.benchmarks.cpu.where", sys.argv[1:]))
+    sys.exit(run_on_cpu("tests.benchmarks.cpu.phase_tables", sys.argv[1:]))

@@ -172,11 +172,11 @@ def test_an_auxiliary_slot_gets_what_it_holds(parametrization: Variant) -> None:
     large = drawn(parametrization, home(parametrization, 33), 1.0)
     main, beside = home(parametrization, 6), home(parametrization, 6, auxiliary=True)
     assert large.for_slot(main) == large
-    for_slot = large.for_slot(beside)
-    for_slot.check(beside)
-    assert type(for_slot) is type(large)
+    stored = large.for_slot(beside)
+    stored.check(beside)
+    assert type(stored) is type(large)
     uncounted = dict.fromkeys(counts_of(large), 1)
-    assert for_slot.model_copy(update=uncounted) == large.model_copy(update=uncounted)
+    assert stored.model_copy(update=uncounted) == large.model_copy(update=uncounted)
 
 
 def test_unknown_fields_and_counts_below_their_range_are_refused(parametrization: Variant) -> None:

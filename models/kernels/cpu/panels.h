@@ -38,7 +38,7 @@ static inline Panels pack_columns(int64_t depth, int64_t columns, float *out, co
     const int64_t width = padded(columns) - first < PANEL ? LANES : PANEL;
     for (int64_t j = 0; j < width; j += LANES)
       for (int64_t k = 0; k < depth; k += LANES)
-        turn_square(columns - first - j, depth - k, from + (first + j) * step + k, step, out + k * width + j, width,
+        transpose_square(columns - first - j, depth - k, from + (first + j) * step + k, step, out + k * width + j, width,
                     true);
     out += depth * width;
   }

@@ -68,7 +68,7 @@ void turn_over(int64_t rows, int64_t columns, const float *from, int64_t from_ro
                bool whole) {
   for (int64_t r = 0; r < rows; r += LANES)
     for (int64_t c = 0; c < columns; c += LANES)
-      turn_square(rows - r, columns - c, from + r * from_row + c, from_row, out + c * out_row + r, out_row, whole, -1);
+      transpose_square(rows - r, columns - c, from + r * from_row + c, from_row, out + c * out_row + r, out_row, whole, -1);
 }
 
 // out [rows, padded(w.columns)] = from [rows, depth] * w

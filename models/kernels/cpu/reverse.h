@@ -15,16 +15,16 @@ struct Chunk {
   float *h, *v;    // [rows, np]: what the groups read
   float *q, *back; // [rows, q_size]: R h, and L^T pre; of packed rotations W h of one step alone
   float *x;        // [rows, 1 + I]: a 1, for the biases' gradients, and the inputs
-  float *sideways; // [G, rows of `Sideways`, np]: sums over the chunks
+  float *transposed; // [G, rows of `Transposed`, np]: sums over the chunks
 };
 
 // Gradients of narrow matrices, [n, d] or [n, I], as products of few rows and n columns: n fills the
 // vectors that d or I would leave empty. They are turned round once, when all chunks are summed up;
 // where that costs more than it saves they are made as they are wanted.
-struct Sideways {
+struct Transposed {
   int64_t left, inputs;  // rows, 0 where they are made as they are wanted
 
-  Sideways(const Plan &p, int64_t samples) {
+  Transposed(const Plan &p, int64_t samples) {
     auto pays = [&](int64_t columns) { return samples * (padded(columns) - columns) > 64 * columns; };
     left = pays(p.d) ? p.d : 0;
     inputs = pays(p.inputs) ? p.inputs : 0;
@@ -134,7 +134,7 @@ struct Reverse {
   }
 
   // What a chunk's rows add to the gradients of the weights.
-  void weights(int64_t rows, const Sideways &sideways) {
+  void weights(int64_t rows, const Transposed &transposed) {
     const WeightGradients &out = to;
     const Plan &p = k.p;
     const int64_t n = p.n, np = p.np, d = p.d, wide = p.gates * np;
@@ -144,8 +144,8 @@ struct Reverse {
       for (int gate = gr.first; gate < gr.first + gr.count; gate++) {
         const float *own = c.pre + gate * np, *q = c.q + p.q_at[gate];
         if (out.weight) add_outer(rows, n, n, own, wide, from, np, out.weight + gate * n * n, n);
-        if (out.left && sideways.left)
-          add_outer(rows, d, np, q, p.q_size, own, wide, c.sideways + gate * sideways.rows() * np, np);
+        if (out.left && transposed.left)
+          add_outer(rows, d, np, q, p.q_size, own, wide, c.transposed + gate * transposed.rows() * np, np);
         else if (out.left)
           add_outer(rows, n, d, own, wide, q, p.q_size, out.left + gate * n * d, d);
         if (out.diagonal && d)
@@ -157,7 +157,7 @@ struct Reverse {
       add_outer(rows, p.num_right_of[group] * d, n, c.back + p.q_first[group], p.q_size, from, np, right, n);
     }
     for (int gate = 0; gate < p.gates; gate++) {
-      ends(rows, gate, sideways);
+      ends(rows, gate, transposed);
       if (out.bias && k.s.biases == 2)
         add_column_sums(rows, n, pre(0, gate), wide, out.bias + (p.gates + gate) * n,
                         [](int64_t, int64_t) { return fill(1.f); });
@@ -165,30 +165,30 @@ struct Reverse {
   }
 
   // The bias and the input matrix of a gate.
-  void ends(int64_t rows, int gate, const Sideways &sideways) {
+  void ends(int64_t rows, int gate, const Transposed &transposed) {
     const int64_t n = k.p.n, np = k.p.np, I = k.p.inputs, row = pre_in_row(gate);
     const float *own = pre_in(0, gate);
-    if (sideways.inputs && (to.bias || to.w_in)) {
-      float *sums = c.sideways + (gate * sideways.rows() + sideways.left) * np;
+    if (transposed.inputs && (to.bias || to.w_in)) {
+      float *sums = c.transposed + (gate * transposed.rows() + transposed.left) * np;
       return add_outer(rows, 1 + I, np, c.x, 1 + I, own, row, sums, np);
     }
     if (to.bias) add_outer(rows, 1, n, c.x, 1 + I, own, row, to.bias + gate * n, n);
     if (to.w_in) add_outer(rows, n, I, own, row, c.x + 1, 1 + I, to.w_in + gate * n * I, I);
   }
 
-  // What the chunks summed up sideways, to where it is wanted; before the first of them all is 0.
-  void turn_round(const Sideways &sideways) {
+  // Adds what the chunks summed up, before the first of which it is 0, to where it is wanted.
+  void write_transposed(const Transposed &transposed) {
     const int64_t n = k.p.n, np = k.p.np, d = k.p.d, I = k.p.inputs;
     for (int gate = 0; gate < k.p.gates; gate++) {
-      const float *sums = c.sideways + gate * sideways.rows() * np;
-      if (to.left && sideways.left) add_turned(sums, d, to.left + gate * n * d);
-      sums += sideways.left * np;
-      if (to.bias && sideways.inputs) add(to.bias + gate * n, sums, n);
-      if (to.w_in && sideways.inputs) add_turned(sums + np, I, to.w_in + gate * n * I);
+      const float *sums = c.transposed + gate * transposed.rows() * np;
+      if (to.left && transposed.left) add_transposed(sums, d, to.left + gate * n * d);
+      sums += transposed.left * np;
+      if (to.bias && transposed.inputs) add(to.bias + gate * n, sums, n);
+      if (to.w_in && transposed.inputs) add_transposed(sums + np, I, to.w_in + gate * n * I);
     }
   }
   // out [n, count] += rows^T
-  void add_turned(const float *rows, int64_t count, float *out) const {
+  void add_transposed(const float *rows, int64_t count, float *out) const {
     for (int64_t j = 0; j < k.p.n; j++)
       for (int64_t i = 0; i < count; i++) out[j * count + i] += rows[i * k.p.np + j];
   }
@@ -208,8 +208,9 @@ struct Sizes {
 // Model m's part of the caller's gradients.
 inline WeightGradients part(const Gradients &g, const Sizes &z, int64_t m) {
   auto at = [m](float *p, int64_t size) { return p ? p + m * size : nullptr; };
-  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.weight, z.weight), at(g.left, z.left), at(g.right, z.right), at(g.diagonal, z.diagonal),
-          at(g.u_turns, z.u_turns), at(g.v_turns, z.v_turns)};
+  return {at(g.w_in, z.w_in), at(g.bias, z.bias), at(g.weight, z.weight), at(g.left, z.left),
+          at(g.right, z.right), at(g.diagonal, z.diagonal), at(g.u_turns, z.u_turns),
+          at(g.v_turns, z.v_turns)};
 }
 
 // The same parts in one block of a thread's own memory.
@@ -226,7 +227,6 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   out.u_turns = next(g.u_turns, z.u_turns), out.v_turns = next(g.v_turns, z.v_turns);
   return out;
 }
-
 
 // Where threads add up. A single one adds to the caller's tensors. Several have memory of their own,
 // which is added in the threads' order at the end: the same numbers in every run.

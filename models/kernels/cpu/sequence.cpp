@@ -144,18 +144,18 @@ void forward_tile(const Tile &k, Arena &arena) {
 
 struct BackwardTile : Reverse {
   const Gradients &g;
-  const Sideways sideways;
+  const Transposed transposed;
   Scratch w;
   // `bounded` is tanh(c_t) of an LSTM.
   float *grad, *next_grad, *grad_c, *bounded, *cell, *reset_grad;
 
   BackwardTile(const Tile &tile, const Gradients &gradients, const Chunk &chunk, const WeightGradients &out,
                Arena &arena)
-      : Reverse{tile, chunk, out}, g(gradients), sideways(tile.p, tile.s.steps * tile.rows),
+      : Reverse{tile, chunk, out}, g(gradients), transposed(tile.p, tile.s.steps * tile.rows),
         w(scratch(tile.p, arena)) {
-    const int64_t sums = tile.p.gates * sideways.rows() * tile.p.np;
-    c.sideways = arena.take(sums);
-    memset(c.sideways, 0, sums * 4);
+    const int64_t sums = tile.p.gates * transposed.rows() * tile.p.np;
+    c.transposed = arena.take(sums);
+    memset(c.transposed, 0, sums * 4);
     for (float **p : {&grad, &next_grad, &grad_c, &bounded, &cell, &reset_grad})
       *p = arena.take(TILE_ROWS * tile.p.np);
   }
@@ -322,9 +322,9 @@ struct BackwardTile : Reverse {
           if (k.over(t, i)) memcpy(next_grad + i * np, grad + i * np, np * 4);
         std::swap(grad, next_grad);
       }
-      weights((end - begin) * k.rows, sideways);
+      weights((end - begin) * k.rows, transposed);
     }
-    turn_round(sideways);
+    write_transposed(transposed);
     if (g.h0) store_rows(grad, n, np, k.rows, g.h0 + own);
     if (g.c0) store_rows(grad_c, n, np, k.rows, g.c0 + own);
   }

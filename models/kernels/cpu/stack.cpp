@@ -148,9 +148,9 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   c.pre = arena.take(rows * p.gates * np), c.h = arena.take(rows * np);
   c.q = arena.take(p.kept(rows) * p.q_size), c.back = arena.take(p.d ? rows * p.q_size : 0);
   float *grad = arena.take(rows * np), *next = arena.take(rows * np), *passed = arena.take(rows * np);
-  const Sideways sideways(p, rows);
-  const int64_t sums_size = p.gates * sideways.rows() * np;
-  c.x = arena.take(rows), c.sideways = arena.take(sums_size);
+  const Transposed transposed(p, rows);
+  const int64_t sums_size = p.gates * transposed.rows() * np;
+  c.x = arena.take(rows), c.transposed = arena.take(sums_size);
   std::fill(c.x, c.x + rows, 1.f);
   Scratch w = scratch(p, arena);
   load_rows(g.last_h + r.begin * p.n, p.n, np, (int)rows, grad);
@@ -163,10 +163,10 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
       else b.perceptron(layer, row);
     });
     const Tile whole{r.s, r.a, r.plans[layer], 0, r.begin, TILE_ROWS};
-    memset(c.sideways, 0, sums_size * 4);
+    memset(c.transposed, 0, sums_size * 4);
     Reverse gradients{whole, c, to};
-    gradients.weights(rows, sideways);
-    gradients.turn_round(sideways);
+    gradients.weights(rows, transposed);
+    gradients.write_transposed(transposed);
     std::swap(grad, next);
   }
   if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.begin * p.n);

@@ -69,7 +69,7 @@ static inline void transpose(Vec *x) { transpose_in_groups<LANES / 2>(x); }
 
 // to [columns, rows] = sign * from^T for up to LANES rows and columns; `to` has whole vectors where
 // `whole` says so, with zeros behind the rows.
-static inline void turn_square(int64_t rows, int64_t columns, const float *from, int64_t from_row, float *to,
+static inline void transpose_square(int64_t rows, int64_t columns, const float *from, int64_t from_row, float *to,
                                int64_t to_row, bool whole, float sign = 1) {
   Vec square[LANES];
   if (rows >= LANES && columns >= LANES) {

@@ -70,12 +70,12 @@ def fit(features: Array, values: Array, noise_weights: Array) -> GaussianProcess
         values: `[N]`.
         noise_weights: `[N]`, by how much more variance than the others' a value's noise has.
     """
-    for_slot = (
+    fitted = (
         process
         for length in LENGTHS
         for process in _fit_at(features, values, noise_weights, length=length)
     )
-    return max(for_slot, key=lambda process: process.log_likelihood)
+    return max(fitted, key=lambda process: process.log_likelihood)
 
 
 def _fit_at(
