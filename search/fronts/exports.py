@@ -88,8 +88,8 @@ def export_trial(
 def _onnx_file(checkpoint: bytes, sha256: str) -> bytes:
     # Whoever never exports, as workers do not, never waits for these libraries.
     from models.checkpoint import load
-    from models.onnx.export import export
-    from models.onnx.verify import verify
+    from models.exports.onnx.export import export
+    from models.exports.onnx.verify import verify
 
     model = load(checkpoint)
     content = export(model.module, model.spec, extra={"checkpoint_sha256": sha256})

@@ -7,10 +7,10 @@ import torch
 
 from models.checkpoint import load, save_bytes
 from models.errors import InputError, SpecError
+from models.exports.onnx.export import export
+from models.exports.onnx.verify import verify
 from models.fused import fuse
 from models.model import ModelSpec
-from models.onnx.export import export
-from models.onnx.verify import verify
 from models.report import parameter_report
 from models.spec import Signature
 

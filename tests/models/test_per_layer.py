@@ -14,13 +14,13 @@ from models.architectures import Architecture, Gru, Highway, Lstm, Mlp, Resnet, 
 from models.compression import fold
 from models.compression.parts import structured_parts
 from models.errors import SlotError
+from models.exports.onnx.export import export
 from models.forms import DenseForm, Form, LayeredForm, LowRankForm, MaskedForm, joined
 from models.fused import fuse
 from models.linear import cached_forms, stored_matrices
 from models.math.initialisation import generator_of
 from models.model import ModelSpec, after_step, parameter_groups, penalty, spectral_margin
 from models.network import Network
-from models.onnx.export import export
 from models.parametrizations import (
     AnyParametrization,
     Dense,

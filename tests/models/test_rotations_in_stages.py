@@ -12,13 +12,13 @@ from torch import Tensor
 
 from models import checkpoint
 from models.architectures import AnyArchitecture
+from models.exports.onnx.export import export
+from models.exports.onnx.verify import verify
 from models.forms import DenseForm, Form, MaskedForm, RotatedForm, joined, rotated_form_pays
 from models.fused import fuse
 from models.linear import StructuredLinear
 from models.model import ModelSpec
 from models.network import Network
-from models.onnx.export import export
-from models.onnx.verify import verify
 from models.parametrizations import (
     PackedRotations,
     RotationSvd,

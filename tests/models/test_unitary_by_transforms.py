@@ -11,6 +11,8 @@ from torch import Tensor
 from models import checkpoint
 from models.architectures import Urnn
 from models.architectures.recurrent_network import RecurrentNetwork
+from models.exports.onnx.export import export
+from models.exports.onnx.verify import verify
 from models.forms import (
     DenseForm,
     Form,
@@ -29,8 +31,6 @@ from models.math.complex_matrices import real_form
 from models.math.unitary import fourier_product, hashed_order
 from models.model import ModelSpec
 from models.network import Network
-from models.onnx.export import export
-from models.onnx.verify import verify
 from models.parametrizations import UnitaryFft, UnitaryFull, unitary_fft
 from models.spec import Signature, Slot
 

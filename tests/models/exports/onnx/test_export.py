@@ -17,16 +17,16 @@ from torch import nn
 from models import checkpoint
 from models.architectures import ARCHITECTURES, Architecture, Mlp
 from models.errors import ExportError
+from models.exports.onnx import export as export_module
+from models.exports.onnx.activations import ACTIVATIONS
+from models.exports.onnx.export import WRITERS, export
+from models.exports.onnx.graph import LARGEST_FILE_BYTES, OPSET, Graph
+from models.exports.onnx.products import multiply
+from models.exports.onnx.verify import verify
 from models.forms import DenseForm, MaskedForm
 from models.math.activations import Activation
 from models.model import ModelSpec
 from models.network import Network
-from models.onnx import export as export_module
-from models.onnx.activations import ACTIVATIONS
-from models.onnx.export import WRITERS, export
-from models.onnx.graph import LARGEST_FILE_BYTES, OPSET, Graph
-from models.onnx.products import multiply
-from models.onnx.verify import verify
 from models.parametrizations import Family
 from models.spec import Signature
 from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs

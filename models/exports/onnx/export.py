@@ -19,18 +19,18 @@ from models.architectures import (
     Urnn,
 )
 from models.errors import ExportError
+from models.exports.onnx.feed_forward import StackGraph, write_feed_forward
+from models.exports.onnx.graph import IR_VERSION, OPSET, Dimension, Graph
+from models.exports.onnx.gru import gru
+from models.exports.onnx.highway import highway
+from models.exports.onnx.lstm import lstm
+from models.exports.onnx.mlp import mlp
+from models.exports.onnx.recurrent import CellGraph, write_recurrent
+from models.exports.onnx.resnet import resnet
+from models.exports.onnx.rnn import rnn
+from models.exports.onnx.urnn import urnn
 from models.model import ModelSpec
 from models.network import Network
-from models.onnx.feed_forward import StackGraph, write_feed_forward
-from models.onnx.graph import IR_VERSION, OPSET, Dimension, Graph
-from models.onnx.gru import gru
-from models.onnx.highway import highway
-from models.onnx.lstm import lstm
-from models.onnx.mlp import mlp
-from models.onnx.recurrent import CellGraph, write_recurrent
-from models.onnx.resnet import resnet
-from models.onnx.rnn import rnn
-from models.onnx.urnn import urnn
 from models.spec import kind_of
 
 FORMAT = "reflectory.onnx.1"
@@ -49,7 +49,7 @@ def export(network: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | No
     stand in it in the form in which the model applies them; what is made of the parameters for that
     is made in double precision. The metadata hold the format, the spec as JSON, and `extra`.
 
-    Whoever gives the file to others runs `models.onnx.verify` on it first.
+    Whoever gives the file to others runs `models.exports.onnx.verify` on it first.
 
     Raises:
         ExportError: nothing writes such an architecture or such matrices, or the weights are more

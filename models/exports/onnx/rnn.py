@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from models.architectures.rnn import Rnn, RnnCell
+from models.exports.onnx.activations import activate
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import multiply_add
+from models.exports.onnx.recurrent import CellGraph, StandardNode, State
 from models.forms import Form
 from models.math.activations import Activation
-from models.onnx.activations import activate
-from models.onnx.graph import Graph
-from models.onnx.products import multiply_add
-from models.onnx.recurrent import CellGraph, StandardNode, State
 
 
 def rnn(architecture: Rnn) -> CellGraph:

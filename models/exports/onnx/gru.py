@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.architectures.gru import Gru, GruCell, Reset
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import cut, multiply, multiply_add
+from models.exports.onnx.recurrent import CellGraph, StandardNode, State, Step
 from models.forms import Form
-from models.onnx.graph import Graph
-from models.onnx.products import cut, multiply, multiply_add
-from models.onnx.recurrent import CellGraph, StandardNode, State, Step
 
 
 def gru(architecture: Gru) -> CellGraph:

@@ -2,9 +2,9 @@
 
 from models.architectures.feed_forward import FeedForwardNetwork, Perceptron
 from models.architectures.mlp import Mlp
-from models.onnx.activations import activate
-from models.onnx.feed_forward import StackGraph, Write, layer, layers_of
-from models.onnx.graph import Graph
+from models.exports.onnx.activations import activate
+from models.exports.onnx.feed_forward import StackGraph, Write, layer, layers_of
+from models.exports.onnx.graph import Graph
 
 
 def mlp(architecture: Mlp) -> StackGraph:

@@ -3,10 +3,10 @@
 import torch
 
 from models.architectures.urnn import Urnn, UrnnCell
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import cut, whole
+from models.exports.onnx.recurrent import CellGraph, State
 from models.forms import Form
-from models.onnx.graph import Graph
-from models.onnx.products import cut, whole
-from models.onnx.recurrent import CellGraph, State
 
 
 def urnn(_architecture: Urnn) -> CellGraph:

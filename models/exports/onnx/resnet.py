@@ -2,9 +2,9 @@
 
 from models.architectures.feed_forward import FeedForwardNetwork
 from models.architectures.resnet import Resnet
-from models.onnx.feed_forward import StackGraph, layer, layers_of
-from models.onnx.graph import Graph
-from models.onnx.mlp import activation
+from models.exports.onnx.feed_forward import StackGraph, layer, layers_of
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.mlp import activation
 
 
 def resnet(architecture: Resnet) -> StackGraph:

@@ -15,10 +15,10 @@ from models.architectures.highway import (
     NormalisedProduct,
     StackName,
 )
+from models.exports.onnx.feed_forward import StackGraph, layer, layers_of, normalise
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import cut, expand, multiply, project
 from models.forms import Form, Thin
-from models.onnx.feed_forward import StackGraph, layer, layers_of, normalise
-from models.onnx.graph import Graph
-from models.onnx.products import cut, expand, multiply, project
 
 
 def highway(architecture: Highway) -> StackGraph:

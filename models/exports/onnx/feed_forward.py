@@ -7,9 +7,9 @@ from torch import Tensor
 
 from models.architectures.batch_norm import EPSILON, BatchNorm
 from models.architectures.feed_forward import FeedForwardNetwork
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import affine, multiply_add
 from models.forms import Form
-from models.onnx.graph import Graph
-from models.onnx.products import affine, multiply_add
 
 Write = Callable[[Graph, FeedForwardNetwork, str], str]
 

@@ -4,9 +4,9 @@ from torch import Tensor
 
 from models.architectures.inputs import InputLayer
 from models.errors import ExportError
+from models.exports.onnx.graph import Graph
 from models.forms import Form, Thin
 from models.linear import Affine
-from models.onnx.graph import Graph
 
 
 def multiply(graph: Graph, form: Form, x: str) -> str:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from models.exports.onnx.graph import Graph
 from models.math.activations import Activation
-from models.onnx.graph import Graph
 
 Write = Callable[[Graph, str, float], str]
 

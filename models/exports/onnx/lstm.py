@@ -1,10 +1,10 @@
 """The long short-term memory: a standard node, but with a peephole."""
 
 from models.architectures.lstm import Lstm, LstmCell
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import affine, multiply_add
+from models.exports.onnx.recurrent import CellGraph, StandardNode, State
 from models.forms import Form
-from models.onnx.graph import Graph
-from models.onnx.products import affine, multiply_add
-from models.onnx.recurrent import CellGraph, StandardNode, State
 
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 

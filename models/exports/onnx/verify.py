@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from models.errors import ExportError
 from models.example_input import example_input
+from models.exports.onnx.export import INPUT, in_double_precision
 from models.math.initialisation import generator_of
 from models.model import ModelSpec
-from models.onnx.export import INPUT, in_double_precision
 
 TOLERANCE = 1e-4
 """Largest difference as a share of the largest output.

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from models.architectures.recurrent_network import Cell, RecurrentNetwork
+from models.exports.onnx.graph import Graph
+from models.exports.onnx.products import affine
 from models.forms import Form, Whole
-from models.onnx.graph import Graph
-from models.onnx.products import affine
 
 State = list[str]
 """The values `[B, n]` that make up a state, h first."""

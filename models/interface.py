@@ -1,0 +1,210 @@
+"""What stands around a network: how raw samples become its input, and what its output means.
+
+An `Interface` is a document. A task writes it, a checkpoint holds it, and files that run elsewhere
+carry it out: whoever has such a file gives it a raw row and gets an answer. The methods here are
+its definition, in torch; each format of file has its own writer of every step and answer.
+"""
+
+from abc import abstractmethod
+from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from models.spec import Spec
+
+
+class InputStep(Spec):
+    """Something done to raw samples before the network reads them."""
+
+    @abstractmethod
+    def apply(self, x: Tensor) -> Tensor:
+        """A batch `[B, ...]` of raw numbers of single precision, one step further."""
+
+
+class Divide(InputStep):
+    """All numbers by one: pixels of 0..255 become 0..1."""
+
+    kind: Literal["divide"] = "divide"
+    by: float = Field(gt=0)
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, ...]`, divided."""
+        return x / self.by
+
+
+class Reorder(InputStep):
+    """The numbers of a flat sample in another order: of a permuted image, say."""
+
+    kind: Literal["reorder"] = "reorder"
+    order: tuple[int, ...]
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, N]` -> `[B, N]`: place i gets the number at `order[i]`."""
+        return x[:, torch.tensor(self.order, device=x.device)]
+
+
+class Layout(InputStep):
+    """A flat sample in steps; what stands behind the last step is cut off."""
+
+    kind: Literal["layout"] = "layout"
+    steps: int = Field(ge=1)
+    features: int = Field(ge=1)
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, N]` -> `[B, steps, features]`, N at least `steps * features`."""
+        return x[:, : self.steps * self.features].reshape(-1, self.steps, self.features)
+
+
+class FillMissing(InputStep):
+    """A number for each missing one, which is NaN, of a feature."""
+
+    kind: Literal["fill_missing"] = "fill_missing"
+    values: tuple[float, ...] = Field(description="by feature")
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, T, F]`."""
+        return torch.where(x.isnan(), x.new_tensor(self.values), x)
+
+
+class Standardise(InputStep):
+    """Each feature less its mean, by its deviation.
+
+    Means are taken off in two parts of single precision: of numbers far from 0 nothing is lost.
+    """
+
+    kind: Literal["standardise"] = "standardise"
+    means: tuple[float, ...] = Field(description="by feature")
+    deviations: tuple[float, ...] = Field(description="by feature")
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The means' high and low parts, and the deviations, `[F]` of single precision."""
+        means = torch.tensor(self.means, dtype=torch.float64)
+        high = means.float()
+        low = (means - high.double()).float()
+        return high, low, torch.tensor(self.deviations, dtype=torch.float64).float()
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, T, F]`, scaled."""
+        high, low, deviations = (part.to(x.device) for part in self.parts())
+        return ((x - high) - low) / deviations
+
+
+_Steps: TypeAlias = Divide | Reorder | Layout | FillMissing | Standardise
+AnyInputStep: TypeAlias = Annotated[_Steps, Field(discriminator="kind")]
+
+INPUT_STEPS: tuple[type[_Steps], ...] = get_args(_Steps)
+"""The union's classes; each format of file has a writer for each."""
+
+
+class Answer(Spec):
+    """What a network's output says about a sample."""
+
+    decides: ClassVar[bool] = False
+    """Whether it names something, beside numbers."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the places of `label` stand for; none where there are no names."""
+        return ()
+
+    def numbers(self, output: Tensor) -> Tensor:
+        """The answer in numbers `[B, ..., out]`, of the network's output."""
+        return output
+
+    def label(self, output: Tensor) -> Tensor | None:
+        """What was decided, int64; None where nothing is."""
+        del output
+        return None
+
+
+class Classes(Answer):
+    """One of several: the largest logit."""
+
+    kind: Literal["classes"] = "classes"
+    decides: ClassVar[bool] = True
+    classes: tuple[str, ...] = Field(description="the classes' own names, in the outputs' order")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.classes
+
+    def label(self, output: Tensor) -> Tensor:
+        """`[B, ..., C]` -> `[B, ...]`: the first of the largest."""
+        return output.argmax(dim=-1)
+
+
+class Labels(Answer):
+    """Any of several: each one whose probability is above one half."""
+
+    kind: Literal["labels"] = "labels"
+    decides: ClassVar[bool] = True
+    labels: tuple[str, ...] = Field(description="the labels' own names, in the outputs' order")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The labels."""
+        return self.labels
+
+    def numbers(self, output: Tensor) -> Tensor:
+        """Probabilities `[B, ..., L]`."""
+        return output.sigmoid()
+
+    def label(self, output: Tensor) -> Tensor:
+        """`[B, ..., L]` of 0 and 1."""
+        return (output > 0).to(torch.int64)
+
+
+class Numbers(Answer):
+    """Numbers, in their own unit."""
+
+    kind: Literal["numbers"] = "numbers"
+    means: tuple[float, ...] = Field(default=(), description="by output; empty: all 0")
+    deviations: tuple[float, ...] = Field(default=(), description="by output; empty: all 1")
+
+    def numbers(self, output: Tensor) -> Tensor:
+        """`[B, ..., out]` times the deviations plus the means."""
+        if not self.means:
+            return output
+        means = output.new_tensor(self.means)
+        return output * output.new_tensor(self.deviations) + means
+
+
+_Answers: TypeAlias = Classes | Labels | Numbers
+AnyAnswer: TypeAlias = Annotated[_Answers, Field(discriminator="kind")]
+
+ANSWERS: tuple[type[_Answers], ...] = get_args(_Answers)
+"""The union's classes; each format of file has a writer for each."""
+
+
+class Interface(Spec):
+    """From a raw sample to an answer."""
+
+    sample: tuple[int | Literal["steps"], ...] = Field(
+        description="shape of one raw sample; `steps` is as many as it has. Tokens are `[steps]`, "
+        "whole numbers"
+    )
+    inputs: tuple[AnyInputStep, ...] = Field(default=(), description="one after the other")
+    answer: AnyAnswer
+    padded: bool = Field(
+        default=False,
+        description="samples have lengths of their own: 0 stands behind the last step, after all "
+        "steps of the input too, and the network is told the lengths",
+    )
+    metric: str | None = Field(default=None, description="what the task judges answers by")
+
+    def preprocess(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Raw samples `[B, *sample]` as the network reads them.
+
+        Args:
+            x: numbers of single precision, or tokens.
+            lengths: steps of each sample, `[B]`, where they are padded.
+        """
+        for step in self.inputs:
+            x = step.apply(x)
+        if lengths is None:
+            return x
+        valid = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
+        return torch.where(valid.view(*valid.shape, *[1] * (x.ndim - 2)), x, x.new_zeros(()))
