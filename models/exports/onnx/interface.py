@@ -47,7 +47,7 @@ def read_samples(
     valid = graph.apply("Less", step, graph.apply("Unsqueeze", lengths, graph.integers(1)))
     if interface.features:
         valid = graph.apply("Unsqueeze", valid, graph.integers(2))
-    zero = graph.integer(0) if not interface.features else graph.constant(torch.zeros(()))
+    zero = graph.integer(0) if not interface.features else graph.number(0.0)
     return graph.apply("Where", valid, x, zero)
 
 
@@ -69,7 +69,7 @@ class Missing:
 
 def missing_numbers(graph: Graph, x: str, states: Sequence[str], *, each_step: bool) -> Missing:
     """Of x `[B, T, F]` and the states before it: runtimes' recurrences take NaN for a number."""
-    zero = graph.constant(torch.zeros(()))
+    zero = graph.number(0.0)
     last = graph.integers(2)
     steps = graph.apply("ReduceSum", graph.apply("Mul", x, zero), last, keepdims=1)
     for state in states:
@@ -89,7 +89,7 @@ def say(graph: Graph, answer: AnyAnswer, output: str) -> tuple[str, str | None]:
 
 
 def _divide(graph: Graph, step: Divide, x: str) -> str:
-    return graph.apply("Div", x, graph.constant(torch.tensor(step.by)))
+    return graph.apply("Div", x, graph.number(step.by))
 
 
 def _reorder(graph: Graph, step: Reorder, x: str) -> str:
@@ -121,7 +121,7 @@ def _classes(graph: Graph, _answer: Classes, output: str) -> tuple[str, str]:
 
 
 def _labels(graph: Graph, _answer: Labels, output: str) -> tuple[str, str]:
-    chosen = graph.apply("Greater", output, graph.constant(torch.zeros(())))
+    chosen = graph.apply("Greater", output, graph.number(0.0))
     decided = cast(graph, chosen, INTEGER)
     decided = graph.apply("Where", graph.apply("IsNaN", output), graph.integer(-1), decided)
     return graph.apply("Sigmoid", output), decided
