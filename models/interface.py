@@ -6,7 +6,7 @@ its definition, in torch; each format of file has its own writer of every step a
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias, get_args
 
 import torch
 from pydantic import Field
@@ -57,6 +57,17 @@ class Layout(InputStep):
         return x[:, : self.steps * self.features].reshape(-1, self.steps, self.features)
 
 
+class OneHot(InputStep):
+    """Tokens as one-hot numbers, for a network without an embedding of its own."""
+
+    kind: Literal["one_hot"] = "one_hot"
+    symbols: int = Field(ge=1, description="how many there are")
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, T]` int64 -> `[B, T, symbols]`."""
+        return torch.nn.functional.one_hot(x, self.symbols).float()
+
+
 class FillMissing(InputStep):
     """A number for each missing one, which is NaN, of a feature."""
 
@@ -91,7 +102,7 @@ class Standardise(InputStep):
         return ((x - high) - low) / deviations
 
 
-_Steps: TypeAlias = Divide | Reorder | Layout | FillMissing | Standardise
+_Steps: TypeAlias = Divide | Reorder | Layout | OneHot | FillMissing | Standardise
 AnyInputStep: TypeAlias = Annotated[_Steps, Field(discriminator="kind")]
 
 INPUT_STEPS: tuple[type[_Steps], ...] = get_args(_Steps)
@@ -118,13 +129,28 @@ class Answer(Spec):
         del output
         return None
 
+    def output(self, numbers: Tensor) -> Tensor:
+        """The network's output of an answer in numbers: what a task's metrics are computed of."""
+        return numbers
+
+    def target(self, right: Tensor) -> Tensor:
+        """What the network's output should be, of what the answer should be."""
+        return right
+
+    def unnamed(self) -> Self:
+        """The same without its names."""
+        return self
+
 
 class Classes(Answer):
     """One of several: the largest logit."""
 
     kind: Literal["classes"] = "classes"
     decides: ClassVar[bool] = True
-    classes: tuple[str, ...] = Field(description="the classes' own names, in the outputs' order")
+    classes: tuple[str, ...] = Field(
+        description="the classes' own names, in the outputs' order; none: their numbers stand for "
+        "them"
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,13 +161,20 @@ class Classes(Answer):
         """`[B, ..., C]` -> `[B, ...]`: the first of the largest."""
         return output.argmax(dim=-1)
 
+    def unnamed(self) -> Self:
+        """Classes by number."""
+        return self.model_copy(update={"classes": ()})
+
 
 class Labels(Answer):
     """Any of several: each one whose probability is above one half."""
 
     kind: Literal["labels"] = "labels"
     decides: ClassVar[bool] = True
-    labels: tuple[str, ...] = Field(description="the labels' own names, in the outputs' order")
+    labels: tuple[str, ...] = Field(
+        description="the labels' own names, in the outputs' order; none: their numbers stand for "
+        "them"
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -155,6 +188,15 @@ class Labels(Answer):
     def label(self, output: Tensor) -> Tensor:
         """`[B, ..., L]` of 0 and 1."""
         return (output > 0).to(torch.int64)
+
+    def output(self, numbers: Tensor) -> Tensor:
+        """Logits `[B, ..., L]`; those of what single precision rounds to 0 or 1 are finite."""
+        least = torch.finfo(torch.float32).eps / 2
+        return numbers.clamp(least, 1 - least).logit()
+
+    def unnamed(self) -> Self:
+        """Labels by number."""
+        return self.model_copy(update={"labels": ()})
 
 
 class Numbers(Answer):
@@ -170,6 +212,16 @@ class Numbers(Answer):
             return output
         means = output.new_tensor(self.means)
         return output * output.new_tensor(self.deviations) + means
+
+    def output(self, numbers: Tensor) -> Tensor:
+        """`[B, ..., out]` less the means, by the deviations."""
+        if not self.means:
+            return numbers
+        return (numbers - numbers.new_tensor(self.means)) / numbers.new_tensor(self.deviations)
+
+    def target(self, right: Tensor) -> Tensor:
+        """As the output."""
+        return self.output(right)
 
 
 _Answers: TypeAlias = Classes | Labels | Numbers
