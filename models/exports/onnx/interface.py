@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from models.exports.onnx.graph import Graph
@@ -18,6 +19,7 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
@@ -103,6 +105,11 @@ def _layout(graph: Graph, step: Layout, x: str) -> str:
     return graph.apply("Reshape", x, graph.integers(-1, step.steps, step.features))
 
 
+def _one_hot(graph: Graph, step: OneHot, x: str) -> str:
+    values = graph.array(np.array([0, 1], dtype=np.float32))
+    return graph.apply("OneHot", x, graph.integer(step.symbols), values, axis=-1)
+
+
 def _fill_missing(graph: Graph, step: FillMissing, x: str) -> str:
     values = graph.constant(torch.tensor(step.values))
     return graph.apply("Where", graph.apply("IsNaN", x), values, x)
@@ -140,6 +147,7 @@ INPUT_STEPS: Mapping[type[InputStep], Read] = {
     Divide: _divide,
     Reorder: _reorder,
     Layout: _layout,
+    OneHot: _one_hot,
     FillMissing: _fill_missing,
     Standardise: _standardise,
 }

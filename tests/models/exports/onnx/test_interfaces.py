@@ -28,6 +28,7 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
@@ -297,6 +298,16 @@ def test_tokens_are_read_as_they_are() -> None:
         interface = Interface(sample=("steps",), answer=CLASSES, padded=padded)
         for stream in (False, True):
             options = FileOptions(interface=interface, stream=stream, guard=True)
+            verify(export(network, spec, options), network, spec, options)
+
+
+def test_tokens_become_one_hot_numbers() -> None:
+    for architecture in (*CELLS, *FLAT):
+        spec = spec_of(architecture, input_size=4)
+        network = trained(spec)
+        interface = Interface(sample=("steps",), inputs=(OneHot(symbols=4),), answer=CLASSES)
+        for stream in (False, architecture not in FLAT):
+            options = FileOptions(interface=interface, stream=stream)
             verify(export(network, spec, options), network, spec, options)
 
 
