@@ -14,12 +14,11 @@ from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.studies.resolving import without_defaults
 from search.studies.spec import OBJECTIVES, Objective, StudySpec
 from service.api.fronts.documents import front_document
-from service.api.fronts.routes import IfNoneMatch
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.resources import Held
 from service.api.studies.documents import study_document
 from service.api.studies.schemas import StudyDocument
-from service.http.entity_tags import NOT_MODIFIED, is_named, tag_of
+from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.problems import documented
 from service.rendering.plots.front_plot import FrontPlot, front_plot
 from service.rendering.plots.growth import growth
