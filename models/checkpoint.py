@@ -16,11 +16,26 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from models.errors import CheckpointError, SpecError
+from models.interface import Interface
 from models.model import ModelSpec
 
 FORMAT = "reflectory.checkpoint.1"
 
 _RESERVED = ("format", "spec", "sha256")
+
+
+INTERFACE = "interface"
+"""The extra under which a checkpoint holds what stands around its network, as JSON."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a network's output says."""
+
+    numbers: Tensor
+    """`[B, ..., out]`: logits, probabilities, or numbers in their own unit."""
+    label: Tensor | None
+    """int64, places in `LoadedModel.labels`; None where nothing is decided."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,44 @@ class LoadedModel:
     module: nn.Module
     spec: ModelSpec
     metadata: Mapping[str, str]
+    interface: Interface | None = None
+    """From a raw sample to an answer; None where the checkpoint does not tell."""
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """Names of what is decided; None where nothing is, or the checkpoint does not tell."""
+        if self.interface is None or not self.interface.answer.decides:
+            return None
+        return self.interface.answer.names
+
+    def preprocess(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Raw samples `[B, *interface.sample]` as the module reads them.
+
+        Args:
+            x: as a user's file has them.
+            lengths: steps of each sample, `[B]`, where samples are padded.
+
+        Raises:
+            CheckpointError: the checkpoint does not tell how.
+        """
+        return self._known().preprocess(x, lengths)
+
+    def postprocess(self, output: Tensor) -> Reply:
+        """What the module's output `[B, ..., out]` says.
+
+        Raises:
+            CheckpointError: the checkpoint does not tell.
+        """
+        answer = self._known().answer
+        return Reply(answer.numbers(output), answer.label(output))
+
+    def _known(self) -> Interface:
+        if self.interface is None:
+            raise CheckpointError(
+                "the checkpoint has no interface: it does not tell what stands around the network. "
+                f"Those that this program trains do; this one has {sorted(self.metadata)}"
+            )
+        return self.interface
 
 
 def save_bytes(
@@ -108,7 +161,8 @@ def load(source: Path | bytes) -> LoadedModel:
         )
     spec = spec_in(metadata, name=name)
     extra = {key: value for key, value in metadata.items() if key not in _RESERVED}
-    return LoadedModel(_rebuild(name, spec, tensors), spec, extra)
+    interface = interface_in(metadata, spec, name=name)
+    return LoadedModel(_rebuild(name, spec, tensors), spec, extra, interface)
 
 
 def spec_in(metadata: Mapping[str, str], *, name: str) -> ModelSpec:
@@ -122,12 +176,36 @@ def spec_in(metadata: Mapping[str, str], *, name: str) -> ModelSpec:
         spec = ModelSpec.model_validate_json(metadata["spec"])
         spec.check()
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"]) or "document"
-        raise CheckpointError(f"{name}: its spec is not valid: {place}: {fault['msg']}") from error
+        raise CheckpointError(f"{name}: its spec is not valid: {_fault(error)}") from error
     except SpecError as error:
         raise CheckpointError(f"{name}: its spec is not valid: {error}") from error
     return spec
+
+
+def interface_in(metadata: Mapping[str, str], spec: ModelSpec, *, name: str) -> Interface | None:
+    """What stands around the network, as the metadata of a checkpoint tell; None: they do not.
+
+    Raises:
+        CheckpointError: it is not valid, or not one for such a network.
+    """
+    if INTERFACE not in metadata:
+        return None
+    try:
+        interface = Interface.model_validate_json(metadata[INTERFACE])
+    except ValidationError as error:
+        raise CheckpointError(f"{name}: its interface is not valid: {_fault(error)}") from error
+    outputs, named = spec.signature.output_size, interface.answer.sizes
+    if any(size != outputs for size in named):
+        raise CheckpointError(
+            f"{name}: its interface names {max(named)} answers; the model gives {outputs}"
+        )
+    return interface
+
+
+def _fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in fault["loc"]) or "document"
+    return f"{place}: {fault['msg']}"
 
 
 def _check_format(name: str, metadata: Mapping[str, str]) -> None:

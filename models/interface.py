@@ -184,6 +184,11 @@ class Answer(Spec):
         """What the network's output should be, of what the answer should be."""
         return right
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many outputs the network has, as often as the answer tells."""
+        return (len(self.names),) if self.names else ()
+
     def unnamed(self) -> Self:
         """The same without its names."""
         return self
@@ -278,6 +283,11 @@ class Numbers(Answer):
             return difference
         means, deviations = (difference.new_tensor(part) for part in (self.means, self.deviations))
         return difference * deviations + torch.finfo(torch.float32).eps * means.abs()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many outputs have means and deviations."""
+        return (len(self.means), len(self.deviations)) if self.means or self.deviations else ()
 
     def output(self, numbers: Tensor) -> Tensor:
         """`[B, ..., out]` less the means, by the deviations."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from models.checkpoint import LoadedModel
 from models.model import ModelSpec
 from models.spec import Spec
+from search.tasks import RawSamples
 from storage.records import StudyRecord, TrialRecord
 
 
@@ -19,6 +20,8 @@ class ExportContext:
     """The checkpoint's."""
     sha256: str
     """Of the checkpoint's bytes."""
+    samples: RawSamples | None = None
+    """Raw validation samples of the trial's task; None where none were kept."""
     study: StudyRecord
     trial: TrialRecord
 

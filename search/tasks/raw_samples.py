@@ -11,10 +11,10 @@ from models.checkpoint import plain_bytes
 from models.errors import CheckpointError
 from search.tasks.samples import Batch, Samples
 
-FORMAT: Final = "reflectory.samples.1"
+SAMPLES_FORMAT: Final = "reflectory.samples.1"
 
 MOST_SAMPLES: Final = 4096
-MOST_BYTES: Final = 4 << 20
+MOST_SAMPLE_BYTES: Final = 4 << 20
 """Of their numbers as they are stored, unless a single sample has more."""
 
 
@@ -39,7 +39,7 @@ class RawSamples:
     def fitting(self) -> "RawSamples":
         """The first of them, as many as are kept; one at least."""
         of_each = [part[0].numel() * part.itemsize for part in self._tensors().values()]
-        return self.first(max(1, min(MOST_SAMPLES, MOST_BYTES // sum(of_each))))
+        return self.first(max(1, min(MOST_SAMPLES, MOST_SAMPLE_BYTES // sum(of_each))))
 
     def first(self, rows: int) -> "RawSamples":
         """So many of them."""
@@ -48,7 +48,7 @@ class RawSamples:
 
     def to_bytes(self) -> bytes:
         """A safetensors file; equal samples give equal bytes."""
-        return plain_bytes(self._tensors(), {"format": FORMAT})
+        return plain_bytes(self._tensors(), {"format": SAMPLES_FORMAT})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> "RawSamples":
@@ -78,7 +78,7 @@ def first_batch(samples: Samples, *, numbers: int) -> Batch:
 
 def most_rows(numbers: int) -> int:
     """How many samples of so many numbers may be kept, if each number takes a byte."""
-    return max(1, min(MOST_SAMPLES, MOST_BYTES // numbers))
+    return max(1, min(MOST_SAMPLES, MOST_SAMPLE_BYTES // numbers))
 
 
 def _stored(x: Tensor) -> Tensor:

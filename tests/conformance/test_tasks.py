@@ -22,7 +22,7 @@ from search.errors import DataError, TaskUnresolved
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from search.tasks import TASKS, AnyTask, Batch, DataSources, Samples, Split, Splits, Task
-from search.tasks.raw_samples import MOST_BYTES, MOST_SAMPLES, RawSamples
+from search.tasks.raw_samples import MOST_SAMPLE_BYTES, MOST_SAMPLES, RawSamples
 from search.tasks.text.token_samples import TokenStream
 from search.training.jobs import TrainJob
 from search.training.run import train
@@ -297,7 +297,7 @@ def test_raw_samples_have_the_shape_that_the_interface_says_and_survive_bytes(
     for size, named in zip(raw.x.shape[1:], interface.sample, strict=True):
         assert named in ("steps", size)
     content = raw.to_bytes()
-    assert len(content) < MOST_BYTES + 1000
+    assert len(content) < MOST_SAMPLE_BYTES + 1000
     again = RawSamples.from_bytes(content)
     assert again.to_bytes() == content
     for one, other in ((raw.x, again.x), (raw.y, again.y)):

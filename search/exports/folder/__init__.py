@@ -1,10 +1,9 @@
 """The folder of a trial: files, a card and examples that run elsewhere without this project."""
 
 from search.exports.folder.answers import example_of
-from search.exports.folder.document import Example
+from search.exports.folder.document import EXAMPLE, Example
 from search.exports.folder.folder import (
     CARD,
-    EXAMPLE,
     Folder,
     FolderFacts,
     FolderFile,

@@ -9,6 +9,9 @@ from models.spec import Spec
 
 FORMAT: Final = "reflectory.example.1"
 
+EXAMPLE: Final = "example.json"
+"""What the artifact is called: no file of the folder itself, whose texts are made of it."""
+
 Nested: TypeAlias = Any
 """Numbers in lists of lists; null for a number that is missing."""
 

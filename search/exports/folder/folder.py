@@ -16,7 +16,7 @@ from search.documents.catalog import Metric
 from search.exports.export import Export
 from search.exports.folder.c_example import c_example
 from search.exports.folder.card import CardFacts, model_card
-from search.exports.folder.document import Example
+from search.exports.folder.document import EXAMPLE, Example
 from search.exports.outcomes import ExportOutcome
 from storage.errors import ArtifactNotFound, StoredBytesDamaged
 from storage.records import ArtifactRecord
@@ -154,8 +154,6 @@ def folder_of(
 
 _UNKNOWN = "it was not made"
 _ROOM: Final = "search.exports.folder"
-EXAMPLE: Final = "example.json"
-"""What the texts are made of; no file of the folder itself."""
 
 
 def _add_texts_of(folder: Folder, example: Example) -> None:

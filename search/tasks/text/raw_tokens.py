@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from search.tasks.raw_samples import MOST_BYTES, MOST_SAMPLES, RawSamples
+from search.tasks.raw_samples import MOST_SAMPLE_BYTES, MOST_SAMPLES, RawSamples
 from search.tasks.text.token_samples import Sentences
 
 _TOKEN_BYTES = 12
@@ -30,6 +30,6 @@ def lines_of_tokens(lines: Sentences) -> RawSamples:
         lines: with x as tokens.
     """
     longest = lines.lengths[:MOST_SAMPLES].cummax(0).values
-    fits = longest * torch.arange(1, len(longest) + 1) * _TOKEN_BYTES <= MOST_BYTES
+    fits = longest * torch.arange(1, len(longest) + 1) * _TOKEN_BYTES <= MOST_SAMPLE_BYTES
     batch = lines.take(torch.arange(max(1, int(fits.sum()))))
     return RawSamples(batch.x, batch.y).fitting()
