@@ -107,9 +107,12 @@ def test_a_form_that_nothing_writes_is_named() -> None:
 def test_every_model_is_exported_verified_and_of_the_signatures_shape(pair: Pair) -> None:
     for signature in (LAST, EVERY):
         for place, spec in enumerate(specs(*pair, signature)):
-            network = trained(spec)
-            # Forms differ in what the matrices are, not in the architectures' other options.
+            # Forms differ in what the matrices are, not in the architectures' other options, which
+            # in their turn do not depend on which steps have an answer.
             forms = get_args(GraphForm) if place % 4 == 0 else ("node",)
+            if place % 4 != 0 and signature is EVERY:
+                continue
+            network = trained(spec)
             for form in forms:
                 options = FileOptions(form=form)
                 content = export(network, spec, options)
@@ -120,7 +123,7 @@ def test_every_model_is_exported_verified_and_of_the_signatures_shape(pair: Pair
 def test_other_lengths_and_batches_give_what_the_model_gives(pair: Pair) -> None:
     lengths = [1, 4, 33] if pair[0].any_length else [5]
     for signature in (LAST, EVERY):
-        for spec in itertools.islice(specs(*pair, signature), 6):
+        for spec in itertools.islice(specs(*pair, signature), 2):
             network = trained(spec)
             session = onnxruntime.InferenceSession(
                 export(network, spec), providers=["CPUExecutionProvider"]
