@@ -184,7 +184,8 @@ class StudySpec(Spec):
         default_factory=dict[str, Override],
         max_length=2_000,
         description="keys are `<field>`, `<kind>.<field>` or `training.<field>`; "
-        "a value is a pin, a range or options",
+        "a value is a pin, a range or options. Where it says nothing of them, `gru.reset` is "
+        "pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers compute",
     )
     objectives: tuple[Objective, ...] = Field(
         default=OBJECTIVES,
