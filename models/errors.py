@@ -7,7 +7,7 @@ ModelError
 ├── InputError          a tensor does not fit the model: change the input
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
-└── ExportError         a model has no faithful ONNX file: nothing that its user does changes that
+└── ExportError         a model has no faithful file of a format; the message says why
 """
 
 
@@ -40,4 +40,4 @@ class ConversionError(ModelError, ValueError):
 
 
 class ExportError(ModelError):
-    """An ONNX file of a model cannot be written, or does not compute what the model does."""
+    """A file of a model cannot be written or run, or does not compute what the model does."""

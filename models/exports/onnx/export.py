@@ -19,6 +19,7 @@ from models.architectures import (
     Urnn,
 )
 from models.errors import ExportError
+from models.exports.comparison import in_double_precision
 from models.exports.onnx.feed_forward import StackGraph, write_feed_forward
 from models.exports.onnx.graph import IR_VERSION, OPSET, Dimension, Graph
 from models.exports.onnx.gru import gru
@@ -30,7 +31,6 @@ from models.exports.onnx.resnet import resnet
 from models.exports.onnx.rnn import rnn
 from models.exports.onnx.urnn import urnn
 from models.model import ModelSpec
-from models.network import Network
 from models.spec import kind_of
 
 FORMAT = "reflectory.onnx.1"
@@ -75,13 +75,6 @@ def export(network: nn.Module, spec: ModelSpec, *, extra: Mapping[str, str] | No
     metadata = {"format": FORMAT, "spec": spec.model_dump_json(), **(extra or {})}
     helper.set_model_props(model, metadata)
     return model.SerializeToString(deterministic=True)
-
-
-def in_double_precision(network: nn.Module, spec: ModelSpec) -> Network:
-    """The same model with numbers of double precision, for evaluation, on the CPU."""
-    exact = spec.build(seed=0).double().eval()
-    exact.load_state_dict({name: value.cpu() for name, value in network.state_dict().items()})
-    return exact
 
 
 def _described(graph: Graph, spec: ModelSpec) -> onnx.GraphProto:
