@@ -44,6 +44,7 @@ from search.training.jobs import (
 )
 from search.training.resume import from_bytes
 from search.training.run import TrainingResult, is_out_of_memory, train
+from search.training.taken_away import checkpoint_metadata
 
 _log = logging.getLogger(__name__)
 
@@ -319,13 +320,9 @@ class _Hooks:
 def _store(result: TrainingResult, job: TrainJob, link: WorkerLink) -> None:
     """Store what a user downloads: before the trial is said to be complete."""
     spec = job.trial.model
-    extra = {
-        "task": job.task.model_dump_json(),
-        "trial": job.trial.model_dump_json(),
-        "epoch": str(result.best_epoch),
-    }
-    if job.continues is not None:
-        extra["continues"] = str(job.continues)
+    extra = checkpoint_metadata(
+        job.task, job.trial, epoch=result.best_epoch, continues=job.continues
+    )
     link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
     link.put_artifact("report", parameter_report(spec).model_dump_json().encode())
 

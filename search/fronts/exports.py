@@ -20,6 +20,7 @@ from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX
 from search.fronts.pareto import front_of, objective_infos
 from search.measuring.measurement_lock import MeasurementLock
 from search.studies import StudySpec
+from search.training.taken_away import onnx_metadata
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict, StorageError
@@ -92,7 +93,7 @@ def _onnx_file(checkpoint: bytes, sha256: str) -> bytes:
     from models.exports.onnx.verify import verify
 
     model = load(checkpoint)
-    content = export(model.module, model.spec, extra={"checkpoint_sha256": sha256})
+    content = export(model.module, model.spec, extra=onnx_metadata(sha256))
     verify(content, model.module, model.spec)
     return content
 

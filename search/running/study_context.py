@@ -11,7 +11,7 @@ from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
-from search.studies import Need, StudySpec
+from search.studies import Need, StudySpec, measured_kind
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
@@ -149,7 +149,10 @@ class StudyContext:
 
         Null while no machine with that model is here.
         """
-        device, named = self.spec.resources.device, self.spec.throughput.device
+        named, device = (
+            self.spec.throughput.device,
+            measured_kind(self.spec.throughput, self.spec.resources),
+        )
         slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
         if slot is None and named is None and self.measured_on is not None:
             with self.database.read() as session:

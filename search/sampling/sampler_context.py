@@ -1,11 +1,12 @@
 """What a sampler is told of its study beside what Optuna holds."""
 
 from collections.abc import Callable
+from functools import partial
 
 from models.errors import SpecError
 from search.samplers import Knowledge, Past, SamplerContext
-from search.spaces import DrawnTrial, SearchSpace, excesses
-from search.studies import StudySpec
+from search.spaces import DrawnTrial, SearchSpace
+from search.studies import StudySpec, bytes_wanted, refusals
 from storage.engine import Database
 from storage.records import TrialRecord
 from storage.repositories.metrics import Metrics
@@ -26,7 +27,7 @@ def sampler_context_of(
             drawn.spec.model.check()
         except SpecError:
             return True
-        return any(True for _ in excesses(spec.limits, drawn.spec.model))
+        return any(True for _ in refusals(spec, drawn.spec))
 
     return SamplerContext(
         space=space,
@@ -34,9 +35,9 @@ def sampler_context_of(
         metric=spec.task.metric,
         seed=spec.seed,
         epochs=spec.budget.epochs,
-        most_parameters=spec.limits.parameters,
-        least_throughput_ratio=spec.limits.min_throughput_ratio,
+        limits=spec.limits,
         is_refused=is_refused,
+        file_bytes=partial(bytes_wanted, spec),
         past=past,
         knowledge=knowledge or Knowledge(),
     )

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from search.dispatch.remeasuring import Again, asked_again
+from search.documents.objectives import OBJECTIVE_KINDS, Valued
 from search.training.trial_spec import has_dense_file
 from service.api.paths import trial_path, trials_path
 from service.api.rows import from_row
@@ -31,6 +32,14 @@ from storage.repositories.trials import Trials
 def trial_document(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> TrialDocument:
     """A trial with its attempts."""
     return from_row(TrialDocument, trial, **_not_in_the_row(trial, attempts))
+
+
+def values_of(trial: Valued) -> TrialValues:
+    """All objectives of a trial."""
+    found = {name: kind.value(trial) for name, kind in OBJECTIVE_KINDS.items()}
+    return TrialValues.model_validate(
+        {**found, "parameters": trial.parameters, "bytes": trial.bytes}
+    )
 
 
 def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
@@ -77,7 +86,7 @@ def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> di
     path = trial_path(trial.study_id, trial.number)
     return {
         "outcome": trial.state,
-        "values": from_row(TrialValues, trial),
+        "values": values_of(trial),
         "attempts": tuple(from_row(AttemptDocument, attempt) for attempt in attempts),
         "links": TrialLinks(
             trial=path,
