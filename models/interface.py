@@ -18,9 +18,16 @@ from models.spec import Spec
 class InputStep(Spec):
     """Something done to raw samples before the network reads them."""
 
+    whole_sample: ClassVar[bool] = False
+    """Whether it needs a sample as a whole: a stream, which comes step by step, goes without."""
+
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:
         """A batch `[B, ...]` of raw numbers of single precision, one step further."""
+
+    @abstractmethod
+    def undo(self, x: Tensor) -> Tensor:
+        """Numbers of which `apply` makes x, but for rounding."""
 
 
 class Divide(InputStep):
@@ -33,9 +40,15 @@ class Divide(InputStep):
         """`[B, ...]`, divided."""
         return x / self.by
 
+    def undo(self, x: Tensor) -> Tensor:
+        """`[B, ...]`, multiplied."""
+        return x * self.by
+
 
 class Reorder(InputStep):
     """The numbers of a flat sample in another order: of a permuted image, say."""
+
+    whole_sample: ClassVar[bool] = True
 
     kind: Literal["reorder"] = "reorder"
     order: tuple[int, ...]
@@ -44,9 +57,15 @@ class Reorder(InputStep):
         """`[B, N]` -> `[B, N]`: place i gets the number at `order[i]`."""
         return x[:, torch.tensor(self.order, device=x.device)]
 
+    def undo(self, x: Tensor) -> Tensor:
+        """`[B, N]` in the order it had."""
+        return x[:, torch.tensor(self.order, device=x.device).argsort()]
+
 
 class Layout(InputStep):
     """A flat sample in steps; what stands behind the last step is cut off."""
+
+    whole_sample: ClassVar[bool] = True
 
     kind: Literal["layout"] = "layout"
     steps: int = Field(ge=1)
@@ -55,6 +74,10 @@ class Layout(InputStep):
     def apply(self, x: Tensor) -> Tensor:
         """`[B, N]` -> `[B, steps, features]`, N at least `steps * features`."""
         return x[:, : self.steps * self.features].reshape(-1, self.steps, self.features)
+
+    def undo(self, x: Tensor) -> Tensor:
+        """`[B, steps, features]` -> `[B, steps * features]`."""
+        return x.flatten(1)
 
 
 class FillMissing(InputStep):
@@ -66,6 +89,10 @@ class FillMissing(InputStep):
     def apply(self, x: Tensor) -> Tensor:
         """`[B, T, F]`."""
         return torch.where(x.isnan(), x.new_tensor(self.values), x)
+
+    def undo(self, x: Tensor) -> Tensor:
+        """The same: nothing is missing."""
+        return x
 
 
 class Standardise(InputStep):
@@ -90,6 +117,11 @@ class Standardise(InputStep):
         high, low, deviations = (part.to(x.device) for part in self.parts())
         return ((x - high) - low) / deviations
 
+    def undo(self, x: Tensor) -> Tensor:
+        """`[B, T, F]` in the data's own unit."""
+        means, deviations = (x.new_tensor(part) for part in (self.means, self.deviations))
+        return x * deviations + means
+
 
 _Steps: TypeAlias = Divide | Reorder | Layout | FillMissing | Standardise
 AnyInputStep: TypeAlias = Annotated[_Steps, Field(discriminator="kind")]
@@ -103,6 +135,8 @@ class Answer(Spec):
 
     decides: ClassVar[bool] = False
     """Whether it names something, beside numbers."""
+    each: ClassVar[bool] = False
+    """Whether it decides about each name on its own."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -113,10 +147,19 @@ class Answer(Spec):
         """The answer in numbers `[B, ..., out]`, of the network's output."""
         return output
 
+    def spread(self, difference: Tensor) -> Tensor:
+        """How far numbers may be apart, of outputs that are `difference` apart."""
+        return difference
+
     def label(self, output: Tensor) -> Tensor | None:
         """What was decided, int64; None where nothing is."""
         del output
         return None
+
+    def tied(self, output: Tensor, difference: Tensor) -> Tensor:
+        """Where another output by `difference` at most would decide otherwise."""
+        del output, difference
+        raise TypeError(f"{type(self).__name__} decides nothing")
 
 
 class Classes(Answer):
@@ -132,8 +175,15 @@ class Classes(Answer):
         return self.classes
 
     def label(self, output: Tensor) -> Tensor:
-        """`[B, ..., C]` -> `[B, ...]`: the first of the largest."""
-        return output.argmax(dim=-1)
+        """`[B, ..., C]` -> `[B, ...]`: the first of the largest; -1 where one is no number."""
+        return output.argmax(dim=-1).where(~output.isnan().any(dim=-1), -1)
+
+    def tied(self, output: Tensor, difference: Tensor) -> Tensor:
+        """Where the two largest logits are as near as that."""
+        if output.shape[-1] == 1:
+            return torch.zeros_like(output[..., 0], dtype=torch.bool)
+        first, second = output.topk(2, dim=-1).values.unbind(-1)
+        return first - second <= difference[..., 0]
 
 
 class Labels(Answer):
@@ -141,6 +191,7 @@ class Labels(Answer):
 
     kind: Literal["labels"] = "labels"
     decides: ClassVar[bool] = True
+    each: ClassVar[bool] = True
     labels: tuple[str, ...] = Field(description="the labels' own names, in the outputs' order")
 
     @property
@@ -153,8 +204,12 @@ class Labels(Answer):
         return output.sigmoid()
 
     def label(self, output: Tensor) -> Tensor:
-        """`[B, ..., L]` of 0 and 1."""
-        return (output > 0).to(torch.int64)
+        """`[B, ..., L]` of 0 and 1; -1 where there is no number."""
+        return (output > 0).to(torch.int64).where(~output.isnan(), -1)
+
+    def tied(self, output: Tensor, difference: Tensor) -> Tensor:
+        """Where a logit is as near to 0 as that."""
+        return output.abs() <= difference
 
 
 class Numbers(Answer):
@@ -170,6 +225,13 @@ class Numbers(Answer):
             return output
         means = output.new_tensor(self.means)
         return output * output.new_tensor(self.deviations) + means
+
+    def spread(self, difference: Tensor) -> Tensor:
+        """The same in the numbers' own unit, and the rounding of large ones."""
+        if not self.means:
+            return difference
+        means, deviations = (difference.new_tensor(part) for part in (self.means, self.deviations))
+        return difference * deviations + torch.finfo(torch.float32).eps * means.abs()
 
 
 _Answers: TypeAlias = Classes | Labels | Numbers
@@ -194,6 +256,17 @@ class Interface(Spec):
         "steps of the input too, and the network is told the lengths",
     )
     metric: str | None = Field(default=None, description="what the task judges answers by")
+
+    @property
+    def features(self) -> bool:
+        """Whether the network reads numbers `[B, T, F]`; else tokens `[B, T]`."""
+        return bool(self.inputs) or len(self.sample) > 1
+
+    def raw(self, x: Tensor) -> Tensor:
+        """Samples `[B, *sample]` of which `preprocess` makes x, but for rounding."""
+        for step in reversed(self.inputs):
+            x = step.undo(x)
+        return x
 
     def preprocess(self, x: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Raw samples `[B, *sample]` as the network reads them.

@@ -79,6 +79,10 @@ class Network(nn.Module):
         """
         raise InputError(f"{type(self).__name__} reads a sequence as a whole and has no state")
 
+    def first_states(self) -> tuple[Tensor, ...]:
+        """The state before the first step, `[layers, n]` for each of its parts; none: no state."""
+        return ()
+
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the network now, each backend named once; torch's operations if not."""
         return ("torch",)

@@ -223,6 +223,8 @@ class TrialRecord(TrialOutcome):
     told_at: datetime | None = None
     artifacts: Mapping[str, str] = field(default_factory=dict[str, str])
     """Role (`checkpoint`, `report`, `resume`) -> sha256."""
+    exports: dict[str, Json] = field(default_factory=dict[str, Json])
+    """Role of a file made of the checkpoint -> what came of making it, see `search.exports`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -298,6 +298,13 @@ class RecurrentNetwork(RecurrentLayers, Network):
             self._check_lengths(lengths, x)
         return self._run(x, (), lengths)[0]
 
+    def first_states(self) -> tuple[Tensor, ...]:
+        """Zeros, or what was learned."""
+        if self.initial_state is not None:
+            return self.initial_state.detach().unbind(1)
+        zeros = self.readout.plain_weight().new_zeros(len(self.cells), self.recurrent.in_features)
+        return (zeros.detach(),) * self.state_parts
+
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """See `Network.step`."""
         self._check_input(x)

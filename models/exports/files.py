@@ -1,4 +1,4 @@
-"""The files that a model can be taken away as, and how large each of them is.
+"""The file that a user takes away of a model, and how large it is.
 
 Sizes follow from shapes, so that they are known before anything is trained. What stands in a file's
 metadata has to have a width of its own: a number that training finds is written with leading zeros.
@@ -8,57 +8,101 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
 import torch
 from pydantic import Field
-from torch import nn
 
+from models.interface import Interface
 from models.math.initialisation import generator_of
 from models.model import ModelSpec, shape_words
+from models.network import Network
 from models.spec import Spec
 
 FileName: TypeAlias = Literal["onnx", "checkpoint"]
-Form: TypeAlias = Literal["auto"]
+FileForm: TypeAlias = Literal["auto", "node", "loop"]
+ChosenForm: TypeAlias = Literal["node", "loop"]
 
 _REMEMBERED = 4096
 _NOISE = 1e-3
 
 
-class Export(Spec):
+class ExportedFile(Spec):
     """What a user takes away of a trial."""
 
     file: FileName = Field(
         default="onnx",
-        description="onnx: the ONNX file; checkpoint: the safetensors file that is trained on from",
+        description="onnx: the ONNX file; checkpoint: the safetensors file of this project's own",
     )
-    form: Form = Field(
-        default="auto", description="how structured weights stand in it: auto, as the file has them"
+    form: FileForm = Field(
+        default="auto",
+        description="of an ONNX file: node, matrices are made whole when it is loaded, for the "
+        "runtime's own operators; loop, products go through their factors step by step; auto, "
+        "whichever is faster at `throughput.batch_size`, in a file of the same size for both",
     )
 
 
-Write: TypeAlias = Callable[[nn.Module, ModelSpec, Mapping[str, str]], bytes]
-"""Writes a network of a spec, with further metadata."""
+@dataclass(frozen=True, kw_only=True)
+class FileParts:
+    """What a file is made of beside the model."""
+
+    form: FileForm = "auto"
+    interface: Interface | None = None
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further metadata."""
 
 
-def _onnx(network: nn.Module, model: ModelSpec, extra: Mapping[str, str]) -> bytes:
-    # Whoever never exports, as workers do not, never waits for this library.
-    from models.exports.onnx.export import export
+def onnx_file(
+    network: Network, model: ModelSpec, parts: FileParts, *, faster: Callable[[], ChosenForm]
+) -> bytes:
+    """A model's ONNX file; `faster` says, where that is asked, in which form it is faster.
 
-    return export(network, model, extra=extra)
+    Raises:
+        ExportError: there is no such file of such a model.
+    """
+    # Whoever never exports, as workers do not, never waits for these libraries.
+    from models.exports.onnx.choice import export_filled
+    from models.exports.onnx.export import FileOptions, export
+
+    if parts.form == "auto":
+        options = FileOptions(form=faster(), interface=parts.interface)
+        return export_filled(network, model, options, extra=parts.extra)
+    options = FileOptions(form=parts.form, interface=parts.interface)
+    return export(network, model, options, extra=parts.extra)
 
 
-def _checkpoint(network: nn.Module, model: ModelSpec, extra: Mapping[str, str]) -> bytes:
+def _onnx_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
+    from models.exports.onnx.choice import filled_bytes
+    from models.exports.onnx.export import FileOptions
+
+    if parts.form == "auto":
+        return filled_bytes(
+            network, model, FileOptions(interface=parts.interface), extra=parts.extra
+        )
+    return len(onnx_file(network, model, parts, faster=lambda: "node"))
+
+
+def _checkpoint_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
     from models.checkpoint import save_bytes
 
-    return save_bytes(network, model, extra=extra)
+    return len(save_bytes(network, model, extra=parts.extra))
 
 
-FILES: Mapping[FileName, Write] = {"onnx": _onnx, "checkpoint": _checkpoint}
-"""The registry: how each file is written."""
+FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], int]] = {
+    "onnx": _onnx_bytes,
+    "checkpoint": _checkpoint_bytes,
+}
+"""The registry: how large each file of a network is."""
 
 
-def exported_bytes(model: ModelSpec, export: Export, extra: Mapping[str, str]) -> int:
+def exported_bytes(
+    model: ModelSpec,
+    exported: ExportedFile,
+    interface: Interface | None = None,
+    *,
+    extra: Mapping[str, str],
+) -> int:
     """The size of the file that a trained model will have; nothing is trained for it.
 
     The file is made of freshly initialised numbers and measured. It is made once for all models of
@@ -66,32 +110,35 @@ def exported_bytes(model: ModelSpec, export: Export, extra: Mapping[str, str]) -
 
     Args:
         model: the model.
-        export: which file.
+        exported: which file.
+        interface: what stands around the network in the file, if it has it.
         extra: metadata as wide as those that the file will have.
 
     Raises:
         SpecError: the model cannot be built.
         ExportError: there is no such file of such a model.
     """
+    parts = FileParts(form=exported.form, interface=interface, extra=extra)
     words = [
-        export.model_dump_json(),
+        exported.model_dump_json(),
         shape_words(model.model_dump(mode="json")),
         model.signature.model_dump_json(),
         len(model.model_dump_json()),
+        None if interface is None else interface.model_dump_json(),
         *sorted((name, len(value.encode())) for name, value in extra.items()),
     ]
     key = hashlib.sha256(repr(words).encode()).hexdigest()
-    return _SIZES.of(key, lambda: _measured(model, export, extra))
+    return _SIZES.of(key, lambda: FILES[exported.file](_fresh(model), model, parts))
 
 
-def _measured(model: ModelSpec, export: Export, extra: Mapping[str, str]) -> int:
+def _fresh(model: ModelSpec) -> Network:
     network = model.build(seed=0)
     generator = generator_of(0)
     with torch.no_grad():
         # A file keeps equal tensors once: zeros that training will move apart are to differ here.
         for parameter in network.parameters():
             parameter.add_(_NOISE * torch.rand(parameter.shape, generator=generator))
-    return len(FILES[export.file](network, model, extra))
+    return network.eval()
 
 
 @final

@@ -173,6 +173,7 @@ def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) 
         shapes=tuple(reversed(shapes.values())),
         mode=wanted.mode,
         runtime=wanted.runtime,
+        form=spec.export.form,
         latency=spec.needs_latency,
         batch_size=wanted.batch_size,
         sequence_length=wanted.sequence_length,

@@ -13,10 +13,10 @@ from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
+from search.exports import missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import AnyTask
-from search.training.trial_spec import has_dense_file
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
 from storage.repositories.measurements import Measurements
 from storage.repositories.trial_summaries import AnyTrial, TrialSummary
@@ -55,8 +55,8 @@ class FrontPoint(Spec):
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
-    dense_file: bool
-    """Whether torch.nn has layers that compute what it does, and its checkpoint is there."""
+    missing: dict[str, str]
+    """By role, why a file is not there or cannot be; see `search.exports.missing`."""
 
 
 class OriginalPoint(Spec):
@@ -308,7 +308,7 @@ def _point(
         slower=_is_slower(trial, measured),
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
-        dense_file=has_dense_file(record),
+        missing=missing_files(record),
     )
 
 

@@ -8,7 +8,8 @@ from typing import final
 from sqlalchemy.exc import SQLAlchemyError
 
 from search.background import Background
-from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX
+from search.documents.export_kinds import CHECKPOINT, SAMPLES
+from search.exports import MAKERS
 from search.fronts.pareto import front_of, objective_infos
 from search.studies import StudySpec, in_progress, needed_checkpoints
 from storage.batches import batched
@@ -32,6 +33,9 @@ _SWEEPS_SECONDS = 600.0
 _LONGEST_UPLOAD_SECONDS = 3600.0
 """Bytes without a row that are younger may be about to get theirs; see Note [Named bytes stay]."""
 
+_WITH_A_CHECKPOINT = (CHECKPOINT, SAMPLES, *MAKERS)
+"""Roles that are kept or go together."""
+
 _BATCH = 200
 """How many artifacts one transaction removes: others wait for it meanwhile."""
 
@@ -40,9 +44,9 @@ _BATCH = 200
 class Retention(Background):
     """A thread of the coordinator that takes away what nobody needs any more.
 
-    The state to resume from goes when its trial has ended. Checkpoints, with the ONNX and dense
-    files made of them, stay by the study's `retention`; reports always stay. Several may do this
-    side by side.
+    The state to resume from goes when its trial has ended. Checkpoints, with the files
+    made of them and what those are judged by, stay by the study's `retention`; reports always stay.
+    Several may do this side by side.
     """
 
     def __init__(self, database: Database, store: ArtifactStore) -> None:
@@ -111,7 +115,7 @@ class Retention(Background):
                 return 0
             complete = Trials(session).summaries(study_id, TrialState.COMPLETE)
             kept = kept_by(spec, complete) | needed_checkpoints(session, study_id)
-            stored = ArtifactRows(session).of_roles(study_id, (CHECKPOINT, ONNX, DENSE))
+            stored = ArtifactRows(session).of_roles(study_id, _WITH_A_CHECKPOINT)
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:
             roles = stored.get(trial.number)

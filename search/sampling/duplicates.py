@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from search.documents.export_kinds import SAMPLES
+from search.exports import MAKERS
 from search.running import StudyContext, end_trial
 from search.studies import configuration_of, is_trained_afresh
 from search.training.trial_spec import TrialSpec
@@ -14,7 +16,7 @@ from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trials import Trials
 
-KEPT_ROLES = ("checkpoint", "report", "onnx", "dense", "conversion")
+KEPT_ROLES = ("checkpoint", "report", "conversion", SAMPLES, *MAKERS)
 """What a trial takes over of the one whose result it reuses."""
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
@@ -122,6 +124,7 @@ def _take_over(session: Session, repeat: TrialRecord, number: int) -> None:
     for role in KEPT_ROLES:
         if role in stored:
             artifacts.link(repeat.study_id, repeat.number, role, stored[role])
+    trials.set_exports(repeat.study_id, repeat.number, source.exports)
     if repeat.measurement_id is None and source.measurement_id is not None:
         measurement = Measurements(session).get(source.measurement_id)
         trials.set_throughput(repeat.study_id, repeat.number, measurement)

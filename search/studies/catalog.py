@@ -14,7 +14,7 @@ from search.documents.catalog import (
     RuleEntry,
     TaskEntry,
 )
-from search.documents.export_kinds import EXPORTS
+from search.exports import EXPORTS
 from search.samplers import AnySampler
 from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, PRESETS, Preset, SearchSpace
 from search.stopping import AnyStopping

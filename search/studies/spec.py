@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from models.architectures import ARCHITECTURES
-from models.exports.files import Export
+from models.exports.files import ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.documents.objectives import (
@@ -23,13 +23,14 @@ from search.documents.objectives import (
     USUAL_OBJECTIVES,
     Objective,
 )
-from search.documents.runtimes import RUNTIME_KINDS, Mode, RuntimeName
+from search.documents.runtimes import RUNTIME_KINDS
 from search.samplers import AnySampler, KnownCost, Tpe
 from search.spaces import PRESETS, Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
 from search.tasks import AnyTask
 from search.training.compression import Compress
+from search.training.throughput_spec import Throughput
 
 _ARCHITECTURE_KINDS = tuple(kind_of(variant) for variant in ARCHITECTURES)
 _PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
@@ -71,33 +72,6 @@ class Budget(Spec):
     wall_seconds: float | None = Field(default=None, gt=0, description="seconds in state running")
     device_hours: float | None = Field(
         default=None, gt=0, description="sum over attempts of slot share times hours"
-    )
-
-
-class Throughput(Spec):
-    """How throughput is measured: as the model will be deployed."""
-
-    runtime: RuntimeName = Field(
-        default="reflectory",
-        description="what runs the model and its dense baseline: reflectory, this project's own "
-        "kernels; onnxruntime, their ONNX files; torch, plain torch.nn layers. GPUs and training "
-        "are for reflectory and torch alone",
-    )
-    mode: Mode = Field(
-        default="inference",
-        description="what is timed: a forward pass, or one with gradients and the optimizer's step",
-    )
-    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
-    sequence_length: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="steps; null: the task's own"
-    )
-    threads: int = Field(
-        default=1, ge=1, le=1024, description="CPU threads of the measured process"
-    )
-    device: str | None = Field(
-        default=None,
-        max_length=200,
-        description="the model of the measuring device; null: the first one's",
     )
 
 
@@ -227,8 +201,8 @@ class StudySpec(Spec):
     throughput: Throughput = Field(
         default=Throughput(), description="how throughput is measured: as you will deploy"
     )
-    export: Export = Field(
-        default=Export(),
+    export: ExportedFile = Field(
+        default=ExportedFile(),
         description="the file that is taken away, which the objective `bytes` and the limit on it "
         "are about",
     )

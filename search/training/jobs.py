@@ -32,6 +32,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from models.exports.files import FileForm
 from models.model import ModelSpec
 from models.spec import Spec
 from search.documents.runtimes import Mode, RuntimeName
@@ -70,6 +71,7 @@ class MeasureJob(Spec):
     shapes: tuple[Shape, ...]
     mode: Mode = "inference"
     runtime: RuntimeName = "reflectory"
+    form: FileForm = Field(default="auto", description="of the ONNX file that is run, if one is")
     latency: bool = Field(default=False, description="whether single calls are timed as well")
     batch_size: int = Field(ge=1)
     sequence_length: int | None = Field(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from models.exports.files import Export, FileName, exported_bytes
+from models.exports.files import ExportedFile, FileName, exported_bytes
 from search.tasks import AnyTask
 from search.training.trial_spec import TrialSpec
 
@@ -28,7 +28,7 @@ def onnx_metadata(checkpoint_sha256: str) -> dict[str, str]:
 
 
 def file_bytes(
-    task: AnyTask, trial: TrialSpec, export: Export, *, continues: int | None = None
+    task: AnyTask, trial: TrialSpec, export: ExportedFile, *, continues: int | None = None
 ) -> int:
     """The size of the file that a trial will have, before it is trained.
 
@@ -40,4 +40,4 @@ def file_bytes(
         "onnx": onnx_metadata(_ANY_DIGEST),
         "checkpoint": checkpoint_metadata(task, trial, epoch=0, continues=continues),
     }
-    return exported_bytes(trial.model, export, metadata[export.file])
+    return exported_bytes(trial.model, export, extra=metadata[export.file])

@@ -4,13 +4,10 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from models.compression import torch_fault
 from models.model import ModelSpec
 from models.parameter_sampler import ParameterSampler
 from models.spec import Spec
-from search.documents.export_kinds import CHECKPOINT
 from search.training.compression import Compression
-from storage.records import TrialRecord
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
 
@@ -80,10 +77,3 @@ class TrialSpec(Spec):
         description="the trained network whose conversion the trial starts from; null: the seed's "
         "initialisation",
     )
-
-
-def has_dense_file(trial: TrialRecord) -> bool:
-    """Whether a trial has a dense file, or one can be made of it."""
-    if CHECKPOINT not in trial.artifacts:
-        return False
-    return torch_fault(TrialSpec.model_validate(trial.spec).model.architecture) is None

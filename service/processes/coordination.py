@@ -10,7 +10,7 @@ from search.agents.executors import Executor
 from search.agents.executors.remote import RemoteExecutor
 from search.agents.executors.several import SeveralExecutors
 from search.dispatch.coordinator import Coordinator, Folders
-from search.fronts.exports import FrontExports
+from search.fronts.front_exports import FrontExports
 from search.fronts.retention import Retention
 from search.measuring.measurement_lock import lock_folder
 from search.studies.store_watch import StoreWatch

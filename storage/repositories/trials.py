@@ -381,6 +381,20 @@ class Trials:
         note_change(self._session, study_id)
         return self._records([row])[0]
 
+    def set_exports(self, study_id: str, number: int, exports: Mapping[str, Json]) -> None:
+        """Keep what came of making files of the trial, by their roles, beside what is kept.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        kept = self.get(study_id, number).exports
+        self._change(
+            study_id,
+            number,
+            {"exports": {**kept, **exports}, "data_version": next_version(study_id)},
+        )
+        note_change(self._session, study_id)
+
     def continued_by_open(self, study_id: str) -> set[int]:
         """The numbers of trials that one which has not ended starts from."""
         numbers = self._session.scalars(

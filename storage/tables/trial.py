@@ -70,6 +70,7 @@ class TrialRow(Table):
     told_at: Mapped[datetime | None]
     data_version: Mapped[int] = mapped_column(server_default=text("0"))
     """The version of the study's data that came of the trial's last change."""
+    exports: Mapped[dict[str, Json]] = mapped_column(document(), server_default=text("'{}'"))
 
 
 class MetricRow(Table):

@@ -1,9 +1,10 @@
 """A graph of ONNX operators under construction."""
 
-import hashlib
 import itertools
-from collections.abc import Sequence
-from typing import Any
+import string
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import onnx
@@ -19,6 +20,24 @@ LARGEST_FILE_BYTES = (1 << 31) - (1 << 20)
 
 Dimension = int | str
 
+_DIGITS = string.ascii_letters
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph; a shape of None is left open, as are named dimensions."""
+
+    name: str
+    shape: Sequence[Dimension] | None
+    element: int = onnx.TensorProto.FLOAT
+    doc: str = ""
+
+    def described(self) -> onnx.ValueInfoProto:
+        """As ONNX has it."""
+        return helper.make_tensor_value_info(self.name, self.element, self.shape, self.doc)
+
 
 class Graph:
     """Nodes in the order in which they are applied; values are known by the names returned here.
@@ -27,14 +46,19 @@ class Graph:
     whatever is visible where it stands.
     """
 
-    def __init__(self, root: "Graph | None" = None) -> None:
-        """A graph of its own, or a body within `root`."""
+    def __init__(self, root: "Graph | None" = None, *, factored: bool = False) -> None:
+        """A graph of its own, or a body within `root`.
+
+        With `factored`, products go through the factors of matrices that have some.
+        """
         self.root = root or self
+        self.factored = factored
         self._nodes: list[onnx.NodeProto] = []
         self._numbers = itertools.count() if root is None else root._numbers
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._weights: list[onnx.TensorProto] = []
         self._weight_bytes = 0
+        self._made: dict[Hashable, object] = {}
 
     def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Append a node with one output, and name that."""
@@ -43,12 +67,14 @@ class Graph:
 
     def apply_many(self, operator: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
         """Append a node, and name its outputs; an input that is left out is an empty name."""
-        names = [self.name(operator.lower()) for _ in range(outputs)]
-        self._nodes.append(helper.make_node(operator, inputs, names, name=names[0], **attributes))
+        names = [self.name() for _ in range(outputs)]
+        self._nodes.append(helper.make_node(operator, inputs, names, **attributes))
         return names
 
     def constant(self, value: Tensor) -> str:
-        """Numbers of the model in single precision; equal ones are kept once.
+        """Numbers of the model in single precision.
+
+        Equal ones are kept as often as they are given: a file's size follows from shapes alone.
 
         Raises:
             ExportError: together they are more than one file holds.
@@ -60,56 +86,79 @@ class Graph:
                 f"the weights take {held + size} bytes or more; an ONNX file holds at most "
                 f"{LARGEST_FILE_BYTES}"
             )
-        return self._keep("weight", value.detach().cpu().float().numpy())
+        return self._store(value.detach().cpu().float().numpy())
+
+    def number(self, value: float) -> str:
+        """One number of single precision that has nothing to do with the model's."""
+        return self._keep(np.array(value, dtype=np.float32))
 
     def integers(self, *values: int) -> str:
         """A vector of whole numbers, such as a shape."""
-        return self._keep("integers", np.array(values, dtype=np.int64))
+        return self._keep(np.array(values, dtype=np.int64))
+
+    def integer(self, value: int) -> str:
+        """One whole number, of no dimension."""
+        return self._keep(np.array(value, dtype=np.int64))
+
+    def double(self, value: float) -> str:
+        """One number of double precision, of no dimension."""
+        return self._keep(np.array(value, dtype=np.float64))
+
+    def array(self, value: np.ndarray[Any, Any]) -> str:
+        """Numbers of whatever type they have, say narrow whole ones."""
+        return self._keep(value)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under that key, or is made now: values that depend on nothing else."""
+        if key not in self.root._made:
+            self.root._made[key] = make()
+        return cast(T, self.root._made[key])
 
     def body(self) -> "Graph":
         """An empty graph for the body of a loop that will stand in this one."""
         return Graph(self.root)
 
-    def name(self, stem: str) -> str:
-        """A name that nothing else has."""
-        return f"{stem}_{next(self._numbers)}"
+    def name(self) -> str:
+        """A name that nothing else has; short, for each stands in the file at least twice."""
+        number, name = next(self._numbers), ""
+        while number >= 0:
+            number, digit = divmod(number, len(_DIGITS))
+            name = _DIGITS[digit] + name
+            number -= 1
+        return name
 
     def rename(self, value: str, name: str) -> None:
-        """Give a value a name of one's own choice."""
-        self._nodes.append(helper.make_node("Identity", [value], [name], name=name))
+        """Give a value a name of one's own choice, longer than those of `name`."""
+        self._nodes.append(helper.make_node("Identity", [value], [name]))
 
     def described(
-        self,
-        name: str,
-        *,
-        inputs: Sequence[tuple[str, Sequence[Dimension] | None]],
-        outputs: Sequence[tuple[str, Sequence[Dimension] | None]],
-        reads_tokens: bool = False,
+        self, name: str, *, inputs: Sequence["Port"], outputs: Sequence["Port"]
     ) -> onnx.GraphProto:
-        """The finished graph; shapes that are None are left open, as are named dimensions.
-
-        All values are numbers of single precision; with `reads_tokens` the inputs are whole ones.
-        """
-        read = onnx.TensorProto.INT64 if reads_tokens else onnx.TensorProto.FLOAT
+        """The finished graph."""
         return helper.make_graph(
             self._nodes,
             name,
-            [helper.make_tensor_value_info(value, read, shape) for value, shape in inputs],
-            [
-                helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, shape)
-                for value, shape in outputs
-            ],
+            [port.described() for port in inputs],
+            [port.described() for port in outputs],
             initializer=self._weights,
         )
 
-    def _keep(self, stem: str, value: np.ndarray[Any, Any]) -> str:
+    def bytes(self) -> int:
+        """What nodes and numbers take in a file."""
+        return helper.make_graph(self._nodes, "", [], [], initializer=self._weights).ByteSize()
+
+    def _store(self, value: np.ndarray[Any, Any]) -> str:
         root = self.root
-        value = np.ascontiguousarray(value)
-        # Matrices that share a factor meet it here again.
-        key = (value.dtype.str, value.shape, hashlib.sha256(value.data).digest())
-        if key not in root._constants:
-            root._weight_bytes += value.nbytes
-            name = root.name(stem)
-            root._weights.append(numpy_helper.from_array(value, name))
-            root._constants[key] = name
-        return root._constants[key]
+        root._weight_bytes += value.nbytes
+        name = root.name()
+        root._weights.append(numpy_helper.from_array(np.array(value, order="C"), name))
+        return name
+
+    def _keep(self, value: np.ndarray[Any, Any]) -> str:
+        """The name of an equal one, where there is one."""
+        constants = self.root._constants
+        # A number that is made contiguous would get a dimension.
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in constants:
+            constants[key] = self._store(value)
+        return constants[key]

@@ -1,41 +1,24 @@
-"""Matrix products in the form that the matrices have: whole, or low rank plus a diagonal."""
-
-from torch import Tensor
+"""Matrix products: with whole matrices, or through their factors."""
 
 from models.architectures.inputs import InputLayer
-from models.errors import ExportError
 from models.exports.onnx.graph import Graph
-from models.forms import Form, Thin
+from models.exports.onnx.matrices import Factors, Stored, stored_layers
+from models.exports.onnx.matrices.arithmetic import transposed
 from models.linear import Affine
 
 
-def multiply(graph: Graph, form: Form, x: str) -> str:
-    """`x W_g^T` for each g: `[..., in]` -> `[..., G*out]`.
-
-    Raises:
-        ExportError: nothing writes matrices of this form.
-    """
-    parts = form.parts()
-    if isinstance(parts, Thin):
-        return expand(graph, parts, project(graph, parts, x), x)
-    return graph.apply("MatMul", x, graph.constant(whole(form).flatten(0, 1).t()))
+def multiply(graph: Graph, matrices: Stored, x: str) -> str:
+    """`x W_g^T` for each g: `[..., in]` -> `[..., G*out]`."""
+    factors = matrices.factors()
+    if factors is not None:
+        return expand(graph, factors, project(graph, factors, x), x)
+    return graph.apply("MatMul", x, _columns(graph, matrices.whole(), matrices.shape[2]))
 
 
-def whole(form: Form) -> Tensor:
-    """The matrices `[G, out, in]` of whatever form.
-
-    Raises:
-        ExportError: there are none.
-    """
-    try:
-        return form.whole()
-    except TypeError as error:
-        raise ExportError(f"there is no ONNX writer for these matrices: {error}") from error
-
-
-def multiply_add(graph: Graph, form: Form, x: str, addend: str, *, num_matrices: int) -> list[str]:
+def multiply_add(graph: Graph, matrices: Stored, x: str, addend: str) -> list[str]:
     """`x W_g^T + addend_g` for each g, as G values `[..., out]`; `addend` is `[..., G*out]`."""
-    return cut(graph, graph.apply("Add", multiply(graph, form, x), addend), num_matrices)
+    total = graph.apply("Add", multiply(graph, matrices, x), addend)
+    return cut(graph, total, matrices.shape[0])
 
 
 def affine(graph: Graph, layer: InputLayer, x: str) -> str:
@@ -43,31 +26,36 @@ def affine(graph: Graph, layer: InputLayer, x: str) -> str:
     if isinstance(layer, Affine):
         product = graph.apply("MatMul", x, graph.constant(layer.plain_weight().t()))
     else:
-        product = multiply(graph, layer.linear.form(), x)
+        (matrices,) = stored_layers(graph, layer.linear)
+        product = multiply(graph, matrices, x)
     return (
         product if layer.bias is None else graph.apply("Add", product, graph.constant(layer.bias))
     )
 
 
-def project(graph: Graph, thin: Thin, x: str) -> str:
+def project(graph: Graph, factors: Factors, x: str) -> str:
     """`x R^T` for each R, side by side: `[..., in]` -> `[..., (G/s)*d]`."""
-    return graph.apply("MatMul", x, graph.constant(thin.right.flatten(0, 1).t()))
+    return graph.apply("MatMul", x, _columns(graph, factors.right, factors.columns))
 
 
-def expand(graph: Graph, thin: Thin, inner: str, x: str) -> str:
+def expand(graph: Graph, factors: Factors, inner: str, x: str) -> str:
     """`inner L_g^T + x * D_g` for each g, side by side; `inner` as `project` gives it."""
-    num_right, rank, _ = thin.right.shape
-    lefts = thin.left.reshape(num_right, -1, rank).mT
+    root, num_right = graph.root, factors.num_right
+    # [R, s*out, d] -> [R, d, s*out], a matrix for each R
+    by_right = root.integers(num_right, factors.count // num_right * factors.rows, -1)
+    lefts = transposed(root, root.apply("Reshape", factors.left, by_right))
+    each = [lefts] if num_right == 1 else root.apply_many("Split", lefts, outputs=num_right, axis=0)
+    first = root.integers(0)
     parts = [
-        graph.apply("MatMul", part, graph.constant(left))
-        for part, left in zip(cut(graph, inner, num_right), lefts, strict=True)
+        graph.apply("MatMul", part, root.apply("Squeeze", left, first))
+        for part, left in zip(cut(graph, inner, num_right), each, strict=True)
     ]
     product = joined(graph, parts)
-    if thin.diagonal is None:
+    if factors.diagonal is None:
         return product
-    num_matrices = joined(graph, [x] * thin.left.shape[0])
-    kept = graph.apply("Mul", num_matrices, graph.constant(thin.diagonal.flatten()))
-    return graph.apply("Add", product, kept)
+    repeated = joined(graph, [x] * factors.count)
+    diagonal = root.apply("Reshape", factors.diagonal, root.integers(-1))
+    return graph.apply("Add", product, graph.apply("Mul", repeated, diagonal))
 
 
 def cut(graph: Graph, value: str, parts: int) -> list[str]:
@@ -78,3 +66,10 @@ def cut(graph: Graph, value: str, parts: int) -> list[str]:
 def joined(graph: Graph, parts: list[str]) -> str:
     """Values side by side in the last dimension."""
     return parts[0] if len(parts) == 1 else graph.apply("Concat", *parts, axis=-1)
+
+
+def _columns(graph: Graph, stack: str, width: int) -> str:
+    """`[G, a, width]` -> `[width, G*a]`, once, when the file is loaded."""
+    root = graph.root
+    flat = root.apply("Reshape", stack, root.integers(-1, width))
+    return root.apply("Transpose", flat, perm=[1, 0])

@@ -1,17 +1,15 @@
 """Models as onnxruntime runs their ONNX files."""
 
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 import torch
 
-from models.errors import ExportError
+from models.exports.files import ChosenForm, FileParts, onnx_file
 from models.model import ModelSpec
+from models.network import Network
 from search.measuring.runtimes.runtime import SEED, Runtime, Subject, input_of
 from search.training.jobs import MeasureJob
-
-_FORMS = {"Scan": "loop", "GRU": "node", "LSTM": "node", "RNN": "node"}
-"""Operator -> how the weights of a recurrence stand in a file that has it."""
 
 
 class OnnxRuntime(Runtime):
@@ -21,30 +19,39 @@ class OnnxRuntime(Runtime):
         """That of the library."""
         return version("onnxruntime")
 
+    def subjects(
+        self, model: ModelSpec, job: MeasureJob, device: torch.device
+    ) -> Sequence[Subject]:
+        """The file in the form that is asked for; in each, where the faster one is."""
+        if job.form != "auto":
+            return [self.subject(model, job, device)]
+        # Most workers never measure so: they wait for none of these libraries.
+        from models.exports.onnx.choice import forms_of
+
+        network = model.build(seed=SEED)
+        files: list[tuple[bytes, ChosenForm]] = [
+            (_file(network, model, form), form) for form in forms_of(network)
+        ]
+        files.sort(key=lambda pair: len(pair[0]))  # the smaller one first
+        return [_subject(content, model, job, form) for content, form in files]
+
     def subject(self, model: ModelSpec, job: MeasureJob, device: torch.device) -> Subject:  # noqa: ARG002 -- a CPU
         """The file of a model, fed with an array that is made once."""
-        # Most workers never measure so: they wait for none of these libraries.
-        import onnx
-        import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+        form: ChosenForm = "loop" if job.form == "loop" else "node"
+        return _subject(_file(model.build(seed=SEED), model, form), model, job, form)
 
-        from models.exports.onnx.export import INPUT, export
 
-        content = export(model.build(seed=SEED), model)
-        runtime: Any = onnxruntime  # the library has no types
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = job.threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        # Its errors have no common root but this one.
-        except Exception as error:
-            raise ExportError(f"onnxruntime does not load the ONNX file: {error}") from error
-        x = input_of(job, model, torch.Generator().manual_seed(SEED)).numpy()
+def _file(network: Network, model: ModelSpec, form: ChosenForm) -> bytes:
+    return onnx_file(network, model, FileParts(form=form), faster=lambda: form)
 
-        def call() -> None:
-            session.run(None, {INPUT: x})
 
-        operators = [node.op_type for node in onnx.load_from_string(content).graph.node]
-        form = next((_FORMS[name] for name in operators if name in _FORMS), None)
-        return Subject(call, ("onnxruntime",), (), "float32", form=form)
+def _subject(content: bytes, model: ModelSpec, job: MeasureJob, form: ChosenForm) -> Subject:
+    from models.exports.onnx.runtime import Session
+
+    session = Session(content, threads=job.threads)
+    x = input_of(job, model, torch.Generator().manual_seed(SEED))
+
+    def call() -> None:
+        session.run(x)
+
+    return Subject(call, ("onnxruntime",), (), "float32", form=form)

@@ -69,6 +69,10 @@ class PointDocument(Spec):
         description="the trial whose checkpoint this one started from: it was trained for longer"
     )
     links: PointLinks
+    missing: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="by kind of file, why there is none, or none before it is asked for",
+    )
 
 
 class OriginalDocument(Spec):

@@ -6,8 +6,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from search.dispatch.remeasuring import Again, asked_again
+from search.documents.export_kinds import DENSE
 from search.documents.objectives import OBJECTIVE_KINDS, Valued
-from search.training.trial_spec import has_dense_file
+from search.exports import missing_files
 from service.api.paths import trial_path, trials_path
 from service.api.rows import from_row
 from service.api.trials.schemas import (
@@ -84,9 +85,11 @@ def enqueued_document(command: CommandRecord) -> EnqueuedDocument:
 
 def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict[str, Any]:
     path = trial_path(trial.study_id, trial.number)
+    missing = missing_files(trial)
     return {
         "outcome": trial.state,
         "values": values_of(trial),
+        "missing": missing,
         "attempts": tuple(from_row(AttemptDocument, attempt) for attempt in attempts),
         "links": TrialLinks(
             trial=path,
@@ -94,7 +97,7 @@ def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> di
             checkpoint=f"{path}/checkpoint" if "checkpoint" in trial.artifacts else None,
             report=f"{path}/report" if "report" in trial.artifacts else None,
             onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
-            dense=f"{path}/dense" if has_dense_file(trial) else None,
+            dense=f"{path}/dense" if DENSE not in missing else None,
             log=f"{path}/log" if attempts else None,
         ),
     }

@@ -5,7 +5,7 @@ from copy import copy
 from threading import Lock
 from typing import Self
 
-from search.fronts.exports import export_trial
+from search.exports import export_trial
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 
@@ -39,7 +39,7 @@ class Exports:
         """Have a trial's file of a role made; whether that is done within `patience` seconds.
 
         Raises:
-            ExportError, and what else `search.fronts.exports.export_trial` raises: the file could
+            ExportError, and what else `search.exports.making.export_trial` raises: the file could
             not be made. The next call tries again.
         """
         key = (study_id, number, role)

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX
-from search.fronts.exports import exported
+from search.exports import MAKERS, exported
 from search.studies.named_trials import NamedTrial, enqueue
 from service.api.fronts.csv_tables import CSV, trials_csv
 from service.api.resources import Held, PageCursor, PageLimit, Resources
@@ -48,7 +48,6 @@ router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
 
 _RETRY_SECONDS = "1"
-_WORDS = {ONNX: "ONNX file", DENSE: "dense file"}
 
 
 def _made_responses(description: str) -> dict[int | str, dict[str, Any]]:
@@ -302,7 +301,7 @@ def _made(
         if held.exports.make(study_id, number, role, patience=patience):
             artifact = _exported(held, study_id, number, role)
     if artifact is None:
-        waiting = ExportDocument(detail=f"the {_WORDS[role]} is being made; ask again")
+        waiting = ExportDocument(detail=f"the {MAKERS[role].words} is being made; ask again")
         return JSONResponse(
             waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
         )

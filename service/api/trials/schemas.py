@@ -89,6 +89,10 @@ class TrialDocument(Spec):
     finished_at: datetime | None
     attempts: tuple[AttemptDocument, ...]
     links: TrialLinks
+    missing: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="by kind of file, why there is none, or none before it is asked for",
+    )
 
     @property
     def ended(self) -> bool:

@@ -120,12 +120,12 @@ def test_who_cannot_wait_is_told_when_to_ask_again(site: Site, study: StudyRecor
 def test_two_first_requests_make_one_file(
     site: Site, study: StudyRecord, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "search.fronts.exports")
+    caplog.set_level(logging.INFO, "search.exports.making")
     with asked(site, export_wait_seconds=60.0) as client, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(client.get, [path_of(study)] * 4))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.content for answer in answers}) == 1
-    made = [record for record in caplog.records if record.name == "search.fronts.exports"]
+    made = [record for record in caplog.records if record.name == "search.exports.making"]
     assert len(made) == 1
 
 

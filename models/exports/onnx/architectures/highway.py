@@ -15,10 +15,10 @@ from models.architectures.highway import (
     NormalisedProduct,
     StackName,
 )
-from models.exports.onnx.feed_forward import StackGraph, layer, layers_of, normalise
+from models.exports.onnx.architectures.feed_forward import StackGraph, layer, layers_of, normalise
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices import Stored, stored_layers
 from models.exports.onnx.products import cut, expand, multiply, project
-from models.forms import Form, Thin
 
 
 def highway(architecture: Highway) -> StackGraph:
@@ -31,8 +31,8 @@ def _entry(graph: Graph, _network: FeedForwardNetwork, x: str) -> str:
 
 
 def _stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
-    for form, bias in layers_of(network, gates=GATES):
-        h, tau = layer(graph, form, bias, x, gates=GATES)
+    for matrices, bias in layers_of(graph, network):
+        h, tau = layer(graph, matrices, bias, x)
         x = _mix(graph, x, h, tau)
     return x
 
@@ -46,26 +46,28 @@ def _normalised_entry(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
 def _normalised_stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
     stack = network.stack
     assert isinstance(stack, NormalisedHighwayStack)
-    layers = zip(stack.products, stack.scale, layers_of(network, gates=GATES), strict=True)
-    for product, scale, (form, bias) in layers:
+    # Something stands between two thin matrices: no product of them does the same.
+    matrices = stored_layers(graph, network.hidden, factored=True)
+    layers = zip(stack.products, stack.scale, matrices, network.bias, strict=True)
+    for product, scale, matrix, bias in layers:
         assert isinstance(product, NormalisedProduct)
-        raw = _product(graph, product, form, x)
+        raw = _product(graph, product, matrix, x)
         h, tau = cut(graph, normalise(graph, product.norm, raw, scale=scale, shift=bias), GATES)
         x = _mix(graph, x, h, tau)
     return x
 
 
-def _product(graph: Graph, product: NormalisedProduct, form: Form, x: str) -> str:
+def _product(graph: Graph, product: NormalisedProduct, matrices: Stored, x: str) -> str:
     """Dropout that is not made up for in training leaves its mean: `1 - rate` times the value."""
-    seen = graph.apply("Mul", x, graph.constant(torch.tensor([1 - product.dropout])))
+    seen = graph.apply("Mul", x, graph.number(1 - product.dropout))
     if product.middle is None:
-        return multiply(graph, form, seen)
-    thin = form.parts()
-    assert isinstance(thin, Thin)
+        return multiply(graph, matrices, seen)
+    factors = matrices.factors()
+    assert factors is not None
     norm = product.middle.norm
     share = torch.full_like(norm.mean, 1 - product.middle.dropout)
-    inner = normalise(graph, norm, project(graph, thin, seen), scale=share, shift=None)
-    return expand(graph, thin, inner, seen)
+    inner = normalise(graph, norm, project(graph, factors, seen), scale=share, shift=None)
+    return expand(graph, factors, inner, seen)
 
 
 def _mix(graph: Graph, x: str, h: str, tau: str) -> str:

@@ -2,9 +2,9 @@
 
 from models.architectures.feed_forward import FeedForwardNetwork
 from models.architectures.resnet import Resnet
-from models.exports.onnx.feed_forward import StackGraph, layer, layers_of
+from models.exports.onnx.architectures.feed_forward import StackGraph, layer, layers_of
+from models.exports.onnx.architectures.mlp import activation
 from models.exports.onnx.graph import Graph
-from models.exports.onnx.mlp import activation
 
 
 def resnet(architecture: Resnet) -> StackGraph:
@@ -12,10 +12,10 @@ def resnet(architecture: Resnet) -> StackGraph:
     entry = activation(architecture)
 
     def stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
-        layers = list(layers_of(network, gates=1))
+        layers = list(layers_of(graph, network))
         for (first, b_a), (second, b_b) in zip(layers[::2], layers[1::2], strict=True):
-            (inner,) = layer(graph, first, b_a, x, gates=1)
-            (update,) = layer(graph, second, b_b, entry(graph, network, inner), gates=1)
+            (inner,) = layer(graph, first, b_a, x)
+            (update,) = layer(graph, second, b_b, entry(graph, network, inner))
             x = entry(graph, network, graph.apply("Add", x, update))
         return x
 

@@ -2,8 +2,8 @@
 
 from models.architectures.feed_forward import FeedForwardNetwork, Perceptron
 from models.architectures.mlp import Mlp
-from models.exports.onnx.activations import activate
-from models.exports.onnx.feed_forward import StackGraph, Write, layer, layers_of
+from models.exports.onnx.architectures.activations import activate
+from models.exports.onnx.architectures.feed_forward import StackGraph, Write, layer, layers_of
 from models.exports.onnx.graph import Graph
 
 
@@ -12,8 +12,8 @@ def mlp(architecture: Mlp) -> StackGraph:
     entry = activation(architecture)
 
     def stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
-        for form, bias in layers_of(network, gates=1):
-            (inner,) = layer(graph, form, bias, x, gates=1)
+        for matrices, bias in layers_of(graph, network):
+            (inner,) = layer(graph, matrices, bias, x)
             x = entry(graph, network, inner)
         return x
 

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Mapping
 
 from models.architectures.rnn import Rnn, RnnCell
-from models.exports.onnx.activations import activate
+from models.exports.onnx.architectures.activations import activate
+from models.exports.onnx.architectures.recurrent import CellGraph, StandardNode, State
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices import Stored
 from models.exports.onnx.products import multiply_add
-from models.exports.onnx.recurrent import CellGraph, StandardNode, State
-from models.forms import Form
 from models.math.activations import Activation
 
 
 def rnn(architecture: Rnn) -> CellGraph:
     """`h_t = phi(W h_{t-1} + M x_t + b)`."""
 
-    def step(body: Graph, form: Form, _cell: RnnCell, before: State, addend: str) -> State:
+    def step(body: Graph, matrices: Stored, _cell: RnnCell, before: State, addend: str) -> State:
         (state,) = before
-        (inner,) = multiply_add(body, form, state, addend, num_matrices=1)
+        (inner,) = multiply_add(body, matrices, state, addend)
         return [activate(body, architecture.activation, inner, leak=architecture.leak)]
 
     standard = _STANDARD.get(architecture.activation)

@@ -1,10 +1,10 @@
 """The long short-term memory: a standard node, but with a peephole."""
 
 from models.architectures.lstm import Lstm, LstmCell
+from models.exports.onnx.architectures.recurrent import CellGraph, StandardNode, State
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices import Stored
 from models.exports.onnx.products import affine, multiply_add
-from models.exports.onnx.recurrent import CellGraph, StandardNode, State
-from models.forms import Form
 
 _INPUT, _FORGET, _CANDIDATE, _OUTPUT = range(4)
 
@@ -18,9 +18,9 @@ def lstm(architecture: Lstm) -> CellGraph:
     return CellGraph(_step, None if architecture.peephole else standard)
 
 
-def _step(body: Graph, form: Form, cell: LstmCell, before: State, addend: str) -> State:
+def _step(body: Graph, matrices: Stored, cell: LstmCell, before: State, addend: str) -> State:
     state, memory = before
-    enter, forget, candidate, leave = multiply_add(body, form, state, addend, num_matrices=4)
+    enter, forget, candidate, leave = multiply_add(body, matrices, state, addend)
     kept = body.apply("Mul", body.apply("Sigmoid", forget), memory)
     new = body.apply("Mul", body.apply("Sigmoid", enter), body.apply("Tanh", candidate))
     memory = body.apply("Add", kept, new)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.architectures.gru import Gru, GruCell, Reset
+from models.exports.onnx.architectures.recurrent import CellGraph, StandardNode, State, Step
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices import Stored
 from models.exports.onnx.products import cut, multiply, multiply_add
-from models.exports.onnx.recurrent import CellGraph, StandardNode, State, Step
-from models.forms import Form
 
 
 def gru(architecture: Gru) -> CellGraph:
@@ -16,20 +16,20 @@ def gru(architecture: Gru) -> CellGraph:
     return CellGraph(_STEPS[architecture.reset], StandardNode("GRU", (0, 1, 2), attributes))
 
 
-def _reset_before(body: Graph, form: Form, _cell: Any, before: State, addend: str) -> State:
+def _reset_before(body: Graph, matrices: Stored, _cell: Any, before: State, addend: str) -> State:
     (state,) = before
     update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
     gate_addend = body.apply("Concat", update_addend, reset_addend, axis=-1)
-    update, reset = multiply_add(body, form.select(0, 2), state, gate_addend, num_matrices=2)
+    update, reset = multiply_add(body, matrices.select(0, 2), state, gate_addend)
     kept = body.apply("Mul", body.apply("Sigmoid", reset), state)
-    (inner,) = multiply_add(body, form.select(2, 3), kept, candidate_addend, num_matrices=1)
+    (inner,) = multiply_add(body, matrices.select(2, 3), kept, candidate_addend)
     return [_mix(body, state, update, inner)]
 
 
-def _reset_after(body: Graph, form: Form, cell: GruCell, before: State, addend: str) -> State:
+def _reset_after(body: Graph, matrices: Stored, cell: GruCell, before: State, addend: str) -> State:
     (state,) = before
     update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
-    update, reset, inner = cut(body, multiply(body, form, state), 3)
+    update, reset, inner = cut(body, multiply(body, matrices, state), 3)
     update = body.apply("Add", update, update_addend)
     if cell.candidate_bias is not None:
         inner = body.apply("Add", inner, body.constant(cell.candidate_bias))

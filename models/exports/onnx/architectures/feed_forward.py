@@ -8,8 +8,8 @@ from torch import Tensor
 from models.architectures.batch_norm import EPSILON, BatchNorm
 from models.architectures.feed_forward import FeedForwardNetwork
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices import Stored, stored_layers
 from models.exports.onnx.products import affine, multiply_add
-from models.forms import Form
 
 Write = Callable[[Graph, FeedForwardNetwork, str], str]
 
@@ -29,14 +29,14 @@ def write_feed_forward(graph: Graph, parts: StackGraph, network: FeedForwardNetw
     return affine(graph, network.readout, inner)
 
 
-def layers_of(network: FeedForwardNetwork, *, gates: int) -> Iterator[tuple[Form, Tensor]]:
+def layers_of(graph: Graph, network: FeedForwardNetwork) -> Iterator[tuple[Stored, Tensor]]:
     """Each layer's matrices and the bias `[gates*n]`."""
-    return zip(network.hidden.form().split(gates), network.bias, strict=True)
+    return zip(stored_layers(graph, network.hidden), network.bias, strict=True)
 
 
-def layer(graph: Graph, form: Form, bias: Tensor, x: str, *, gates: int) -> list[str]:
+def layer(graph: Graph, matrices: Stored, bias: Tensor, x: str) -> list[str]:
     """`W_g x + b_g` for each gate."""
-    return multiply_add(graph, form, x, graph.constant(bias), num_matrices=gates)
+    return multiply_add(graph, matrices, x, graph.constant(bias))
 
 
 def normalise(

@@ -1,0 +1,22 @@
+"""What a trained model can be had as: one file for each kind; `registry` has their tuples."""
+
+from search.exports.export import Export, ExportContext, Made, MadeExport
+from search.exports.making import export_trial, exported
+from search.exports.missing import missing_files
+from search.exports.outcomes import ExportOutcome, outcome
+from search.exports.registry import EXPORTS, MADE, MAKERS
+
+__all__ = [
+    "EXPORTS",
+    "MADE",
+    "MAKERS",
+    "Export",
+    "ExportContext",
+    "ExportOutcome",
+    "Made",
+    "MadeExport",
+    "export_trial",
+    "exported",
+    "missing_files",
+    "outcome",
+]

@@ -1,0 +1,62 @@
+"""What all kinds of files of a trained model have in common, and what they are made of."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from models.checkpoint import LoadedModel
+from models.model import ModelSpec
+from models.spec import Spec
+from storage.records import StudyRecord, TrialRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportContext:
+    """A trial's model, and what else files are made of."""
+
+    model: LoadedModel
+    """The checkpoint's."""
+    sha256: str
+    """Of the checkpoint's bytes."""
+    study: StudyRecord
+    trial: TrialRecord
+
+
+@dataclass(frozen=True)
+class Made:
+    """A file."""
+
+    content: bytes
+
+
+class Export(Spec):
+    """A kind of file that a trained model can be had as; its `kind` is the artifact's role."""
+
+    words: ClassVar[str]
+    """What messages call the file."""
+    file_name: ClassVar[str]
+    """In the folder of its trial."""
+
+
+class MadeExport(Export):
+    """One that is made of the checkpoint when it is wanted."""
+
+    linked_before_made: ClassVar[bool] = False
+    """Whether trials link to it as soon as it can be made."""
+
+    @classmethod
+    def fault(cls, model: ModelSpec) -> str | None:
+        """Why no such file of a model can be; None where it can, as far as its spec tells."""
+        del model
+        return None
+
+    @classmethod
+    @abstractmethod
+    def make(cls, context: ExportContext) -> Made:
+        """The file; equal contexts give equal bytes.
+
+        Raises:
+            ExportError: this model has no such file, for a reason to be shown to its user; kept, so
+                that nobody tries again.
+            ConversionError: the same of what `fault` tells beforehand.
+        """

@@ -1,0 +1,95 @@
+"""A trial's files: which are there, and how the others are made and stored.
+
+Files are made when they are wanted. One that failed is not tried again: the trial keeps the reason,
+which is told to whoever asks for the file, see `search.exports.missing`.
+"""
+
+import io
+import logging
+from datetime import UTC, datetime
+
+from sqlalchemy.orm import Session
+
+from models.checkpoint import load
+from models.errors import ExportError
+from search.documents.export_kinds import CHECKPOINT
+from search.exports.export import ExportContext
+from search.exports.outcomes import ExportOutcome, refusal
+from search.exports.registry import MAKERS
+from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
+from storage.engine import Database
+from storage.errors import ArtifactNotFound, Conflict
+from storage.records import ArtifactRecord
+from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+
+def exported(session: Session, study_id: str, number: int, role: str) -> ArtifactRecord | None:
+    """A trial's file of a role of `MADE`; none while it was not made.
+
+    Raises:
+        NotFound: there is no such trial.
+        ArtifactNotFound: none can be made, for the trial has no checkpoint.
+        Conflict: none can be made yet, for the trial has not ended.
+        ExportError: none can be made, which was found out when it was tried.
+    """
+    trial = Trials(session).get(study_id, number)
+    artifacts = ArtifactRows(session).of_trial(study_id, number)
+    if role in artifacts:
+        return artifacts[role]
+    if CHECKPOINT not in artifacts:
+        raise ArtifactNotFound(
+            f"trial {number} of study {study_id!r} has no checkpoint to make its {role} file of; "
+            f"it is {trial.state.value}"
+        )
+    if not trial.state.has_ended:
+        raise Conflict(
+            f"trial {number} of study {study_id!r} is {trial.state.value}; its {role} file is made "
+            "when it has ended"
+        )
+    reason = refusal(trial, role, artifacts[CHECKPOINT].sha256)
+    if reason is not None:
+        raise ExportError(reason)
+    return None
+
+
+def export_trial(
+    database: Database, store: ArtifactStore, study_id: str, number: int, role: str
+) -> None:
+    """Make a trial's file, unless it has one: the bytes first, whole, then the row.
+
+    Making it twice is harmless: a checkpoint always gives the same bytes.
+
+    Raises:
+        ExportError: the file would not compute what the model computes, or cannot be written; the
+            trial keeps the reason.
+        ConversionError: no plain torch.nn layer computes what the model does.
+        CheckpointError, ArtifactDamaged: the checkpoint is damaged.
+        NotFound, ArtifactNotFound, Conflict: see `exported`.
+    """
+    with database.read() as session:
+        if exported(session, study_id, number, role) is not None:
+            return
+        artifact = ArtifactRows(session).of_trial(study_id, number)[CHECKPOINT]
+        study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
+    with store.open_reader(artifact.sha256) as reader:
+        model = load(reader.read())
+    context = ExportContext(model=model, sha256=artifact.sha256, study=study, trial=trial)
+    try:
+        made = MAKERS[role].make(context)
+    except ExportError as error:
+        outcome = ExportOutcome.of(artifact.sha256, reason=str(error))
+        with database.write() as session:
+            Trials(session).set_exports(study_id, number, {role: outcome.document()})
+        raise
+    stored = store_stream(store, io.BytesIO(made.content), datetime.now(UTC))
+    outcome = ExportOutcome.of(artifact.sha256)
+    with database.write() as session:
+        ArtifactRows(session).link(study_id, number, role, stored)
+        Trials(session).set_exports(study_id, number, {role: outcome.document()})
+        restore_if_missing(store, stored.sha256, io.BytesIO(made.content))
+    fields = {"study_id": study_id, "trial": number, "role": role, "bytes": stored.size}
+    _log.info("a file was made of a checkpoint", extra=fields)

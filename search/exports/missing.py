@@ -1,0 +1,53 @@
+"""Why a trial has no file of a kind."""
+
+from models.spec import kind_of
+from search.documents.export_kinds import CHECKPOINT
+from search.exports.export import MadeExport
+from search.exports.outcomes import refusal
+from search.exports.registry import MADE
+from search.training.trial_spec import TrialSpec
+from storage.records import TrialRecord, TrialState
+
+NOT_MADE = "it was not made yet: it is made when it is first asked for"
+
+_NO_CHECKPOINT = {
+    TrialState.COMPLETE: "the study's retention did not keep the checkpoint that it is made of",
+    TrialState.STOPPED: "the trial was stopped, and no checkpoint of it is kept",
+}
+
+
+def missing_files(trial: TrialRecord) -> dict[str, str]:
+    """By role, why a file of the trial cannot be had, or is not there before it is asked for.
+
+    A file that trials link to before it is made is missing only where none can be made.
+    """
+    found = {} if CHECKPOINT in trial.artifacts else {CHECKPOINT: _no_checkpoint(trial)}
+    for export in MADE:
+        role = kind_of(export)
+        reason = None if role in trial.artifacts else _reason(export, trial)
+        if reason is not None:
+            found[role] = reason
+    return found
+
+
+def _reason(export: type[MadeExport], trial: TrialRecord) -> str | None:
+    return _refusal(export, trial) or (None if export.linked_before_made else NOT_MADE)
+
+
+def _refusal(export: type[MadeExport], trial: TrialRecord) -> str | None:
+    checkpoint = trial.artifacts.get(CHECKPOINT)
+    if checkpoint is None:
+        return _no_checkpoint(trial)
+    fault = export.fault(TrialSpec.model_validate(trial.spec).model)
+    if fault is not None:
+        return fault
+    if not trial.state.has_ended:
+        return f"the trial is {trial.state.value}: files are made when it has ended"
+    return refusal(trial, kind_of(export), checkpoint)
+
+
+def _no_checkpoint(trial: TrialRecord) -> str:
+    if not trial.state.has_ended:
+        return f"the trial is {trial.state.value}: it has no checkpoint yet"
+    other = f"the trial is {trial.state.value}, and has no checkpoint"
+    return _NO_CHECKPOINT.get(trial.state, other)

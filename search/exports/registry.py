@@ -1,0 +1,21 @@
+"""The registry: which kinds of files a trained model can be had as.
+
+A new kind is one file with a `MadeExport`, and its name in `MADE`.
+"""
+
+from typing import Final
+
+from models.spec import kind_of
+from search.exports.checkpoint import CheckpointExport
+from search.exports.dense import DenseExport
+from search.exports.export import Export, MadeExport
+from search.exports.onnx import OnnxExport
+
+MADE: Final[tuple[type[MadeExport], ...]] = (OnnxExport, DenseExport)
+"""Kinds that are made of a checkpoint when they are wanted."""
+
+EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)
+"""All kinds; none of them has settings."""
+
+MAKERS: Final = {kind_of(export): export for export in MADE}
+"""By role."""

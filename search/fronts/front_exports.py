@@ -1,0 +1,80 @@
+"""The files of a study's final front, made when the study is finished."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+from models.errors import CheckpointError, ConversionError, ExportError
+from search.documents.export_kinds import DENSE, ONNX
+from search.exports import export_trial
+from search.fronts.pareto import front_of, objective_infos
+from search.measuring.measurement_lock import MeasurementLock
+from search.studies import StudySpec
+from storage.blobs.artifacts import ArtifactStore
+from storage.engine import Database
+from storage.errors import StorageError
+from storage.records import StudyState, TrialState
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+_log = logging.getLogger(__name__)
+
+
+class FrontExports:
+    """Makes the files of final fronts, one after the other, in a thread of the coordinator.
+
+    Each point gets an ONNX file, and in a study that compresses a model the dense one as well, in
+    which it goes back to where the model came from. What waits when the process ends is made when
+    somebody asks for it.
+    """
+
+    def __init__(self, database: Database, store: ArtifactStore, *, lock: Path) -> None:
+        """`lock` is the folder of the CPU's measurement lock; no export runs while it is held."""
+        self._database = database
+        self._store = store
+        self._lock = lock
+        self._closing = Event()
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front-onnx")
+
+    def close(self) -> None:
+        """Finish the file at hand, and forget the others."""
+        self._closing.set()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def ended(self, study_id: str) -> None:
+        """Take note that a study has ended; returns at once."""
+        self._pool.submit(self._export_front, study_id)
+
+    def _export_front(self, study_id: str) -> None:
+        try:
+            for number, role in self._missing(study_id):
+                if self._closing.is_set():
+                    return
+                self._export(study_id, number, role)
+        except StorageError as error:  # the study may be gone by now
+            _log.info("a front is not exported", extra={"study_id": study_id, "reason": str(error)})
+
+    def _export(self, study_id: str, number: int, role: str) -> None:
+        fields: dict[str, object] = {"study_id": study_id, "trial": number, "role": role}
+        try:
+            with MeasurementLock(self._lock) as lock, lock.shared():
+                export_trial(self._database, self._store, study_id, number, role)
+        except ConversionError as error:
+            # A property of the architecture, of which whoever asks for the file is told.
+            _log.info("no file is made", extra={**fields, "reason": str(error)})
+        except (ExportError, CheckpointError) as error:
+            _log.error("a point of the front lacks a file", extra={**fields, "reason": str(error)})
+
+    def _missing(self, study_id: str) -> list[tuple[int, str]]:
+        with self._database.read() as session:
+            study = Studies(session).get(study_id)
+            complete = Trials(session).list(study_id, TrialState.COMPLETE)
+        if study.state != StudyState.FINISHED:
+            return []
+        spec = StudySpec.model_validate(study.spec)
+        front = front_of(complete, objective_infos(spec.task, spec.objectives))
+        roles = (ONNX,) if spec.compress is None else (ONNX, DENSE)
+        return [
+            (trial.number, role) for trial in front for role in roles if role not in trial.artifacts
+        ]
