@@ -8,14 +8,16 @@ import io
 import logging
 from datetime import UTC, datetime
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from models.checkpoint import load
 from models.errors import ExportError
-from search.documents.export_kinds import CHECKPOINT
+from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
 from search.exports.registry import MAKERS
+from search.tasks import AnyTask, RawSamples
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
@@ -25,6 +27,8 @@ from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
 _log = logging.getLogger(__name__)
+
+_TASK: TypeAdapter[AnyTask] = TypeAdapter(AnyTask)
 
 
 def exported(session: Session, study_id: str, number: int, role: str) -> ArtifactRecord | None:
@@ -73,11 +77,17 @@ def export_trial(
     with database.read() as session:
         if exported(session, study_id, number, role) is not None:
             return
-        artifact = ArtifactRows(session).of_trial(study_id, number)[CHECKPOINT]
+        artifacts = ArtifactRows(session).of_trial(study_id, number)
         study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
-    with store.open_reader(artifact.sha256) as reader:
-        model = load(reader.read())
-    context = ExportContext(model=model, sha256=artifact.sha256, study=study, trial=trial)
+    artifact, samples = artifacts[CHECKPOINT], artifacts.get(SAMPLES)
+    context = ExportContext(
+        model=load(_stored(store, artifact)),
+        sha256=artifact.sha256,
+        study=study,
+        trial=trial,
+        task=_TASK.validate_python(study.spec["task"]),
+        samples=None if samples is None else RawSamples.from_bytes(_stored(store, samples)),
+    )
     try:
         made = MAKERS[role].make(context)
     except ExportError as error:
@@ -86,10 +96,15 @@ def export_trial(
             Trials(session).set_exports(study_id, number, {role: outcome.document()})
         raise
     stored = store_stream(store, io.BytesIO(made.content), datetime.now(UTC))
-    outcome = ExportOutcome.of(artifact.sha256)
+    outcome = ExportOutcome.of(artifact.sha256, verification=made.verification)
     with database.write() as session:
         ArtifactRows(session).link(study_id, number, role, stored)
         Trials(session).set_exports(study_id, number, {role: outcome.document()})
         restore_if_missing(store, stored.sha256, io.BytesIO(made.content))
     fields = {"study_id": study_id, "trial": number, "role": role, "bytes": stored.size}
     _log.info("a file was made of a checkpoint", extra=fields)
+
+
+def _stored(store: ArtifactStore, artifact: ArtifactRecord) -> bytes:
+    with store.open_reader(artifact.sha256) as reader:
+        return reader.read()
