@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from models.checkpoint import INTERFACE
 from models.exports.files import ExportedFile, FileName, exported_bytes
 from models.interface import Interface
-from search.tasks import AnyTask
+from search.tasks import AnyTask, Task
 from search.training.deliverables import stored_interface
 from search.training.trial_spec import TrialSpec
 
@@ -31,9 +31,9 @@ def checkpoint_metadata(
     return found if continues is None else {**found, "continues": str(continues)}
 
 
-def onnx_metadata(checkpoint_sha256: str) -> dict[str, str]:
-    """What an ONNX file says beside its model: which checkpoint it was made of."""
-    return {"checkpoint_sha256": checkpoint_sha256}
+def onnx_metadata(task: Task, checkpoint_sha256: str) -> dict[str, str]:
+    """What an ONNX file says beside its model: its task, and the checkpoint it was made of."""
+    return {"checkpoint_sha256": checkpoint_sha256, "reflectory.task": task.kind}
 
 
 def file_bytes(
@@ -53,7 +53,7 @@ def file_bytes(
         ExportError: there is no such file of it.
     """
     metadata: Mapping[FileName, Mapping[str, str]] = {
-        "onnx": onnx_metadata(_ANY_DIGEST),
+        "onnx": onnx_metadata(task, _ANY_DIGEST),
         "checkpoint": checkpoint_metadata(
             task, trial, epoch=0, continues=continues, interface=interface
         ),
