@@ -77,7 +77,7 @@ def build(
     folder: Path,
     *,
     by: str | None = None,
-    flags: Sequence[str] = ("-O2",),
+    flags: Sequence[str] = ("-O1",),
 ) -> Path:
     """A program in the folder that answers samples, see `driver.c`; every warning is an error.
 
@@ -124,21 +124,29 @@ def answers(
     raw: Tensor,
     *,
     steps: int | Sequence[int],
-    at_a_time: int = WHOLE,
+    at_a_time: int | Sequence[int] = WHOLE,
 ) -> Tensor:
     """What a program of `build` answers to raw samples `[B, *sample]`, `[B, out]` or `[B, T, out]`.
 
-    `steps` are each sample's, or those of all; with several lengths answers are `[sum, out]`.
+    Args:
+        command: how it is run.
+        spec: that of the model.
+        raw: numbers of single precision, or tokens.
+        steps: each sample's, or those of all. Where every one of several lengths is answered,
+            answers are `[sum, out]`.
+        at_a_time: how many steps are run in one call, for each sample or for all.
 
     Raises:
         ExportError: the program fails.
     """
-    lengths = [steps] * len(raw) if isinstance(steps, int) else list(steps)
+    lengths, parts = (
+        [one] * len(raw) if isinstance(one, int) else list(one) for one in (steps, at_a_time)
+    )
     numbers = raw.flatten(1).to(torch.int32 if spec.signature.vocabulary is not None else raw.dtype)
-    sent = _bytes(len(raw))
-    for sample, length in zip(numbers, lengths, strict=True):
-        sent += _bytes(length, at_a_time, sample.numel()) + sample.contiguous().numpy().tobytes()
-    given = run(command, Path.cwd(), sent)
+    sent = [_bytes(len(raw))]
+    for sample, length, part in zip(numbers, lengths, parts, strict=True):
+        sent += [_bytes(length, part, sample.numel()), sample.contiguous().numpy().tobytes()]
+    given = run(command, Path.cwd(), b"".join(sent))
     found = torch.frombuffer(bytearray(given), dtype=torch.float32)
     outputs = spec.signature.output_size
     if spec.signature.output_steps == "last":
@@ -194,12 +202,14 @@ BACKWARDS: Mapping[type[InputStep], Callable[[Any, Tensor], Tensor]] = {
 def _check_parts(
     command: Sequence[str], file: CFile, spec: ModelSpec, raw: Tensor, steps: int
 ) -> None:
+    """A sample `[1, *sample]` has to give the same bits in parts as as a whole."""
     if not spec.architecture.any_length:
         return
-    whole = answers(command, spec, raw, steps=steps)
-    for part in (BY_STEP, 1, 7, max(steps - 7, 1)):
-        found = answers(command, spec, raw, steps=steps, at_a_time=part)
-        if not torch.equal(found, whole) and not whole.isnan().any():
+    parts = (WHOLE, BY_STEP, 1, 7, max(steps - 7, 1))
+    repeated = raw.expand(len(parts), *raw.shape[1:])
+    found = answers(command, spec, repeated, steps=steps, at_a_time=parts).view(torch.int32)
+    for part, other in zip(parts, found, strict=True):
+        if not torch.equal(other, found[0]):
             raise ExportError(f"{file.name}.c gives other bits for {part} steps at a time")
 
 
