@@ -96,8 +96,8 @@ class Bytes(Encoding):
         return torch.cat([vector.flatten() for vector in vectors]).to(torch.int64)
 
     def matrix(self, matrix: Tensor) -> Tensor:
-        """The numbers in groups."""
-        return grouped(matrix.to(torch.int64))
+        """Its columns."""
+        return self.entries(matrix.t())
 
     def size(self) -> int:
         """One."""

@@ -1,31 +1,19 @@
-/* y += Q x with the whole numbers Q of 8 bits, in the order of accumulate. */
+/* y += Q x with the whole numbers Q of 8 bits, in the order of accumulate; column after column, since
+   compilers turn long runs of bytes alone into numbers several at a time. */
 static void accumulate8(float *restrict y, const float *restrict x, const signed char *restrict w, int rows, int columns)
 {
     int i = 0;
     for (; i + 4 <= columns; i += 4) {
         const float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
-        int j = 0, rest;
-        for (; j + 8 <= rows; j += 8) {
-            for (int l = 0; l < 8; l++) {
-                float sum = y[j + l];
-                sum += a * (float)w[l];
-                sum += b * (float)w[8 + l];
-                sum += c * (float)w[16 + l];
-                sum += d * (float)w[24 + l];
-                y[j + l] = sum;
-            }
-            w += 32;
+        for (int j = 0; j < rows; j++) {
+            float sum = y[j];
+            sum += a * (float)w[j];
+            sum += b * (float)w[rows + j];
+            sum += c * (float)w[2 * rows + j];
+            sum += d * (float)w[3 * rows + j];
+            y[j] = sum;
         }
-        rest = rows - j;
-        for (int l = 0; l < rest; l++) {
-            float sum = y[j + l];
-            sum += a * (float)w[l];
-            sum += b * (float)w[rest + l];
-            sum += c * (float)w[2 * rest + l];
-            sum += d * (float)w[3 * rest + l];
-            y[j + l] = sum;
-        }
-        w += 4 * rest;
+        w += 4 * rows;
     }
     for (; i < columns; i++) {
         const float a = x[i];
