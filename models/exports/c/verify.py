@@ -38,12 +38,14 @@ def verify(
     *,
     interface: Interface | None = None,
     samples: Tensor | None = None,
+    lengths: Tensor | None = None,
 ) -> float:
     """Compile a C file and run it beside the model in evaluation.
 
-    It is given raw `samples` `[B, *sample]`, or such of which the interface makes the inputs of
-    `normal_inputs`. The answers' numbers may differ from those of the model in double precision as
-    `Bound` says. A sequence in parts has to give the bits of the whole.
+    It is given raw `samples` `[B, *sample]`, of which the first `lengths` `[B]` steps are read
+    where there are lengths; or such of which the interface makes the inputs of `normal_inputs`.
+    The answers' numbers may differ from those of the model in double precision as `Bound` says. A
+    sequence in parts has to give the bits of the whole.
 
     Returns:
         The largest difference found, as a share of what is let pass.
@@ -58,16 +60,24 @@ def verify(
     with TemporaryDirectory() as name:
         command = [str(build(file, spec, Path(name)))]
         for raw in raw_samples(spec, interface) if samples is None else [samples]:
-            x = raw if interface is None else interface.preprocess(raw)
+            x = raw if interface is None else interface.preprocess(raw, lengths)
+            steps = [x.shape[1]] * len(x) if lengths is None else _counted(lengths)
             with torch.no_grad():
-                expected = exact(x.double() if x.is_floating_point() else x)
-                rounded = single(x)
+                expected = exact(x.double() if x.is_floating_point() else x, lengths)
+                rounded = single(x, lengths)
                 if interface is not None:
                     expected = interface.answer.numbers(expected)
                     rounded = interface.answer.numbers(rounded)
-            found = answers(command, spec, raw, steps=x.shape[1])
+            found = answers(command, spec, raw, steps=steps)
+            if spec.signature.output_steps == "every":
+                # Behind a sequence's end answers mean nothing.
+                valid = torch.arange(x.shape[1]) < torch.tensor(steps).unsqueeze(1)
+                expected, rounded = (part * valid.unsqueeze(2) for part in (expected, rounded))
+                given = torch.zeros(rounded.shape)
+                given[valid] = found.reshape(-1, given.shape[-1])
+                found = given
             shares.append(Bound(expected, rounded).share(found.double(), f"{file.name}.c"))
-            _check_parts(command, file, spec, raw[:1], x.shape[1])
+            _check_parts(command, file, spec, raw[:1], steps[0])
     return max(shares)
 
 
@@ -211,6 +221,10 @@ def _check_parts(
     for part, other in zip(parts, found, strict=True):
         if not torch.equal(other, found[0]):
             raise ExportError(f"{file.name}.c gives other bits for {part} steps at a time")
+
+
+def _counted(lengths: Tensor) -> list[int]:
+    return [int(length) for length in lengths]
 
 
 def _bytes(*numbers: int) -> bytes:
