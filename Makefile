@@ -61,7 +61,7 @@ test-nightly: $(VENV)/installed-test  ## What `make test` samples, in full: each
 
 c-check: $(VENV)/installed-test  ## C files of all variants: gcc, clang, sanitizers, a Cortex-M4 in qemu
 	@command -v gcc >/dev/null || { echo "gcc is needed: apt-get install gcc"; exit 1; }
-	@for tool in clang:clang arm-none-eabi-gcc:"gcc-arm-none-eabi libnewlib-arm-none-eabi" \
+	@for tool in clang:"clang libclang-rt-dev" arm-none-eabi-gcc:"gcc-arm-none-eabi libnewlib-arm-none-eabi" \
 	    qemu-system-arm:qemu-system-arm; do \
 	  command -v $${tool%%:*} >/dev/null \
 	    || echo "$${tool%%:*} is not here and is left out: apt-get install $${tool#*:}"; \

@@ -8,7 +8,6 @@ gives them, too. Then what files take on a device. `--quick` takes one model of 
 import argparse
 import itertools
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from models.exports.c.verify import answers, build, raw_samples
 from models.model import ModelSpec
 from models.parametrizations import Family
 from tests.c_check import arm
-from tests.c_check.builds import COMPILERS, Build, builds, check, same_bits, trained
+from tests.c_check.builds import Build, builds, check, missing, same_bits, trained
 from tests.c_check.rounding import rounding
 from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
 
@@ -44,12 +43,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tried = builds()
-    lacking = [compiler for compiler in COMPILERS if shutil.which(compiler) is None]
-    lacking += arm.missing()
-    if "gcc" in lacking:
+    lacking = [f"{one.compiler} {' '.join(one.flags)}" for one in missing()] + arm.missing()
+    if not any(one.compiler == "gcc" for one in tried):
         sys.exit("gcc is not here; on Debian: apt-get install gcc")
     if lacking:
-        _say(f"Not here, and left out: {', '.join(lacking)}.")
+        _say(f"Not here, and left out: {'; '.join(lacking)}.")
     failures: list[str] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for pair, failed in zip(

@@ -1,8 +1,10 @@
 """A file built by every compiler and at every level: all have to give the same bits."""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,9 +31,27 @@ class Build:
 
 
 def builds() -> list[Build]:
-    """Those of the compilers that are here."""
-    found = [compiler for compiler in COMPILERS if shutil.which(compiler)]
-    return [Build(compiler, flags) for compiler in found for flags in LEVELS]
+    """Those that link a program here: sanitizers may be a package of their own."""
+    return list(filter(_links, _all()))
+
+
+def missing() -> list[Build]:
+    """Those that do not; Debian's packages gcc, clang and libclang-rt-dev bring them."""
+    return [one for one in _all() if not _links(one)]
+
+
+def _all() -> list[Build]:
+    return [Build(compiler, flags) for compiler in COMPILERS for flags in LEVELS]
+
+
+@cache
+def _links(one: Build) -> bool:
+    if shutil.which(one.compiler) is None:
+        return False
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "it.c").write_text("int main(void) { return 0; }\n")
+        command = [one.compiler, *one.flags, "it.c", "-o", "it"]
+        return not subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
 
 
 def trained(spec: ModelSpec) -> Network:

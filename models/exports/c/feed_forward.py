@@ -1,5 +1,6 @@
 """Feed-forward networks in C: the sample, the input matrix, the layers and the readout."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
@@ -21,7 +22,7 @@ from models.exports.c.matrices.product import Product, Span, thin_product
 from models.exports.c.matrices.products import affine, narrow_middle, product, with_bias
 from models.exports.c.program import Program, State
 from models.exports.c.source import Source
-from models.exports.c.tables import Vectors
+from models.exports.c.tables import GROUP, Vectors
 from models.linear import Affine
 from models.math.weight_norm import NormalisedRows
 
@@ -97,7 +98,7 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
         weight = projection.plain_weight()
         stored = not isinstance(projection.weight, NormalisedRows)
         rows, columns = weight.shape
-        about = f"{rows} x {columns}, column after column"
+        about = f"{rows} x {columns}"
         table = source.tables.matrix("input", weight, about, stored=stored)
         read, work = _by_blocks(program, table, rows)
         lines = [guard, source.call("clear", "h", rows), read]
@@ -121,22 +122,46 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
 
 def _by_blocks(program: Program, table: Vectors, rows: int) -> tuple[str, int]:
     """Columns of the input matrix, a block of prepared numbers at a time."""
-    source, features = program.source, program.features
-    accumulate = f"accumulate{table.encoding.suffix}"
+    features, steps = program.features, program.spec.signature.sequence_length
+    _define_columns(program.source, table, rows=rows, columns=steps * features)
     if not program.prepares:
-        call = source.call(accumulate, "h", "x", table.name, rows, f"steps * {features}")
-        return call, 0
-    block = max(_BLOCK // features, 1)
-    place = f"{table.name} + t * {features * table.encoding.places(rows)}"
+        return f"input_columns(h, x, 0, steps * {features});", 0
+    # A block begins where a group of columns does.
+    whole = GROUP // math.gcd(GROUP, features)
+    block = math.ceil(max(_BLOCK // features, 1) / whole) * whole
     x = f"x + t * {program.stride}" if program.stride else "x"
-    call = source.call(accumulate, "h", "s->work", place, rows, f"count * {features}")
     body = f"""\
 for (int t = 0; t < steps; t += {block}) {{
     const int count = steps - t < {block} ? steps - t : {block};
     {program.prepare("s->work", x, "t", "count")}
-    {call}
+    input_columns(h, s->work, t * {features}, count * {features});
 }}"""
     return body, block * features
+
+
+def _define_columns(source: Source, table: Vectors, *, rows: int, columns: int) -> None:
+    """`input_columns(y, x, first, count)`: the product with some columns alone."""
+    accumulate, groups = f"accumulate{table.encoding.suffix}", columns // GROUP * GROUP
+    place = f"{table.name} + first * {table.encoding.places(rows)}"
+    numbers = "float *restrict y, const float *restrict x"
+    whole = source.call(accumulate, "y", "x", place, rows, "count")
+    last = source.call(accumulate, "y", "last", place, rows, GROUP)
+    source.define(
+        f"void input_columns({numbers}, int first, int count)",
+        f"""
+const int left = first + count < {groups} ? count % {GROUP} : 0;
+count -= left;
+{whole}
+if (left > 0) {{
+    float last[{GROUP}] = {{0.0f}};
+    for (int j = 0; j < left; j++) {{
+        last[j] = x[count + j];
+    }}
+    first += count;
+    {last}
+}}""",
+        "y += the input matrix's columns from `first` on times x; a group that is cut gets zeros.",
+    )
 
 
 def _products(source: Source, network: FeedForwardNetwork, *, gates: int) -> Iterator[Product]:

@@ -12,6 +12,8 @@ from models.errors import ExportError
 from models.exports.c.text import number
 from models.math.householder import row_lengths, rows_of_length_root_two
 
+GROUP, BLOCK = 4, 8
+"""Columns and rows of a matrix that stand together."""
 LARGEST_TABLES = (1 << 31) - 1
 """Bytes; places in tables are counted by `int`."""
 _TO_A_LINE = 8
@@ -48,6 +50,10 @@ class Encoding(ABC):
         """The content of the table."""
 
     @abstractmethod
+    def matrix(self, matrix: Tensor) -> Tensor:
+        """The content of the table of a matrix `[rows, columns]`, as products read it."""
+
+    @abstractmethod
     def size(self) -> int:
         """Bytes of a place."""
 
@@ -65,6 +71,10 @@ class Floats(Encoding):
     def entries(self, vectors: Iterable[Tensor]) -> Tensor:
         """The numbers."""
         return torch.cat([vector.flatten() for vector in vectors])
+
+    def matrix(self, matrix: Tensor) -> Tensor:
+        """The numbers in groups."""
+        return grouped(matrix)
 
     def size(self) -> int:
         """Four."""
@@ -85,6 +95,10 @@ class Bytes(Encoding):
         """The numbers."""
         return torch.cat([vector.flatten() for vector in vectors]).to(torch.int64)
 
+    def matrix(self, matrix: Tensor) -> Tensor:
+        """Its columns."""
+        return self.entries(matrix.t())
+
     def size(self) -> int:
         """One."""
         return 1
@@ -104,6 +118,10 @@ class Halves(Encoding):
         """The bytes."""
         return torch.cat([self._packed(vector) for vector in vectors])
 
+    def matrix(self, matrix: Tensor) -> Tensor:
+        """The bytes of its columns."""
+        return self.entries(matrix.t())
+
     def size(self) -> int:
         """One."""
         return 1
@@ -113,6 +131,27 @@ class Halves(Encoding):
         half = self.places(len(digits))
         high = torch.nn.functional.pad(digits[half:], (0, 2 * half - len(digits)), value=8)
         return digits[:half] + 16 * high
+
+
+def grouped(matrix: Tensor) -> Tensor:
+    """The numbers of a matrix `[rows, columns]` in the order of `functions/accumulate.c`.
+
+    Groups of four columns, of which each lies in blocks of eight rows, then one of the rows that
+    are left, column after column in each; then the columns that fill no group.
+    """
+    rows, columns = matrix.shape
+    body, full = rows - rows % BLOCK, columns - columns % GROUP
+    groups = full // GROUP
+    blocks = matrix[:body, :full].reshape(body // BLOCK, BLOCK, groups, GROUP)
+    rest = matrix[body:, :full].reshape(rows - body, groups, GROUP)
+    inside = torch.cat(
+        [
+            blocks.permute(2, 0, 3, 1).reshape(groups, body * GROUP),
+            rest.permute(1, 2, 0).reshape(groups, (rows - body) * GROUP),
+        ],
+        dim=1,
+    )
+    return torch.cat((inside.flatten(), matrix[:, full:].t().flatten()))
 
 
 FLOATS = Floats()
@@ -151,15 +190,16 @@ class Tables:
         return name
 
     def matrix(self, name: str, weight: Tensor, about: str, *, stored: bool) -> Vectors:
-        """A matrix `[rows, columns]` column after column, with a scale for each row.
+        """A matrix `[rows, columns]` as products read it, with a scale for each row.
 
         `stored`: it is a parameter, so that it has whole numbers where there is a rounding.
         """
         weight = weight.detach()
         if self._rounding is None or not stored:
-            return Vectors(self._add(name, FLOATS, weight.t().flatten(), about), FLOATS, None)
+            return Vectors(self._add(name, FLOATS, FLOATS.matrix(weight), about), FLOATS, None)
         rounded = self._rounding(weight)
-        return self._rounded(name, rounded, list(rounded.whole.t()), rounded.scale, about)
+        content = ROUNDED[rounded.bits].matrix(rounded.whole)
+        return self._rounded(name, rounded, content, rounded.scale, about)
 
     def vectors(self, name: str, rows: Tensor, about: str, *, starts: Sequence[int]) -> Vectors:
         """Rows that are parameters, each from a start on, with a scale for each."""
@@ -168,8 +208,8 @@ class Tables:
             cut = [row[start:] for row, start in zip(rows, starts, strict=True)]
             return Vectors(self._add(name, FLOATS, FLOATS.entries(cut), about), FLOATS, None)
         rounded = self._rounding(rows)
-        cut = [row[start:] for row, start in zip(rounded.whole, starts, strict=True)]
-        return self._rounded(name, rounded, cut, rounded.scale, about)
+        content = _cut(rounded, starts)
+        return self._rounded(name, rounded, content, rounded.scale, about)
 
     def reflectors(self, name: str, rows: Tensor, about: str, *, starts: Sequence[int]) -> Vectors:
         """Rows as in `vectors`, brought to length sqrt(2): of whole numbers exactly, by the scale.
@@ -180,9 +220,9 @@ class Tables:
         if self._rounding is None:
             return self.vectors(name, rows_of_length_root_two(rows), about, starts=starts)
         rounded = self._rounding(rows)
-        cut = [row[start:] for row, start in zip(rounded.whole, starts, strict=True)]
+        content = _cut(rounded, starts)
         scale = 2**0.5 / row_lengths(rounded.whole.double()).squeeze(-1)
-        return self._rounded(name, rounded, cut, scale, about)
+        return self._rounded(name, rounded, content, scale, about)
 
     def once(self, key: Hashable, make: Callable[[], Vectors]) -> Vectors:
         """The table that was made for a key before, or a new one."""
@@ -195,10 +235,10 @@ class Tables:
         return "\n".join(_declaration(*table) for table in self._tables)
 
     def _rounded(
-        self, name: str, rounded: Rounded, vectors: list[Tensor], scale: Tensor, about: str
+        self, name: str, rounded: Rounded, content: Tensor, scale: Tensor, about: str
     ) -> Vectors:
         encoding = ROUNDED[rounded.bits]
-        self._add(name, encoding, encoding.entries(vectors), about)
+        self._add(name, encoding, content, about)
         return Vectors(name, encoding, self.numbers(f"{name}_scale", scale))
 
     def _add(self, name: str, encoding: Encoding, content: Tensor, about: str) -> str:
@@ -223,6 +263,12 @@ class Tables:
                 f"the tables take {self.bytes} bytes or more; a C file holds at most "
                 f"{LARGEST_TABLES}"
             )
+
+
+def _cut(rounded: Rounded, starts: Sequence[int]) -> Tensor:
+    """The whole numbers of each row from its start on, as they stand in a table."""
+    rows = [row[start:] for row, start in zip(rounded.whole, starts, strict=True)]
+    return ROUNDED[rounded.bits].entries(rows)
 
 
 def _declaration(name: str, c_type: str, about: str, content: Tensor) -> str:

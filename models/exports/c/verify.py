@@ -38,12 +38,14 @@ def verify(
     *,
     interface: Interface | None = None,
     samples: Tensor | None = None,
+    lengths: Tensor | None = None,
 ) -> float:
     """Compile a C file and run it beside the model in evaluation.
 
-    It is given raw `samples` `[B, *sample]`, or such of which the interface makes the inputs of
-    `normal_inputs`. The answers' numbers may differ from those of the model in double precision as
-    `Bound` says. A sequence in parts has to give the bits of the whole.
+    It is given raw `samples` `[B, *sample]`, of which the first `lengths` `[B]` steps are read
+    where there are lengths; or such of which the interface makes the inputs of `normal_inputs`.
+    The answers' numbers may differ from those of the model in double precision as `Bound` says. A
+    sequence in parts has to give the bits of the whole.
 
     Returns:
         The largest difference found, as a share of what is let pass.
@@ -58,16 +60,24 @@ def verify(
     with TemporaryDirectory() as name:
         command = [str(build(file, spec, Path(name)))]
         for raw in raw_samples(spec, interface) if samples is None else [samples]:
-            x = raw if interface is None else interface.preprocess(raw)
+            x = raw if interface is None else interface.preprocess(raw, lengths)
+            steps = [x.shape[1]] * len(x) if lengths is None else _counted(lengths)
             with torch.no_grad():
-                expected = exact(x.double() if x.is_floating_point() else x)
-                rounded = single(x)
+                expected = exact(x.double() if x.is_floating_point() else x, lengths)
+                rounded = single(x, lengths)
                 if interface is not None:
                     expected = interface.answer.numbers(expected)
                     rounded = interface.answer.numbers(rounded)
-            found = answers(command, spec, raw, steps=x.shape[1])
+            found = answers(command, spec, raw, steps=steps)
+            if spec.signature.output_steps == "every":
+                # Behind a sequence's end answers mean nothing.
+                valid = torch.arange(x.shape[1]) < torch.tensor(steps).unsqueeze(1)
+                expected, rounded = (part * valid.unsqueeze(2) for part in (expected, rounded))
+                given = torch.zeros(rounded.shape)
+                given[valid] = found.reshape(-1, given.shape[-1])
+                found = given
             shares.append(Bound(expected, rounded).share(found.double(), f"{file.name}.c"))
-            _check_parts(command, file, spec, raw[:1], x.shape[1])
+            _check_parts(command, file, spec, raw[:1], steps[0])
     return max(shares)
 
 
@@ -77,7 +87,7 @@ def build(
     folder: Path,
     *,
     by: str | None = None,
-    flags: Sequence[str] = ("-O2",),
+    flags: Sequence[str] = ("-O1",),
 ) -> Path:
     """A program in the folder that answers samples, see `driver.c`; every warning is an error.
 
@@ -124,21 +134,29 @@ def answers(
     raw: Tensor,
     *,
     steps: int | Sequence[int],
-    at_a_time: int = WHOLE,
+    at_a_time: int | Sequence[int] = WHOLE,
 ) -> Tensor:
     """What a program of `build` answers to raw samples `[B, *sample]`, `[B, out]` or `[B, T, out]`.
 
-    `steps` are each sample's, or those of all; with several lengths answers are `[sum, out]`.
+    Args:
+        command: how it is run.
+        spec: that of the model.
+        raw: numbers of single precision, or tokens.
+        steps: each sample's, or those of all. Where every one of several lengths is answered,
+            answers are `[sum, out]`.
+        at_a_time: how many steps are run in one call, for each sample or for all.
 
     Raises:
         ExportError: the program fails.
     """
-    lengths = [steps] * len(raw) if isinstance(steps, int) else list(steps)
+    lengths, parts = (
+        [one] * len(raw) if isinstance(one, int) else list(one) for one in (steps, at_a_time)
+    )
     numbers = raw.flatten(1).to(torch.int32 if spec.signature.vocabulary is not None else raw.dtype)
-    sent = _bytes(len(raw))
-    for sample, length in zip(numbers, lengths, strict=True):
-        sent += _bytes(length, at_a_time, sample.numel()) + sample.contiguous().numpy().tobytes()
-    given = run(command, Path.cwd(), sent)
+    sent = [_bytes(len(raw))]
+    for sample, length, part in zip(numbers, lengths, parts, strict=True):
+        sent += [_bytes(length, part, sample.numel()), sample.contiguous().numpy().tobytes()]
+    given = run(command, Path.cwd(), b"".join(sent))
     found = torch.frombuffer(bytearray(given), dtype=torch.float32)
     outputs = spec.signature.output_size
     if spec.signature.output_steps == "last":
@@ -194,13 +212,19 @@ BACKWARDS: Mapping[type[InputStep], Callable[[Any, Tensor], Tensor]] = {
 def _check_parts(
     command: Sequence[str], file: CFile, spec: ModelSpec, raw: Tensor, steps: int
 ) -> None:
+    """A sample `[1, *sample]` has to give the same bits in parts as as a whole."""
     if not spec.architecture.any_length:
         return
-    whole = answers(command, spec, raw, steps=steps)
-    for part in (BY_STEP, 1, 7, max(steps - 7, 1)):
-        found = answers(command, spec, raw, steps=steps, at_a_time=part)
-        if not torch.equal(found, whole) and not whole.isnan().any():
+    parts = (WHOLE, BY_STEP, 1, 7, max(steps - 7, 1))
+    repeated = raw.expand(len(parts), *raw.shape[1:])
+    found = answers(command, spec, repeated, steps=steps, at_a_time=parts).view(torch.int32)
+    for part, other in zip(parts, found, strict=True):
+        if not torch.equal(other, found[0]):
             raise ExportError(f"{file.name}.c gives other bits for {part} steps at a time")
+
+
+def _counted(lengths: Tensor) -> list[int]:
+    return [int(length) for length in lengths]
 
 
 def _bytes(*numbers: int) -> bytes:

@@ -1,4 +1,5 @@
-/* y += Q x with the whole numbers Q of 8 bits, column after column; see accumulate. */
+/* y += Q x with the whole numbers Q of 8 bits, in the order of accumulate; column after column, since
+   compilers turn long runs of bytes alone into numbers several at a time. */
 static void accumulate8(float *restrict y, const float *restrict x, const signed char *restrict w, int rows, int columns)
 {
     int i = 0;

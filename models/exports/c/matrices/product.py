@@ -56,7 +56,7 @@ def pays(*, numbers: int, operations: int, whole: int) -> bool:
 
 
 def multiply(source: Source, table: Vectors, *, rows: int, columns: int) -> Write:
-    """`y = W x` with a table column after column."""
+    """`y = W x` with the table of a matrix."""
     suffix = table.encoding.suffix
 
     def write(y: str, x: str, _t: str) -> str:
@@ -75,7 +75,7 @@ def whole_product(source: Source, name: str, weight: Tensor, *, stored: bool) ->
     """Matrices `[G, out, in]` as one of `G*out` rows."""
     weight = weight.flatten(0, 1)
     rows, columns = weight.shape
-    about = f"{rows} x {columns}, column after column"
+    about = f"{rows} x {columns}"
     table = source.tables.matrix(name, weight, about, stored=stored)
     return Product(rows, columns, 0, multiply(source, table, rows=rows, columns=columns))
 
@@ -90,7 +90,7 @@ def complex_product(
         source.tables.matrix(
             f"{name}_{part}",
             weight,
-            f"the {part} part, {rows} x {columns}, column after column",
+            f"the {part} part, {rows} x {columns}",
             stored=stored,
         )
         for part, weight in parts.items()
@@ -156,7 +156,7 @@ def thin_tables(
         tables.matrix(
             f"{span.name}_left_{index}" if num_right > 1 else f"{span.name}_left",
             part.flatten(0, 1),
-            f"L, {rows} x {rank}, column after column",
+            f"L, {rows} x {rank}",
             stored=stored,
         )
         for index, part in enumerate(torch.chunk(left, num_right))
@@ -166,7 +166,7 @@ def thin_tables(
         lambda: tables.matrix(
             f"{span.name}_right",
             right.flatten(0, 1),
-            f"R, {num_right * rank} x {columns}, column after column",
+            f"R, {num_right * rank} x {columns}",
             stored=stored,
         ),
     )

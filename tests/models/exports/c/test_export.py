@@ -16,6 +16,7 @@ from models.exports.c import export as export_module
 from models.exports.c import toolchain
 from models.exports.c.activations import ACTIVATIONS
 from models.exports.c.export import WRITERS, CFile, export, sizes
+from models.exports.c.tables import BLOCK, GROUP, grouped
 from models.exports.c.toolchain import STRICT, compiler, flash_bytes, run, write
 from models.exports.c.verify import BY_STEP, answers, build, verify
 from models.math.activations import Activation
@@ -219,7 +220,23 @@ def test_tables_hold_the_numbers_of_the_model_exactly() -> None:
     assert found is not None
     values = [float(value.strip().rstrip("f")) for value in found[1].split(",")]
     weight = network.get_submodule("readout").get_parameter("weight")
+    # Of four rows, which fill no block, columns follow each other.
     assert torch.equal(torch.tensor(values), weight.detach().t().flatten())
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8, 4), (19, 11), (3, 9), (16, 3), (1, 1)])
+def test_matrices_lie_in_blocks_of_groups(rows: int, columns: int) -> None:
+    expected: list[int] = []
+    for group in range(0, columns - columns % GROUP, GROUP):
+        for block in [*range(0, rows, BLOCK)]:
+            whole = range(block, min(block + BLOCK, rows))
+            expected += [
+                row * columns + column for column in range(group, group + GROUP) for row in whole
+            ]
+    behind = range(columns - columns % GROUP, columns)
+    expected += [row * columns + column for column in behind for row in range(rows)]
+    places = torch.arange(rows * columns).view(rows, columns)
+    assert grouped(places).tolist() == expected
 
 
 def test_numbers_that_are_not_finite_are_refused_by_name() -> None:

@@ -79,6 +79,22 @@ def test_numbers_far_from_zero_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "output_steps"),
+    [("lstm", "last"), ("lstm", "every"), ("mlp", "last"), ("structured mlp", "last")],
+)
+def test_padded_samples_are_read_to_their_ends(kind: str, output_steps: str) -> None:
+    structured = "all" if kind.startswith("structured") else "none"
+    fields = {"kind": kind.split()[-1], "structured_inputs": structured}
+    spec = spec_of(fields, {"kind": "low_rank", "d": 3}, output_steps=output_steps)
+    interface = interface_of(SCALED, LOGITS).model_copy(update={"padded": True})
+    network = trained(spec)
+    raw = torch.randn(4, 5, 3) + torch.tensor([1e6, 0.0, -7.0])
+    lengths = torch.tensor([3, 5, 1, 4])
+    file = export(network, spec, interface=interface)
+    verify(file, network, spec, interface=interface, samples=raw, lengths=lengths)
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         {"kind": "labels", "labels": ["a", "b", "c", "d"]},
