@@ -11,8 +11,14 @@ from search.exports.dense import DenseExport
 from search.exports.example import ExampleExport
 from search.exports.export import Export, MadeExport
 from search.exports.onnx import OnnxExport
+from search.exports.onnx_stream import OnnxStreamExport
 
-MADE: Final[tuple[type[MadeExport], ...]] = (OnnxExport, DenseExport, ExampleExport)
+MADE: Final[tuple[type[MadeExport], ...]] = (
+    OnnxExport,
+    OnnxStreamExport,
+    DenseExport,
+    ExampleExport,
+)
 """Kinds that are made of a checkpoint when they are wanted."""
 
 EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)
