@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import onnx
 import torch
@@ -168,7 +168,9 @@ class _Writing:
 
     def _inputs(self) -> list[Port]:
         signature, interface = self.spec.signature, self.options.interface
-        reads_tokens = signature.vocabulary is not None if interface is None else interface.tokens
+        reads_tokens = signature.vocabulary is not None
+        if interface is not None:
+            reads_tokens = interface.reads_tokens
         shape: list[Dimension] = [self._steps, *([] if reads_tokens else [signature.input_size])]
         if interface is not None and not self.options.stream:
             shape = [self._steps if size == "steps" else size for size in interface.sample]
@@ -215,14 +217,18 @@ def _metadata(spec: ModelSpec, options: FileOptions, network: Network) -> dict[s
         told["reflectory.labels"] = json.dumps(interface.answer.names, ensure_ascii=False)
         told["reflectory.answer"] = interface.answer.model_dump_json(exclude=_NAMES)
         told["reflectory.metric"] = interface.metric or ""
-    if options.stream:
-        states: dict[str, Any] = {
-            STATE.format(part): first.float().tolist()  # pyright: ignore[reportUnknownMemberType] -- untyped
-            for part, first in enumerate(network.first_states())
-            if first.any()
-        }
-        told["reflectory.initial_state"] = json.dumps(states)
+    if options.stream and "initial_state" in dict(network.named_parameters()):
+        told["reflectory.initial_state"] = _first_states(network)
     return told
+
+
+def _first_states(network: Network) -> str:
+    """JSON with numbers of one width: a file's size does not depend on them."""
+    parts: list[str] = []
+    for part, first in enumerate(network.first_states()):
+        rows = ("[" + ",".join(f"{value: .8e}" for value in layer) + "]" for layer in first)
+        parts.append(f'"{STATE.format(part)}": [{",".join(rows)}]')
+    return "{" + ", ".join(parts) + "}"
 
 
 _NAMES = {"classes", "labels"}

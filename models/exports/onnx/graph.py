@@ -1,11 +1,10 @@
 """A graph of ONNX operators under construction."""
 
-import hashlib
 import itertools
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import onnx
@@ -22,6 +21,8 @@ LARGEST_FILE_BYTES = (1 << 31) - (1 << 20)
 Dimension = int | str
 
 _DIGITS = string.ascii_letters
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Graph:
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._weights: list[onnx.TensorProto] = []
         self._weight_bytes = 0
+        self._made: dict[Hashable, object] = {}
 
     def apply(self, operator: str, *inputs: str, **attributes: Any) -> str:
         """Append a node with one output, and name that."""
@@ -70,7 +72,9 @@ class Graph:
         return names
 
     def constant(self, value: Tensor) -> str:
-        """Numbers of the model in single precision; equal ones are kept once.
+        """Numbers of the model in single precision.
+
+        Equal ones are kept as often as they are given: a file's size follows from shapes alone.
 
         Raises:
             ExportError: together they are more than one file holds.
@@ -82,7 +86,11 @@ class Graph:
                 f"the weights take {held + size} bytes or more; an ONNX file holds at most "
                 f"{LARGEST_FILE_BYTES}"
             )
-        return self._keep(value.detach().cpu().float().numpy())
+        return self._store(value.detach().cpu().float().numpy())
+
+    def number(self, value: float) -> str:
+        """One number of single precision that has nothing to do with the model's."""
+        return self._keep(np.array(value, dtype=np.float32))
 
     def integers(self, *values: int) -> str:
         """A vector of whole numbers, such as a shape."""
@@ -99,6 +107,12 @@ class Graph:
     def array(self, value: np.ndarray[Any, Any]) -> str:
         """Numbers of whatever type they have, say narrow whole ones."""
         return self._keep(value)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made under that key, or is made now: values that depend on nothing else."""
+        if key not in self.root._made:
+            self.root._made[key] = make()
+        return cast(T, self.root._made[key])
 
     def body(self) -> "Graph":
         """An empty graph for the body of a loop that will stand in this one."""
@@ -133,14 +147,18 @@ class Graph:
         """What nodes and numbers take in a file."""
         return helper.make_graph(self._nodes, "", [], [], initializer=self._weights).ByteSize()
 
-    def _keep(self, value: np.ndarray[Any, Any]) -> str:
+    def _store(self, value: np.ndarray[Any, Any]) -> str:
         root = self.root
-        value = np.array(value, order="C")  # ascontiguousarray would give a number a dimension
-        # Matrices that share a factor meet it here again.
-        key = (value.dtype.str, value.shape, hashlib.sha256(value.data).digest())
-        if key not in root._constants:
-            root._weight_bytes += value.nbytes
-            name = root.name()
-            root._weights.append(numpy_helper.from_array(value, name))
-            root._constants[key] = name
-        return root._constants[key]
+        root._weight_bytes += value.nbytes
+        name = root.name()
+        root._weights.append(numpy_helper.from_array(np.array(value, order="C"), name))
+        return name
+
+    def _keep(self, value: np.ndarray[Any, Any]) -> str:
+        """The name of an equal one, where there is one."""
+        constants = self.root._constants
+        # A number that is made contiguous would get a dimension.
+        key = (value.dtype.str, value.shape, value.tobytes())
+        if key not in constants:
+            constants[key] = self._store(value)
+        return constants[key]

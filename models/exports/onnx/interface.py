@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from models.exports.onnx.graph import Graph
@@ -48,7 +49,7 @@ def read_samples(
     valid = graph.apply("Less", step, graph.apply("Unsqueeze", lengths, graph.integers(1)))
     if interface.features:
         valid = graph.apply("Unsqueeze", valid, graph.integers(2))
-    zero = graph.integer(0) if not interface.features else graph.constant(torch.zeros(()))
+    zero = graph.integer(0) if not interface.features else graph.number(0.0)
     return graph.apply("Where", valid, x, zero)
 
 
@@ -70,7 +71,7 @@ class Missing:
 
 def missing_numbers(graph: Graph, x: str, states: Sequence[str], *, each_step: bool) -> Missing:
     """Of x `[B, T, F]` and the states before it: runtimes' recurrences take NaN for a number."""
-    zero = graph.constant(torch.zeros(()))
+    zero = graph.number(0.0)
     last = graph.integers(2)
     steps = graph.apply("ReduceSum", graph.apply("Mul", x, zero), last, keepdims=1)
     for state in states:
@@ -90,7 +91,7 @@ def say(graph: Graph, answer: AnyAnswer, output: str) -> tuple[str, str | None]:
 
 
 def _divide(graph: Graph, step: Divide, x: str) -> str:
-    return graph.apply("Div", x, graph.constant(torch.tensor(step.by)))
+    return graph.apply("Div", x, graph.number(step.by))
 
 
 def _reorder(graph: Graph, step: Reorder, x: str) -> str:
@@ -105,8 +106,8 @@ def _layout(graph: Graph, step: Layout, x: str) -> str:
 
 
 def _one_hot(graph: Graph, step: OneHot, x: str) -> str:
-    off_and_on = graph.constant(torch.tensor([0.0, 1.0]))
-    return graph.apply("OneHot", x, graph.integer(step.symbols), off_and_on, axis=-1)
+    values = graph.array(np.array([0, 1], dtype=np.float32))
+    return graph.apply("OneHot", x, graph.integer(step.symbols), values, axis=-1)
 
 
 def _fill_missing(graph: Graph, step: FillMissing, x: str) -> str:
@@ -127,7 +128,7 @@ def _classes(graph: Graph, _answer: Classes, output: str) -> tuple[str, str]:
 
 
 def _labels(graph: Graph, _answer: Labels, output: str) -> tuple[str, str]:
-    chosen = graph.apply("Greater", output, graph.constant(torch.zeros(())))
+    chosen = graph.apply("Greater", output, graph.number(0.0))
     decided = cast(graph, chosen, INTEGER)
     decided = graph.apply("Where", graph.apply("IsNaN", output), graph.integer(-1), decided)
     return graph.apply("Sigmoid", output), decided

@@ -3,6 +3,7 @@
 from models.architectures.inputs import InputLayer
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices import Factors, Stored, stored_layers
+from models.exports.onnx.matrices.arithmetic import transposed
 from models.linear import Affine
 
 
@@ -39,13 +40,15 @@ def project(graph: Graph, factors: Factors, x: str) -> str:
 
 def expand(graph: Graph, factors: Factors, inner: str, x: str) -> str:
     """`inner L_g^T + x * D_g` for each g, side by side; `inner` as `project` gives it."""
-    root, served = graph.root, factors.count // factors.num_right * factors.rows
-    lefts = [factors.left]
-    if factors.num_right > 1:
-        lefts = root.apply_many("Split", factors.left, outputs=factors.num_right, axis=0)
+    root, num_right = graph.root, factors.num_right
+    # [R, s*out, d] -> [R, d, s*out], a matrix for each R
+    by_right = root.integers(num_right, factors.count // num_right * factors.rows, -1)
+    lefts = transposed(root, root.apply("Reshape", factors.left, by_right))
+    each = [lefts] if num_right == 1 else root.apply_many("Split", lefts, outputs=num_right, axis=0)
+    first = root.integers(0)
     parts = [
-        graph.apply("MatMul", part, _flat_columns(root, left, served))
-        for part, left in zip(cut(graph, inner, factors.num_right), lefts, strict=True)
+        graph.apply("MatMul", part, root.apply("Squeeze", left, first))
+        for part, left in zip(cut(graph, inner, num_right), each, strict=True)
     ]
     product = joined(graph, parts)
     if factors.diagonal is None:
@@ -69,10 +72,4 @@ def _columns(graph: Graph, stack: str, width: int) -> str:
     """`[G, a, width]` -> `[width, G*a]`, once, when the file is loaded."""
     root = graph.root
     flat = root.apply("Reshape", stack, root.integers(-1, width))
-    return root.apply("Transpose", flat, perm=[1, 0])
-
-
-def _flat_columns(root: Graph, stack: str, rows: int) -> str:
-    """`[G, a, d]` of `rows` in all -> `[d, rows]`."""
-    flat = root.apply("Reshape", stack, root.integers(rows, -1))
     return root.apply("Transpose", flat, perm=[1, 0])

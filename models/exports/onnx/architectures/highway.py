@@ -59,7 +59,7 @@ def _normalised_stack(graph: Graph, network: FeedForwardNetwork, x: str) -> str:
 
 def _product(graph: Graph, product: NormalisedProduct, matrices: Stored, x: str) -> str:
     """Dropout that is not made up for in training leaves its mean: `1 - rate` times the value."""
-    seen = graph.apply("Mul", x, graph.constant(torch.tensor([1 - product.dropout])))
+    seen = graph.apply("Mul", x, graph.number(1 - product.dropout))
     if product.middle is None:
         return multiply(graph, matrices, seen)
     factors = matrices.factors()

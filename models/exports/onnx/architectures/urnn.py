@@ -1,7 +1,5 @@
 """The unitary recurrent network, on states kept as `(re | im)`."""
 
-import torch
-
 from models.architectures.urnn import Urnn, UrnnCell
 from models.exports.onnx.architectures.recurrent import CellGraph, State
 from models.exports.onnx.graph import Graph
@@ -20,6 +18,6 @@ def _step(body: Graph, matrices: Stored, cell: UrnnCell, before: State, addend: 
     real, imaginary = (body.apply("Mul", part, part) for part in parts)
     modulus = body.apply("Sqrt", body.apply("Add", real, imaginary))
     grown = body.apply("Relu", body.apply("Add", modulus, body.constant(cell.bias)))
-    floor = body.constant(torch.tensor([1e-5]))
+    floor = body.number(1e-5)
     scale = body.apply("Div", grown, body.apply("Add", modulus, floor))
     return [body.apply("Concat", *(body.apply("Mul", part, scale) for part in parts), axis=-1)]

@@ -4,6 +4,7 @@ Everything here reads numbers of the file alone. Positions are computed, too: as
 take more room than what they place.
 """
 
+from functools import partial
 from typing import Any
 
 import onnx
@@ -28,15 +29,22 @@ def counted(graph: Graph, stop: int) -> str:
 
 def grid(graph: Graph, rows: int, columns: int) -> tuple[str, str]:
     """Numbers of the rows `[rows, 1]` and of the columns `[1, columns]`."""
+    row, column = (
+        graph.once((counted, count), partial(counted, graph, count)) for count in (rows, columns)
+    )
     return (
-        graph.apply("Unsqueeze", counted(graph, rows), graph.integers(1)),
-        graph.apply("Unsqueeze", counted(graph, columns), graph.integers(0)),
+        graph.apply("Unsqueeze", row, graph.integers(1)),
+        graph.apply("Unsqueeze", column, graph.integers(0)),
     )
 
 
 def identity(graph: Graph, rows: int, columns: int, element: int = FLOAT) -> str:
     """1 where row and column have one number, else 0: `[rows, columns]`."""
-    return cast(graph, graph.apply("Equal", *grid(graph, rows, columns)), element)
+
+    def make() -> str:
+        return cast(graph, graph.apply("Equal", *grid(graph, rows, columns)), element)
+
+    return graph.once((identity, rows, columns, element), make)
 
 
 def transposed(graph: Graph, stack: str) -> str:

@@ -29,8 +29,7 @@ def householder(graph: Graph, linear: HouseholderLinear) -> Stored:
     num_matrices, size = linear.num_matrices, linear.in_features
 
     def factors() -> Factors:
-        signs = linear.u.signed(linear.singular_values())
-        diagonal = graph.constant(signs)
+        diagonal = _signs(graph, linear.u)
         rows = _rows(graph, linear.u)
         seen = by_columns(graph, rows, cast(graph, diagonal, DOUBLE))
         right = product(graph, _inverse(graph, linear.u, rows), seen)
@@ -38,6 +37,17 @@ def householder(graph: Graph, linear: HouseholderLinear) -> Stored:
         return _factors(graph, left, right, diagonal, num_matrices, size)
 
     return Stored(graph, (num_matrices, size, size), factors=factors)
+
+
+def _signs(graph: Graph, side: Staircase) -> str:
+    """`[G, n]`: 1, and the sign of the 1 x 1 reflector at the end."""
+    num_matrices, size = side.entries.shape[0], side.size
+    signed = 0 if side.sign is None else 1
+    shape = graph.integers(num_matrices, size - signed)
+    ones = graph.apply("Add", graph.apply("ConstantOfShape", shape), graph.number(1.0))
+    if side.sign is None:
+        return ones
+    return graph.apply("Concat", ones, graph.constant(side.sign.unsqueeze(1)), axis=1)
 
 
 def householder_svd(graph: Graph, linear: HouseholderSvdLinear) -> Stored:
@@ -99,6 +109,18 @@ def _rectangle(graph: Graph, values: str, rows: int, columns: int) -> str:
 def _rows(graph: Graph, side: Staircase) -> str:
     """Rows Z `[G, m, n]` of length sqrt(2), in double precision; a zero row stays one."""
     count, size = side.count, side.size
+    place, held = graph.once((_rows, count, size), lambda: _places(graph, count, size))
+    entries = cast(graph, graph.constant(side.entries), DOUBLE)
+    spread = graph.apply("Gather", entries, place, axis=1)
+    rows = graph.apply("Mul", spread, held)
+    squares = graph.apply("Mul", rows, rows)
+    squares = graph.apply("ReduceSum", squares, graph.integers(2), keepdims=1)
+    length = graph.apply("Max", graph.apply("Sqrt", squares), graph.double(_SHORTEST))
+    return graph.apply("Mul", graph.apply("Div", rows, length), graph.double(sqrt(2)))
+
+
+def _places(graph: Graph, count: int, size: int) -> tuple[str, str]:
+    """Where the entries of rows `[m, n]` stand among the packed ones, and which there are."""
     row, column = grid(graph, count, size)
     # Entry (j, c), c >= j, is the j n - j (j - 1) / 2 + c - j th.
     before = graph.apply("Mul", row, graph.apply("Sub", row, graph.integer(1)))
@@ -109,13 +131,7 @@ def _rows(graph: Graph, side: Staircase) -> str:
     )
     held = graph.apply("Not", graph.apply("Less", column, row))
     place = graph.apply("Where", held, graph.apply("Add", place, column), graph.integer(0))
-    entries = cast(graph, graph.constant(side.entries), DOUBLE)
-    spread = graph.apply("Gather", entries, place, axis=1)
-    rows = graph.apply("Mul", spread, cast(graph, held, DOUBLE))
-    squares = graph.apply("Mul", rows, rows)
-    squares = graph.apply("ReduceSum", squares, graph.integers(2), keepdims=1)
-    length = graph.apply("Max", graph.apply("Sqrt", squares), graph.double(_SHORTEST))
-    return graph.apply("Mul", graph.apply("Div", rows, length), graph.double(sqrt(2)))
+    return place, cast(graph, held, DOUBLE)
 
 
 def _inverse(graph: Graph, side: Staircase, rows: str) -> str:
