@@ -17,10 +17,12 @@ class OnnxExport(MadeExport):
     def make(cls, context: ExportContext) -> Made:
         """The model as a graph, which is run in onnxruntime before anybody gets it."""
         # Whoever never exports, as workers do not, never waits for these libraries.
-        from models.exports.onnx.export import export
+        from models.exports.onnx.export import FileOptions, export
         from models.exports.onnx.verify import verify
 
         model = context.model
-        content = export(model.module, model.spec, extra={"checkpoint_sha256": context.sha256})
-        verify(content, model.module, model.spec)
+        options = FileOptions(interface=model.interface)
+        extra = {"checkpoint_sha256": context.sha256}
+        content = export(model.module, model.spec, options, extra=extra)
+        verify(content, model.module, model.spec, options)
         return Made(content)

@@ -12,11 +12,12 @@ from sqlalchemy.orm import Session
 from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.documents.fronts import ObjectiveInfo
-from search.exports import missing_files
+from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import AnyTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 
@@ -48,6 +49,8 @@ class FrontPoint(Spec):
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
+    bytes: dict[str, int]
+    """By role, the size of a file that is there."""
     missing: dict[str, str]
     """By role, why a file is not there or cannot be; see `search.exports.missing`."""
 
@@ -202,6 +205,9 @@ def front(
     device = next(
         (measured[t.measurement_id].device for t in points if t.measurement_id is not None), None
     )
+    sizes = ArtifactRows(session).sizes(
+        [digest for trial in points for digest in records[trial.number].artifacts.values()]
+    )
     return Front(
         objectives=infos,
         device=device,
@@ -220,6 +226,7 @@ def front(
                 trial,
                 records[trial.number],
                 over[trial.number],
+                sizes=sizes,
                 slower=_is_slower(trial, measured.get(trial.measurement_id or "")),
                 on_front_by_mean=trial.number in by_mean,
             )
@@ -275,6 +282,7 @@ def _point(
     record: TrialRecord,
     over: OverSeeds | None,
     *,
+    sizes: Mapping[str, int],
     slower: bool,
     on_front_by_mean: bool,
 ) -> FrontPoint:
@@ -294,6 +302,7 @@ def _point(
         slower=slower,
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
+        bytes=file_sizes(record, sizes),
         missing=missing_files(record),
     )
 
