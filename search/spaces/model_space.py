@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias, TypeVar, get_args
 
+from pydantic import Field
+
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.errors import SlotError
 from models.model import ModelSpec, NumberBits
@@ -40,9 +42,16 @@ ALL_BITS: tuple[NumberBits, ...] = get_args(NumberBits)
 
 
 class Numbers(Spec):
-    """What a model's numbers are, whatever it is made of; see `ModelSpec`."""
+    """What a model's numbers are stored as, whatever it is made of.
 
-    bits: NumberBits = ModelSpec.model_fields["bits"].default
+    With fewer bits than 32 they are integers times scales. Training is that of 32 bits, but for
+    its last `training.quantised_epochs`; what is validated, kept and given out is rounded.
+    """
+
+    bits: NumberBits = Field(
+        default=ModelSpec.model_fields["bits"].default,
+        description=ModelSpec.model_fields["bits"].description,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

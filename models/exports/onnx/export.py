@@ -11,6 +11,7 @@ from onnx import helper
 from torch import nn
 
 from models.errors import ExportError
+from models.exports.comparison import in_double_precision
 from models.exports.onnx.architectures import WRITERS, Ends, Write
 from models.exports.onnx.graph import IR_VERSION, OPSET, Dimension, Graph, Port
 from models.exports.onnx.interface import LABEL, clipped_lengths, missing_numbers, read_samples, say
@@ -90,13 +91,6 @@ def export(
     return model.SerializeToString(deterministic=True)
 
 
-def in_double_precision(network: nn.Module, spec: ModelSpec) -> Network:
-    """The same model with numbers of double precision, for evaluation, on the CPU."""
-    exact = spec.build(seed=0).double().eval()
-    exact.load_state_dict({name: value.cpu() for name, value in network.state_dict().items()})
-    return exact
-
-
 @dataclass(frozen=True)
 class _Writing:
     """One file being written."""
@@ -168,9 +162,7 @@ class _Writing:
 
     def _inputs(self) -> list[Port]:
         signature, interface = self.spec.signature, self.options.interface
-        reads_tokens = signature.vocabulary is not None
-        if interface is not None:
-            reads_tokens = interface.reads_tokens
+        reads_tokens = signature.vocabulary is not None if interface is None else interface.tokens
         shape: list[Dimension] = [self._steps, *([] if reads_tokens else [signature.input_size])]
         if interface is not None and not self.options.stream:
             shape = [self._steps if size == "steps" else size for size in interface.sample]
