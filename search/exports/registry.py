@@ -6,6 +6,7 @@ A new kind is one file with a `MadeExport`, and its name in `MADE`.
 from typing import Final
 
 from models.spec import kind_of
+from search.exports.c import CExport
 from search.exports.checkpoint import CheckpointExport
 from search.exports.dense import DenseExport
 from search.exports.example import ExampleExport
@@ -16,6 +17,7 @@ from search.exports.onnx_stream import OnnxStreamExport
 MADE: Final[tuple[type[MadeExport], ...]] = (
     OnnxExport,
     OnnxStreamExport,
+    CExport,
     DenseExport,
     ExampleExport,
 )

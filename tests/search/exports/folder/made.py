@@ -2,6 +2,8 @@
 
 import dataclasses
 import hashlib
+import io
+import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from models.architectures import Gru, Lstm, Mlp, Rnn
 from models.checkpoint import save_bytes
+from models.exports.c.export import export as export_c
 from models.exports.onnx.export import FileOptions, export
 from models.interface import (
     Classes,
@@ -178,6 +181,17 @@ CASES: Mapping[str, Case] = {
 }
 
 
+def c_files(case: Case) -> bytes:
+    """Header and source as they are stored."""
+    network = case.spec.build(seed=1)
+    file = export_c(network, case.spec, name="model", interface=case.interface)
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("model.h"), file.header)
+        archive.writestr(zipfile.ZipInfo("model.c"), file.source)
+    return packed.getvalue()
+
+
 def folder(case: Case, *, without: tuple[str, ...] = ()) -> Folder:
     """The folder of a case's model, of which some roles are missing."""
     network = case.spec.build(seed=1)
@@ -187,6 +201,9 @@ def folder(case: Case, *, without: tuple[str, ...] = ()) -> Folder:
         "onnx": export(network, case.spec, FileOptions(interface=case.interface)),
         "example": example.model_dump_json().encode(),
     }
+    if not any(isinstance(step, OneHot) for step in case.interface.inputs):
+        # One-hot tokens have no C writer.
+        contents["c"] = c_files(case)
     stored = {hashlib.sha256(content).hexdigest(): content for content in contents.values()}
     artifacts = {
         role: ArtifactRecord(

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,43 @@ def test_the_python_example_runs_as_it_is(name: str, tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count(", as in samples.json") == 3
     assert "NOT" not in ran.stdout
+
+
+STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("name", [name for name in CASES if "model.c" in folder(CASES[name]).files])
+def test_the_c_example_compiles_without_a_warning_and_runs(name: str, tmp_path: Path) -> None:
+    place = written(folder(CASES[name]), tmp_path / "folder")
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    built = compiled(place, compiler)
+    assert built.returncode == 0, built.stderr
+    ran = run(place, "./example")
+    assert ran.returncode == 0, ran.stdout
+    assert ran.stdout.count(", as in samples.json") == 3
+    source = (place / "example.c").read_text()
+    first = document(place, "samples.json")["samples"][0]["tolerance"]
+    wrong = source.replace(f"{first}f}}", "-1.0f}", 1)
+    assert wrong != source
+    (place / "example.c").write_text(wrong)
+    assert compiled(place, compiler).returncode == 0
+    ran = run(place, "./example")
+    assert ran.returncode == 1
+    assert "NOT as in samples.json" in ran.stdout
+
+
+def compiled(place: Path, compiler: str) -> subprocess.CompletedProcess[str]:
+    words = (compiler, *STRICT, "example.c", "model.c", "-o", "example")
+    return subprocess.run(
+        words,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 @every_case
