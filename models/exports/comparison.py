@@ -34,14 +34,15 @@ def in_double_precision(network: nn.Module, spec: ModelSpec) -> Network:
     return exact
 
 
-def normal_inputs(spec: ModelSpec) -> Iterator[Tensor]:
+def normal_inputs(spec: ModelSpec, *, own_length: bool = False) -> Iterator[Tensor]:
     """Batches of 8 at two lengths: the signature's, at most 64, and one more than twice that.
 
-    A feed-forward model has but its own length.
+    A feed-forward model has but its own length, and so has one whose raw samples are all of one
+    size (`own_length`).
     """
     signature = spec.signature
     lengths = [signature.sequence_length]
-    if spec.architecture.any_length:
+    if spec.architecture.any_length and not own_length:
         first = min(signature.sequence_length, LONGEST)
         lengths = [first, 2 * first + 1]
     generator = generator_of(0)

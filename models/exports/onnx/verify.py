@@ -40,7 +40,9 @@ def verify(
     every_step = spec.signature.output_steps == "every"
     exact = in_double_precision(network, spec)
     check = _Check(Session(content), exact, options, every_step=every_step)
-    return max(max(check.shares(x)) for x in normal_inputs(spec))
+    interface = options.interface
+    own_length = interface is not None and not options.stream and "steps" not in interface.sample
+    return max(max(check.shares(x)) for x in normal_inputs(spec, own_length=own_length))
 
 
 class _Check:
