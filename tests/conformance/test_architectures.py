@@ -1,8 +1,6 @@
 """What every architecture promises with every parametrization that fits it."""
 
-import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -223,8 +221,9 @@ def test_checkpoint_brings_back_the_parameters_and_outputs_bit_for_bit(pair: Pai
 def test_rounded_models_come_back_bit_for_bit_and_are_smaller(pair: Pair) -> None:
     """One spec after the other at 8 and at 4 bits."""
     x = torch.randn(3, 5, 3)
-    widths: Iterator[Bits] = itertools.cycle((8, 4))
-    for spec, bits in zip(specs(*pair), widths, strict=False):
+    widths: tuple[Bits, ...] = (8, 4)
+    for place, spec in enumerate(specs(*pair)):
+        bits = widths[place % 2]
         few = ModelSpec.model_validate({**spec.model_dump(), "bits": bits})
         model = few.build(seed=5).eval()
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
