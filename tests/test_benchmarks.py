@@ -110,3 +110,9 @@ def test_a_quick_comparison_of_epochs_has_every_kind_of_trial() -> None:
         len(re.findall(r"^\| (?:rnn|gru|lstm) \w+ \| [\d.]+ \| [\d.]+ \|", text, re.MULTILINE))
         == 12
     )
+
+
+@pytest.mark.slow
+def test_a_quick_table_of_c_files_has_every_form_and_bits() -> None:
+    table = report_of("c_exports").partition("| n | form |")[2]
+    assert len(re.findall(r"^\| 64 \| .* \| (?:32|8|4) \|", table, re.MULTILINE)) == 18

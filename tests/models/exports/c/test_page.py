@@ -51,5 +51,6 @@ int main(void)
 
 
 def test_its_table_has_every_form() -> None:
+    sizes = PAGE.partition("## Speed")[0]
     for form in FORMS:
-        assert PAGE.count(f"| {form} |") == 3
+        assert sizes.count(f"| {form} |") == 3
