@@ -21,6 +21,9 @@ class InputStep(Spec):
     whole_sample: ClassVar[bool] = False
     """Whether it needs a sample as a whole: a stream, which comes step by step, goes without."""
 
+    reads_tokens: ClassVar[bool] = False
+    """Whether it is given whole numbers."""
+
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:
         """A batch `[B, ...]` of raw numbers of single precision, one step further."""
@@ -83,6 +86,8 @@ class Layout(InputStep):
 class OneHot(InputStep):
     """Tokens as one-hot numbers, for a network without an embedding of its own."""
 
+    reads_tokens: ClassVar[bool] = True
+
     kind: Literal["one_hot"] = "one_hot"
     symbols: int = Field(ge=1, description="how many there are")
 
@@ -91,7 +96,7 @@ class OneHot(InputStep):
         return torch.nn.functional.one_hot(x, self.symbols).float()
 
     def undo(self, x: Tensor) -> Tensor:
-        """`[B, T, symbols]` -> `[B, T]`: the largest."""
+        """`[B, T, symbols]` -> `[B, T]`: the places of the largest numbers."""
         return x.argmax(dim=-1)
 
 
@@ -324,9 +329,9 @@ class Interface(Spec):
     metric: str | None = Field(default=None, description="what the task judges answers by")
 
     @property
-    def reads_tokens(self) -> bool:
-        """Whether raw samples are whole numbers `[steps]`."""
-        return self.sample == ("steps",)
+    def tokens(self) -> bool:
+        """Whether raw samples are tokens."""
+        return not self.features or any(step.reads_tokens for step in self.inputs[:1])
 
     @property
     def features(self) -> bool:

@@ -1,6 +1,7 @@
 """What all kinds of files of a trained model have in common, and what they are made of."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,6 +51,18 @@ class Export(Spec):
     """What messages call the file."""
     file_name: ClassVar[str]
     """In the folder of its trial."""
+    parts: ClassVar[tuple[str, ...] | None] = None
+    """Where the artifact is several files in one: their names in the folder."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """All that it brings to the folder."""
+        return (cls.file_name,) if cls.parts is None else cls.parts
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Mapping[str, bytes]:
+        """The files of an artifact, by their names in the folder."""
+        return {cls.file_name: content}
 
 
 class MadeExport(Export):

@@ -244,7 +244,7 @@ def _measure_shape(
     timer = _Timer.of(device, threads=job.threads)
     load_average = os.getloadavg()[0]
     subject = _subject(shape.model, job, device)
-    rivals = [] if baseline == shape.model else _rivals(baseline, job, device)
+    rivals = [] if baseline == shape.model.unrounded else _rivals(baseline, job, device)
     for ready in (subject, *rivals):
         ready.call()
     with alone():

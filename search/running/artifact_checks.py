@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import torch
 from pydantic import ValidationError
 
-from models.checkpoint import interface_in, spec_in
+from models.checkpoint import interface_in, layout_of, spec_in
 from models.compression import ConversionReport
 from models.errors import CheckpointError, SpecError
 from models.model import ModelSpec
@@ -33,6 +33,8 @@ _NAMES: Final[Mapping[torch.dtype, str]] = {
     torch.bfloat16: "BF16",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
@@ -80,7 +82,7 @@ def check_artifact(role: str, stream: BinaryIO, job: TrainJob) -> None:
 
 def _check_checkpoint(stream: BinaryIO, size: int, job: TrainJob) -> None:
     model = job.trial.model
-    layout = _layout(model.model_dump_json())
+    layout = _file_layout(model.model_dump_json())
     tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=len(layout))
     if spec_in(metadata, name="the file") != model:
         raise CheckpointError("the spec in its metadata is not that of the trial's model")
@@ -160,8 +162,15 @@ def _document(stream: BinaryIO, size: int, most: int) -> bytes:
 
 
 @lru_cache(maxsize=256)
+def _file_layout(model: str) -> _Layout:
+    """What the checkpoint of a model, given as JSON, holds: integers and scales at few bits."""
+    layout = layout_of(ModelSpec.model_validate_json(model))
+    return {name: StoredTensor(_NAMES[dtype], shape) for name, (dtype, shape) in layout.items()}
+
+
+@lru_cache(maxsize=256)
 def _layout(model: str) -> _Layout:
-    """What a model, given as JSON, holds: by name its tensors' types and shapes."""
+    """What a model, given as JSON, is while it trains: by name its tensors' types and shapes."""
     state = ModelSpec.model_validate_json(model).build_on_meta().state_dict()
     return {
         name: StoredTensor(_NAMES[tensor.dtype], tuple(tensor.shape))

@@ -11,7 +11,7 @@ from search.documents.spaces import DryRun
 from search.errors import Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
-from search.studies.resolving import resolved, with_original
+from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
 from search.studies.states import announce
 from search.studies.warm_start import warm_start_trials
@@ -60,7 +60,7 @@ def submit(
             known = Studies(session).find_idempotent(idempotency_key, digest)
         if known is not None:
             return known
-    spec = with_original(database, resolved(spec, sources))
+    spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     warm_start = warm_start_trials(database, spec, space)
@@ -98,7 +98,7 @@ def dry_run(
     Raises:
         SpecRefused: see `submit`.
     """
-    spec = with_original(database, resolved(spec, sources))
+    spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     known = len(warm_start_trials(database, spec, space))

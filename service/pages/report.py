@@ -11,14 +11,14 @@ from sqlalchemy.orm import Session
 
 from search.fronts.figures import Figures
 from search.fronts.pareto import ObjectiveInfo, objective_infos
+from search.studies.resolving import without_defaults
 from search.studies.spec import OBJECTIVES, Objective, StudySpec
 from service.api.fronts.documents import front_document
-from service.api.fronts.routes import IfNoneMatch
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.resources import Held
 from service.api.studies.documents import study_document
 from service.api.studies.schemas import StudyDocument
-from service.http.entity_tags import NOT_MODIFIED, is_named, tag_of
+from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.problems import documented
 from service.rendering.plots.front_plot import FrontPlot, front_plot
 from service.rendering.plots.growth import growth
@@ -111,7 +111,7 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
 
 
 def spec_to_send(spec: StudySpec) -> dict[str, Any]:
-    """A study's document without what follows from its data, and without what is its owner's own.
+    """A stored study's document without what submission adds, and what is its owner's own.
 
     The address of a webhook may be as good as a password.
     """
@@ -119,7 +119,7 @@ def spec_to_send(spec: StudySpec) -> dict[str, Any]:
     if spec.compress is not None:
         # It is that of the model.
         left_out["architectures"] = True
-    return spec.model_dump(mode="json", exclude=left_out)
+    return without_defaults(spec).model_dump(mode="json", exclude=left_out)
 
 
 def _plots(

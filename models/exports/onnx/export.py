@@ -168,9 +168,7 @@ class _Writing:
 
     def _inputs(self) -> list[Port]:
         signature, interface = self.spec.signature, self.options.interface
-        reads_tokens = signature.vocabulary is not None
-        if interface is not None:
-            reads_tokens = interface.reads_tokens
+        reads_tokens = signature.vocabulary is not None if interface is None else interface.tokens
         shape: list[Dimension] = [self._steps, *([] if reads_tokens else [signature.input_size])]
         if interface is not None and not self.options.stream:
             shape = [self._steps if size == "steps" else size for size in interface.sample]

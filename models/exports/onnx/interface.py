@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 
 from models.exports.onnx.graph import Graph
@@ -106,8 +105,8 @@ def _layout(graph: Graph, step: Layout, x: str) -> str:
 
 
 def _one_hot(graph: Graph, step: OneHot, x: str) -> str:
-    values = graph.array(np.array([0, 1], dtype=np.float32))
-    return graph.apply("OneHot", x, graph.integer(step.symbols), values, axis=-1)
+    off_and_on = graph.constant(torch.tensor([0.0, 1.0]))
+    return graph.apply("OneHot", x, graph.integer(step.symbols), off_and_on, axis=-1)
 
 
 def _fill_missing(graph: Graph, step: FillMissing, x: str) -> str:

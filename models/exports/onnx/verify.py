@@ -43,7 +43,8 @@ def verify(
     """Run an exported file in onnxruntime beside the model in evaluation, on normal inputs.
 
     A batch of 8 and its first sample alone are tried at two lengths: that of the signature, at most
-    64, and one more than twice that; a feed-forward model has but its own. Samples that are padded
+    64, and one more than twice that; a feed-forward model has but its own, and so has a file whose
+    samples are flat. Samples that are padded
     get lengths of their own; a stream is given in two pieces, from its first state on. The outputs
     may differ from those of the model in double precision by `TOLERANCE` of the largest one of the
     batch so far, plus `ROUNDINGS` times what those of the model in single precision do. What is
@@ -59,7 +60,7 @@ def verify(
     every_step = spec.signature.output_steps == "every"
     exact = in_double_precision(network, spec)
     check = _Check(Session(content), exact, options, every_step=every_step)
-    return max(max(check.shares(x)) for x in _inputs(spec))
+    return max(max(check.shares(x)) for x in _inputs(spec, options))
 
 
 class _Check:
@@ -174,10 +175,12 @@ def _share(found: Tensor, expected: Tensor, held: Tensor, allowed: Tensor) -> fl
     return float((differences / allowed.clamp(min=torch.finfo(allowed.dtype).tiny)).max())
 
 
-def _inputs(spec: ModelSpec) -> Iterator[Tensor]:
-    signature = spec.signature
+def _inputs(spec: ModelSpec, options: FileOptions) -> Iterator[Tensor]:
+    signature, interface = spec.signature, options.interface
+    # A sample that is laid out in steps has as many as it has numbers for.
+    is_laid_out = interface is not None and any(step.whole_sample for step in interface.inputs)
     lengths = [signature.sequence_length]
-    if spec.architecture.any_length:
+    if spec.architecture.any_length and (options.stream or not is_laid_out):
         first = min(signature.sequence_length, LONGEST)
         lengths = [first, 2 * first + 1]
     generator = generator_of(0)
