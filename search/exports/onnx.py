@@ -3,8 +3,12 @@
 from importlib.metadata import version
 from typing import ClassVar, Final, Literal
 
+from models.exports.files import ChosenForm, ExportedFile, FileParts, onnx_file
+from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.verification import on_random_inputs, verified
+from search.training.taken_away import onnx_metadata
+from search.training.throughput_spec import Throughput
 
 _RUNTIME: Final = "onnxruntime"
 
@@ -21,21 +25,38 @@ class OnnxExport(MadeExport):
     def make(cls, context: ExportContext) -> Made:
         """The model as a graph, which is run in onnxruntime before anybody gets it."""
         # Whoever never exports, as workers do not, never waits for these libraries.
-        from models.exports.onnx.export import FileOptions, export
+        from models.exports.onnx.choice import choose_form
+        from models.exports.onnx.export import FileOptions
         from models.exports.onnx.runtime import Session
         from models.exports.onnx.verify import verify
 
-        model, options = context.model, FileOptions(interface=context.interface)
-        told = {"checkpoint_sha256": context.sha256, "reflectory.task": context.task.kind}
-        content = export(model.module, model.spec, options, extra=told)
-        verify(content, model.module, model.spec, options)
+        network, model = context.model.module, context.model.spec
+        assert isinstance(network, Network)
+        wanted = Throughput.model_validate(context.study.spec.get("throughput", {}))
+        exported = ExportedFile.model_validate(context.study.spec.get("export", {}))
+        parts = FileParts(
+            form=exported.form, interface=context.interface, extra=onnx_metadata(context.sha256)
+        )
+
+        def faster() -> ChosenForm:
+            chosen = choose_form(
+                network,
+                model,
+                batch_size=wanted.batch_size,
+                sequence_length=wanted.sequence_length,
+                threads=wanted.threads,
+            )
+            return chosen.form
+
+        content = onnx_file(network, model, parts, faster=faster)
+        verify(content, network, model, FileOptions(interface=context.interface))
         if context.interface is None or context.samples is None:
             return Made(content, on_random_inputs(_RUNTIME, version(_RUNTIME)))
         return Made(
             content,
             verified(
                 Session(content).run,
-                model,
+                context.model,
                 context.task,
                 context.samples,
                 runtime=_RUNTIME,
