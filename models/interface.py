@@ -23,6 +23,9 @@ class InputStep(Spec):
     reads_tokens: ClassVar[bool] = False
     """Whether it reads whole numbers `[B, T]`."""
 
+    reads_tokens: ClassVar[bool] = False
+    """Whether it is given whole numbers."""
+
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:
         """A batch `[B, ...]` of raw numbers of single precision, one step further."""

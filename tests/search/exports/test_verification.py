@@ -14,6 +14,7 @@ from models.checkpoint import INTERFACE, LoadedModel, load, save_bytes
 from models.errors import ExportError
 from models.exports.onnx.export import NEXT_STATE, STATE, FileOptions, export
 from models.exports.onnx.runtime import Session
+from models.exports.onnx.verify import verify
 from models.model import ModelSpec
 from models.parametrizations import LowRank
 from search.exports.verification import Run, Verification, check_pieces, verified
@@ -44,7 +45,10 @@ def loaded(task: Task, sources: DataSources) -> LoadedModel:
 
 def run_of(model: LoadedModel) -> Run:
     options = FileOptions(interface=model.interface)
-    return Session(export(model.module, model.spec, options)).run
+    content = export(model.module, model.spec, options)
+    # On normal numbers, as every file is tried before it is run on samples.
+    verify(content, model.module, model.spec, options)
+    return Session(content).run
 
 
 def judged(run: Run, model: LoadedModel, task: Task, samples: RawSamples) -> Verification:
