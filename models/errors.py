@@ -7,6 +7,7 @@ ModelError
 ├── InputError          a tensor does not fit the model: change the input
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
+├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
 └── ExportError         a model has no faithful ONNX file: nothing that its user does changes that
 """
 
@@ -37,6 +38,10 @@ class CheckpointError(ModelError, ValueError):
 
 class ConversionError(ModelError, ValueError):
     """Trained weights cannot be brought to another form; change them or what they should become."""
+
+
+class RoundingError(ModelError, ValueError):
+    """A number that is to be rounded is not finite, or one that should be rounded is not."""
 
 
 class ExportError(ModelError):

@@ -6,7 +6,7 @@ its definition, in torch; each format of file has its own writer of every step a
 """
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, TypeAlias, get_args
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias, get_args
 
 import torch
 from pydantic import Field
@@ -20,6 +20,9 @@ class InputStep(Spec):
 
     whole_sample: ClassVar[bool] = False
     """Whether it needs a sample as a whole: a stream, which comes step by step, goes without."""
+
+    reads_tokens: ClassVar[bool] = False
+    """Whether it is given whole numbers."""
 
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:
@@ -80,6 +83,23 @@ class Layout(InputStep):
         return x.flatten(1)
 
 
+class OneHot(InputStep):
+    """Tokens as one-hot numbers, for a network without an embedding of its own."""
+
+    reads_tokens: ClassVar[bool] = True
+
+    kind: Literal["one_hot"] = "one_hot"
+    symbols: int = Field(ge=1, description="how many there are")
+
+    def apply(self, x: Tensor) -> Tensor:
+        """`[B, T]` int64 -> `[B, T, symbols]`."""
+        return torch.nn.functional.one_hot(x, self.symbols).float()
+
+    def undo(self, x: Tensor) -> Tensor:
+        """`[B, T, symbols]` -> `[B, T]`: the places of the largest numbers."""
+        return x.argmax(dim=-1)
+
+
 class FillMissing(InputStep):
     """A number for each missing one, which is NaN, of a feature."""
 
@@ -123,7 +143,7 @@ class Standardise(InputStep):
         return x * deviations + means
 
 
-_Steps: TypeAlias = Divide | Reorder | Layout | FillMissing | Standardise
+_Steps: TypeAlias = Divide | Reorder | Layout | OneHot | FillMissing | Standardise
 AnyInputStep: TypeAlias = Annotated[_Steps, Field(discriminator="kind")]
 
 INPUT_STEPS: tuple[type[_Steps], ...] = get_args(_Steps)
@@ -161,13 +181,33 @@ class Answer(Spec):
         del output, difference
         raise TypeError(f"{type(self).__name__} decides nothing")
 
+    def output(self, numbers: Tensor) -> Tensor:
+        """The network's output of an answer in numbers: what a task's metrics are computed of."""
+        return numbers
+
+    def target(self, right: Tensor) -> Tensor:
+        """What the network's output should be, of what the answer should be."""
+        return right
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many outputs the network has, as often as the answer tells."""
+        return (len(self.names),) if self.names else ()
+
+    def unnamed(self) -> Self:
+        """The same without its names."""
+        return self
+
 
 class Classes(Answer):
     """One of several: the largest logit."""
 
     kind: Literal["classes"] = "classes"
     decides: ClassVar[bool] = True
-    classes: tuple[str, ...] = Field(description="the classes' own names, in the outputs' order")
+    classes: tuple[str, ...] = Field(
+        description="the classes' own names, in the outputs' order; none: their numbers stand for "
+        "them"
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,6 +225,10 @@ class Classes(Answer):
         first, second = output.topk(2, dim=-1).values.unbind(-1)
         return first - second <= difference[..., 0]
 
+    def unnamed(self) -> Self:
+        """Classes by number."""
+        return self.model_copy(update={"classes": ()})
+
 
 class Labels(Answer):
     """Any of several: each one whose probability is above one half."""
@@ -192,7 +236,10 @@ class Labels(Answer):
     kind: Literal["labels"] = "labels"
     decides: ClassVar[bool] = True
     each: ClassVar[bool] = True
-    labels: tuple[str, ...] = Field(description="the labels' own names, in the outputs' order")
+    labels: tuple[str, ...] = Field(
+        description="the labels' own names, in the outputs' order; none: their numbers stand for "
+        "them"
+    )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,6 +257,15 @@ class Labels(Answer):
     def tied(self, output: Tensor, difference: Tensor) -> Tensor:
         """Where a logit is as near to 0 as that."""
         return output.abs() <= difference
+
+    def output(self, numbers: Tensor) -> Tensor:
+        """Logits `[B, ..., L]`; those of what single precision rounds to 0 or 1 are finite."""
+        least = torch.finfo(torch.float32).eps / 2
+        return numbers.clamp(least, 1 - least).logit()
+
+    def unnamed(self) -> Self:
+        """Labels by number."""
+        return self.model_copy(update={"labels": ()})
 
 
 class Numbers(Answer):
@@ -232,6 +288,21 @@ class Numbers(Answer):
             return difference
         means, deviations = (difference.new_tensor(part) for part in (self.means, self.deviations))
         return difference * deviations + torch.finfo(torch.float32).eps * means.abs()
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many outputs have means and deviations."""
+        return (len(self.means), len(self.deviations)) if self.means or self.deviations else ()
+
+    def output(self, numbers: Tensor) -> Tensor:
+        """`[B, ..., out]` less the means, by the deviations."""
+        if not self.means:
+            return numbers
+        return (numbers - numbers.new_tensor(self.means)) / numbers.new_tensor(self.deviations)
+
+    def target(self, right: Tensor) -> Tensor:
+        """As the output."""
+        return self.output(right)
 
 
 _Answers: TypeAlias = Classes | Labels | Numbers
@@ -256,6 +327,11 @@ class Interface(Spec):
         "steps of the input too, and the network is told the lengths",
     )
     metric: str | None = Field(default=None, description="what the task judges answers by")
+
+    @property
+    def tokens(self) -> bool:
+        """Whether raw samples are tokens."""
+        return not self.features or any(step.reads_tokens for step in self.inputs[:1])
 
     @property
     def features(self) -> bool:

@@ -12,10 +12,11 @@ from models.forms import Form, Whole
 from models.hooks import CachesForms
 from models.math.initialisation import glorot_uniform_, normal_
 from models.math.weight_norm import NormalisedRows
+from models.quantization import Matrices, Quantised, Scheme
 from models.spec import Slot
 
 
-class StructuredLinear(nn.Module, CachesForms):
+class StructuredLinear(nn.Module, CachesForms, Quantised):
     """The G matrices W_g `[out, in]` of a slot, stored by their own numbers only.
 
     A complex matrix `A + iB` acts on vectors `(re | im)` of twice its size, as the real matrix
@@ -92,6 +93,10 @@ class StructuredLinear(nn.Module, CachesForms):
         """Factors on the learning rate of parameters, by name, where W would else barely move."""
         return {}
 
+    def schemes(self) -> Mapping[str, Scheme]:
+        """How its own parameters are rounded where the model has few bits; unnamed ones are not."""
+        return {}
+
     def extra_repr(self) -> str:
         """Sizes, for printing."""
         return f"{self.in_features}, {self.out_features}, num_matrices={self.num_matrices}"
@@ -107,7 +112,7 @@ def stored_matrices(module: nn.Module) -> Iterator[StructuredLinear]:
             yield part
 
 
-class Affine(nn.Module):
+class Affine(nn.Module, Quantised):
     """`x W^T + b` with a plain W, for the ends of a model: Glorot-uniform W per copy, b = 0.
 
     torch's own `nn.Linear` draws its start from the global generator; this one is given its
@@ -156,6 +161,10 @@ class Affine(nn.Module):
     def plain_parts(self) -> tuple[Tensor, Tensor | None]:
         """W `[G*out, in]` and b `[G*out]`."""
         return self.plain_weight(), self.bias
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """W is rounded, or its rows say themselves how they are."""
+        return {} if isinstance(self.weight, NormalisedRows) else {"weight": Matrices()}
 
     def multiply_adds(self) -> int:
         """Multiply-adds per input vector."""

@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from models.architectures import AnyArchitecture
@@ -17,15 +18,47 @@ from models.math.linalg import singular_values
 from models.math.precision import raised
 from models.network import Network
 from models.parametrizations import AnyParametrization, Dense
+from models.quantization import Bits, Layout, layouts, round_
 from models.spec import Signature, Spec, kind_of
+
+NumberBits: TypeAlias = Literal[32, 8, 4]
+"""Bits of a stored number; 32 is single precision."""
+
+_FULL = 32
+
+
+def _is_full(bits: int) -> bool:
+    return bits == _FULL
 
 
 class ModelSpec(Spec):
-    """An architecture, the parametrization that stores its slots, and a task's signature."""
+    """An architecture, the parametrization that stores its slots, and a task's signature.
+
+    With fewer bits than 32 the numbers of its matrices are rounded, see `models.quantization`:
+    integers times scales, which is what files hold. Parameters are of single precision even then.
+    """
 
     architecture: AnyArchitecture
     parametrization: AnyParametrization
     signature: Signature
+    # Documents of plain models are what they were before there were bits: who reads those reads
+    # these.
+    bits: NumberBits = Field(
+        default=_FULL,
+        exclude_if=_is_full,
+        description="bits of the stored numbers of matrices, reflectors and embeddings; rotations' "
+        "angles have twice as many. Biases, singular values, diagonals and first states keep 32",
+    )
+
+    @property
+    def rounded_to(self) -> Bits | None:
+        """The bits that numbers are rounded to; None where they are of single precision."""
+        return None if self.bits == _FULL else self.bits
+
+    @property
+    def unrounded(self) -> "ModelSpec":
+        """The same model with numbers of 32 bits, as it is while it is trained."""
+        return self if self.rounded_to is None else self.model_copy(update={"bits": _FULL})
 
     def check(self) -> None:
         """Refuse a combination that cannot be built.
@@ -45,15 +78,16 @@ class ModelSpec(Spec):
     def build(self, *, seed: int | None = None) -> Network:
         """A freshly initialised model on the CPU; shapes are those of the signature.
 
-        One seed gives one set of numbers; without a seed they differ every time. torch's global
-        generator is neither read nor moved.
+        One seed gives one set of numbers, whatever they are rounded to; without a seed they differ
+        every time. torch's global generator is neither read nor moved.
 
         Raises:
             SpecError: see `check`.
         """
-        self.check()
-        generator = generator_of(seed)
-        return self.architecture.build(self.signature, self.parametrization, generator=generator)
+        network = self._initialised(seed)
+        if self.rounded_to is not None:
+            round_(network, self.rounded_to)
+        return network
 
     def build_on_meta(self) -> nn.Module:
         """The model on torch's meta device: names and shapes of everything, and memory for nothing.
@@ -62,7 +96,12 @@ class ModelSpec(Spec):
             SpecError: see `check`.
         """
         with torch.device("meta"):
-            return self.build(seed=0)
+            return self._initialised(0)
+
+    def _initialised(self, seed: int | None) -> Network:
+        self.check()
+        generator = generator_of(seed)
+        return self.architecture.build(self.signature, self.parametrization, generator=generator)
 
     def parameter_count(self) -> int:
         """Trainable numbers, by closed formula: nothing is built."""
@@ -78,11 +117,11 @@ class ModelSpec(Spec):
         return self.parametrization.for_slot(slot).parameter_count(slot)
 
     def dense_twin(self) -> "ModelSpec":
-        """The same architecture and sizes with plain matrices."""
-        return self.model_copy(update={"parametrization": Dense()})
+        """The same architecture and sizes with plain matrices of 32 bits."""
+        return self.unrounded.model_copy(update={"parametrization": Dense()})
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of every tensor that a checkpoint holds; no memory is taken for them.
+        """Name and shape of every tensor of the model's state; no memory is taken for them.
 
         Raises:
             SpecError: see `check`.
@@ -90,13 +129,24 @@ class ModelSpec(Spec):
         tensors = self.build_on_meta().state_dict()
         return {name: tuple(tensor.shape) for name, tensor in sorted(tensors.items())}
 
+    def layouts(self) -> dict[str, Layout]:
+        """What each rounded tensor is stored as, by name; empty for 32 bits. Nothing is built.
+
+        Raises:
+            SpecError: see `check`.
+        """
+        bits = self.rounded_to
+        return {} if bits is None else layouts(self.build_on_meta(), bits)
+
     def shape_key(self) -> str:
         """A digest (hex) that models share when they run at the same speed.
 
-        It follows from the architecture, the signature, the parametrization's kind and options, and
-        the shapes of all tensors, and not from numbers that only change values.
+        It follows from the architecture, the signature, the parametrization's kind and options, the
+        shapes of all tensors and their bits, and not from numbers that only change values. Here
+        bits change no speed; where files are run they may.
         """
         shape = {
+            **({} if self.rounded_to is None else {"bits": self.bits}),
             "architecture": self.architecture.model_dump(mode="json"),
             "signature": self.signature.model_dump(mode="json"),
             "parametrization": _words(self.parametrization.model_dump(mode="json")),
@@ -106,14 +156,18 @@ class ModelSpec(Spec):
 
 
 def shape_words(model: Mapping[str, Any]) -> str:
-    """What models share that have the same tensors: all but the reals of the parametrization.
+    """What models share that have the same tensors and bits: not the parametrization's reals.
 
     `ModelSpec.shape_key` says it exactly, and takes too long for hundreds of candidates.
 
     Args:
         model: the document of a `ModelSpec`.
     """
-    words = [model["architecture"], _without_reals(model["parametrization"])]
+    words = [
+        model["architecture"],
+        _without_reals(model["parametrization"]),
+        model.get("bits", _FULL),
+    ]
     return json.dumps(words, sort_keys=True)
 
 

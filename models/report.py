@@ -4,18 +4,33 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from models.linear import StructuredLinear
 from models.model import ModelSpec
+from models.quantization import Layout
 from models.spec import Spec
 
 
-class ReportRow(Spec):
+def _of_older_report(document: Any) -> Any:
+    """Reports of the time before numbers were rounded say of bytes what they are in memory."""
+    if not isinstance(document, dict):
+        return document
+    told = cast("dict[str, Any]", document)
+    return {"stored_bytes": told.get("size_bytes"), **told}
+
+
+class _Sized(Spec):
+    """What has bytes in memory and in a file."""
+
+    _older = model_validator(mode="before")(_of_older_report)
+
+
+class ReportRow(_Sized):
     """One tensor, or one module with all that is below it.
 
     What belongs to a matrix as a whole stands with its module and is null for the tensors that make
@@ -29,11 +44,15 @@ class ReportRow(Spec):
     )
     parameters: int = Field(description="trainable numbers")
     degrees_of_freedom: int | None = Field(description="dimension of what the numbers can reach")
-    size_bytes: int = Field(description="bytes, buffers of the checkpoint included")
+    size_bytes: int = Field(description="bytes in memory, buffers of the checkpoint included")
+    stored_bytes: int = Field(
+        description="bytes in a file, at the model's bits: those of integers and scales, and of "
+        "what is not rounded"
+    )
     multiply_adds: int | None = Field(description="of its matrix products, per sample and step")
 
 
-class ReportTotals(Spec):
+class ReportTotals(_Sized):
     """A whole model in numbers."""
 
     parameters: int
@@ -44,10 +63,11 @@ class ReportTotals(Spec):
     )
     degrees_of_freedom: int
     size_bytes: int
+    stored_bytes: int
     multiply_adds: int
 
 
-class ReportRatios(Spec):
+class ReportRatios(_Sized):
     """This model's totals divided by its dense baseline's."""
 
     parameters: float
@@ -55,6 +75,7 @@ class ReportRatios(Spec):
     main_parameters: float
     degrees_of_freedom: float
     size_bytes: float
+    stored_bytes: float
     multiply_adds: float
 
 
@@ -93,10 +114,10 @@ def parameter_report(spec: ModelSpec) -> ParameterReport:
     Raises:
         SlotError: the spec cannot be built.
     """
-    rows = _rows(spec.build_on_meta())
+    rows = _rows_of(spec)
     totals = _totals(spec, rows)
     baseline = spec.dense_twin()
-    baseline_totals = _totals(baseline, _rows(baseline.build_on_meta()))
+    baseline_totals = _totals(baseline, _rows_of(baseline))
     ratios = {
         name: value / getattr(baseline_totals, name) for name, value in totals.model_dump().items()
     }
@@ -115,7 +136,7 @@ def model_totals(spec: ModelSpec) -> ReportTotals:
     Raises:
         SpecError: see `ModelSpec.check`.
     """
-    return _totals(spec, _rows(spec.build_on_meta()))
+    return _totals(spec, _rows_of(spec))
 
 
 @runtime_checkable
@@ -126,20 +147,24 @@ class _Matrix(Protocol):
     def degrees_of_freedom(self) -> int: ...
 
 
-def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
+def _rows_of(spec: ModelSpec) -> list[ReportRow]:
+    return _rows(spec.build_on_meta(), spec.layouts())
+
+
+def _rows(module: nn.Module, layouts: Mapping[str, Layout], prefix: str = "") -> list[ReportRow]:
     """The module's own row, its own tensors, and then everything below it.
 
     A module's freedom and cost are its own where it stores a matrix, else the sums over what it
     owns.
     """
     own = [
-        _tensor_row(f"{prefix}{name}", tensor, trainable=trainable)
+        _tensor_row(f"{prefix}{name}", tensor, layouts, trainable=trainable)
         for name, tensor, trainable in _own_tensors(module)
     ]
     below: list[ReportRow] = []
     children: list[ReportRow] = []
     for name, child in module.named_children():
-        rows = _rows(child, f"{prefix}{name}.")
+        rows = _rows(child, layouts, f"{prefix}{name}.")
         children.append(rows[0])
         below += rows
     if isinstance(module, _Matrix) and not _is_put_together(module):
@@ -166,6 +191,7 @@ def _rows(module: nn.Module, prefix: str = "") -> list[ReportRow]:
         parameters=sum(part.parameters for part in (*own, *children)),
         degrees_of_freedom=freedom,
         size_bytes=sum(part.size_bytes for part in (*own, *children)),
+        stored_bytes=sum(part.stored_bytes for part in (*own, *children)),
         multiply_adds=cost,
     )
     return [row, *own, *below]
@@ -186,15 +212,19 @@ def _own_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor, bool]]:
     ]
 
 
-def _tensor_row(name: str, tensor: torch.Tensor, *, trainable: bool) -> ReportRow:
+def _tensor_row(
+    name: str, tensor: torch.Tensor, layouts: Mapping[str, Layout], *, trainable: bool
+) -> ReportRow:
     numbers = tensor.numel() if trainable else 0
+    size_bytes = tensor.numel() * tensor.element_size()
     return ReportRow(
         level="tensor",
         name=name,
         shape=tuple(tensor.shape),
         parameters=numbers,
         degrees_of_freedom=numbers,
-        size_bytes=tensor.numel() * tensor.element_size(),
+        size_bytes=size_bytes,
+        stored_bytes=layouts[name].size_bytes if name in layouts else size_bytes,
         multiply_adds=0,
     )
 
@@ -209,5 +239,6 @@ def _totals(spec: ModelSpec, rows: list[ReportRow]) -> ReportTotals:
         main_parameters=spec.main_count(),
         degrees_of_freedom=whole.degrees_of_freedom,
         size_bytes=whole.size_bytes,
+        stored_bytes=whole.stored_bytes,
         multiply_adds=whole.multiply_adds,
     )

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from search.spaces.dimension import ChoiceDimension
 from search.spaces.draws import CornerSource, Recorder, SpaceDraw
-from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
+from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, Numbers
 from search.spaces.space import describe
 from search.studies.catalog import CatalogEntry, catalog
 from search.studies.spec import StudySpec
@@ -84,6 +84,7 @@ def _sections() -> Iterator[tuple[str, Schema]]:
     known = catalog()
     for entry in (*known.architectures, *known.parametrizations):
         yield _titled(entry), entry.json_schema
+    yield "`model`", Numbers.model_json_schema()
     yield "`training`", TrainingSpec.model_json_schema()
     yield "`compress`", Distillation.model_json_schema()
 

@@ -26,6 +26,7 @@ from models.linear import Affine, StructuredAffine, StructuredLinear
 from models.math.weight_norm import NormalisedRows
 from models.model import ModelSpec
 from models.network import Network
+from models.quantization import round_, rounded_weights
 
 
 def convert(
@@ -34,8 +35,11 @@ def convert(
     *,
     calibration: Tensor | None = None,
     earlier: Network | None = None,
+    rounds: bool = True,
 ) -> tuple[Network, ConversionReport]:
     """A network of the target's spec that answers as nearly as a given one as its numbers allow.
+
+    With few bits it is what is nearest that is rounded, and the report tells of the rounded one.
 
     Args:
         network: of the target's architecture and signature, with any parametrization; it is left as
@@ -43,7 +47,9 @@ def convert(
         target: the spec of the result.
         calibration: a batch that the network takes. Output errors are those on it, and families
             with a closed form for it keep outputs rather than weights.
-        earlier: what this function gave for smaller counts; the errors of no matrix are larger.
+        earlier: what this function gave for smaller counts; the errors of no matrix are larger,
+            before they are rounded.
+        rounds: whether the network that is returned is rounded; not where it is trained further.
 
     Returns:
         The network, of the given one's type and on its device, and what the conversion lost.
@@ -59,7 +65,7 @@ def convert(
     answer = None
     if calibration is not None:
         moments, answer = moments_of(dense, calibration)
-    converted = target.build(seed=0)
+    converted = target.unrounded.build(seed=0)
     _move_like(converted, network)
     rows: list[LayerConversion] = []
     fitted: set[str] = set()
@@ -78,10 +84,15 @@ def convert(
         fitted |= {f"{name}.{key}" for key in linear.state_dict()}
         had = before.get(name)
         costs = plain_costs(weight, linear.slot) if had is None else costs_of(had)
-        rows += layers_of(name, weight, linear, before=costs, moments=moments.get(name))
+        with rounded_weights(linear, target.rounded_to):
+            rows += layers_of(name, weight, linear, before=costs, moments=moments.get(name))
     neutralise_middles_(converted)
     _copy_others_(dense, converted, known=fitted)
     converted.train(network.training)
+    with rounded_weights(converted, target.rounded_to):
+        output_error = _output_error(converted, calibration, answer)
+    if rounds and target.rounded_to is not None:
+        round_(converted, target.rounded_to)
     return converted, ConversionReport(
         spec=target,
         layers=tuple(rows),
@@ -89,7 +100,7 @@ def convert(
         parameters_after=numbers_of(converted),
         multiply_adds_before=sum(row.multiply_adds_before for row in rows),
         multiply_adds_after=sum(row.multiply_adds_after for row in rows),
-        output_error=_output_error(converted, calibration, answer),
+        output_error=output_error,
     )
 
 

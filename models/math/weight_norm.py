@@ -1,5 +1,7 @@
 """Matrices whose rows are kept as a direction and a length."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
@@ -7,11 +9,12 @@ from models.hooks import Projected
 from models.math.householder import row_lengths
 from models.math.linalg import row_norms
 from models.math.precision import raised
+from models.quantization import Directions, Quantised, Scheme
 
 LONGEST_ROW = 10.0
 
 
-class NormalisedRows(nn.Module, Projected):
+class NormalisedRows(nn.Module, Projected, Quantised):
     """`w_i = g_i v_i / |v_i|` for every row i of a stack of matrices `[..., rows, columns]`.
 
     Without gain every row has length 1. The raw rows v are cut to length 10 after each optimizer
@@ -49,6 +52,10 @@ class NormalisedRows(nn.Module, Projected):
     def project_(self) -> None:
         """Cut raw rows that are longer than 10 to that length, in place."""
         self.direction.mul_((LONGEST_ROW / row_lengths(self.direction)).clamp(max=1))
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Raw rows need no scale; lengths stay as they are."""
+        return {"direction": Directions()}
 
     def extra_repr(self) -> str:
         """Shape, for printing."""

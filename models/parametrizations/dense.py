@@ -1,5 +1,6 @@
 """A plain matrix: the baseline that every other parametrization is held against."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -13,6 +14,7 @@ from models.math.complex_matrices import real_form
 from models.math.initialisation import glorot_uniform_, identity_, orthogonal_
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family
+from models.quantization import Matrices, Scheme
 from models.spec import Slot
 
 Start = Literal["glorot_uniform", "orthogonal", "identity"]
@@ -83,6 +85,10 @@ class DenseLinear(StructuredLinear):
         """W itself."""
         return DenseForm(self.weight)
 
+    def schemes(self) -> Mapping[str, Scheme]:
+        """W is rounded."""
+        return {"weight": Matrices()}
+
     def degrees_of_freedom(self) -> int:
         """One per entry of W."""
         return self.weight.numel()
@@ -102,6 +108,10 @@ class ComplexDenseLinear(StructuredLinear):
         """The real matrix that acts on `(re | im)`."""
         real, imaginary = self.weight.unbind(1)
         return DenseForm(real_form(real, imaginary))
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Both parts are rounded."""
+        return {"weight": Matrices()}
 
     def degrees_of_freedom(self) -> int:
         """Two per complex entry."""

@@ -21,6 +21,7 @@ from models.math.precision import raised
 from models.math.spectrum import SigmoidSpectrum
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
+from models.quantization import Rows, Scheme
 from models.spec import Slot
 
 
@@ -132,6 +133,10 @@ class FactorizedSvdLinear(StructuredLinear):
         u, v = self.orthogonal_map.matrix(skew).chunk(2)
         weight = (u * self.singular_values().unsqueeze(-2)) @ v.mT
         return DenseForm(weight.to(self.u.dtype))
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Skew matrices are rounded: U and V stay orthogonal. p is not."""
+        return {"u": Rows(), "v": Rows()}
 
     def degrees_of_freedom(self) -> int:
         """`n^2` per matrix; without a margin the `n (n - 1) / 2` of the rotations."""

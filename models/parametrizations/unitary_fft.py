@@ -1,5 +1,6 @@
 """The unitary matrix of the uRNN: phases, reflections and Fourier transforms."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -15,6 +16,7 @@ from models.math.unitary import hashed_order
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.parametrizations.unitary_full import LOOP_KEEPS
+from models.quantization import Angles, Directions, Scheme
 from models.spec import Slot
 
 
@@ -94,6 +96,10 @@ class UnitaryFftLinear(StructuredLinear):
         by_kernel = transforms(self.slot.in_features) and kernels_take(self.phases)
         pays = fourier_form_pays(self.slot.in_features, by_kernel=by_kernel)
         return form if pays else DenseForm(form.whole())
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Phases are angles, and of the reflections' vectors the directions count."""
+        return {"phases": Angles(), "reflections": Directions()}
 
     def degrees_of_freedom(self) -> int:
         """`7 n - 7` per matrix, at most n^2; for n = 1 the phase (models/math/README.md, eq. 23).

@@ -1,5 +1,6 @@
 """A complex matrix that may be any unitary one."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -19,6 +20,7 @@ from models.math.orthogonal_maps import (
 from models.math.precision import raised
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
+from models.quantization import Matrices, Scheme
 from models.spec import Slot
 
 LOOP_KEEPS = 8
@@ -102,6 +104,10 @@ class UnitaryFullLinear(StructuredLinear):
         """The real form of W, made of the real form of A."""
         weight = self.orthogonal_map.matrix(skew_hermitian_form(raised(self.a)))
         return DenseForm(weight.to(self.a.dtype))
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """A is rounded: W stays unitary."""
+        return {"a": Matrices()}
 
     def degrees_of_freedom(self) -> int:
         """`n^2` per matrix, the dimension of the unitary group."""

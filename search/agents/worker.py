@@ -16,6 +16,7 @@ from torch import Tensor
 from models.backends.vendor import allow_tf32
 from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError, ConversionError
+from models.interface import Interface
 from models.math.precision import denormals_as_zero
 from models.network import Network
 from models.report import parameter_report
@@ -23,12 +24,14 @@ from search.agents.executor import AttemptTicket
 from search.agents.fetched_datasets import FetchedDatasets
 from search.agents.lease_keeper import LeaseKeeper, kill_own_group
 from search.agents.worker_client import WorkerLink
+from search.documents.export_kinds import SAMPLES
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.logs import JsonLines, bind_for_good
 from search.measuring.measurement_lock import MeasurementLock
 from search.measuring.throughput import measure
-from search.tasks import DataSources, Splits
+from search.tasks import DataSources, RawSamples, Splits
 from search.training.conversion import converted, original_of
+from search.training.deliverables import stored_interface
 from search.training.jobs import (
     CONVERSION,
     ORIGINAL,
@@ -154,7 +157,13 @@ def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
 
     splits = job.task.load(attempt.sources, progress=report)
     metric = job.task.metric
-    found = {**splits.sizes, "metric": metric.name, "baseline": metric.baseline}
+    interface = stored_interface(job.task.interface(attempt.sources))
+    found = {
+        **splits.sizes,
+        "metric": metric.name,
+        "baseline": metric.baseline,
+        "interface": interface,
+    }
     return Completion(outcome="complete", prepared=found)
 
 
@@ -172,6 +181,8 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
     begins = resume is None and job.continues is None
     original = _original(job, attempt) if begins or _is_taught(job) else None
     splits = job.task.load(attempt.sources)
+    # What files of the model are made with follows from the data, which may be gone later.
+    interface, samples = job.task.interface(attempt.sources), job.task.raw_samples(attempt.sources)
     try:
         start = None
         if resume is None:
@@ -194,7 +205,7 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
             raise
         _log.warning("out of memory", exc_info=True)
         return _infeasible(f"out of memory: {str(error).partition('. ')[0]}", hooks)
-    _store(result, job, attempt.link)
+    _store(result, job, attempt.link, interface=interface, samples=samples)
     return Completion(
         outcome=result.outcome,
         reason=result.reason,
@@ -317,11 +328,23 @@ class _Hooks:
         self._terminating = True
 
 
-def _store(result: TrainingResult, job: TrainJob, link: WorkerLink) -> None:
-    """Store what a user downloads: before the trial is said to be complete."""
+def _store(
+    result: TrainingResult,
+    job: TrainJob,
+    link: WorkerLink,
+    *,
+    interface: Interface,
+    samples: RawSamples,
+) -> None:
+    """Store what a user downloads, and what it is judged by: before the trial is complete."""
     spec = job.trial.model
+    link.put_artifact(SAMPLES, samples.to_bytes())
     extra = checkpoint_metadata(
-        job.task, job.trial, epoch=result.best_epoch, continues=job.continues
+        job.task,
+        job.trial,
+        interface=stored_interface(interface),
+        epoch=result.best_epoch,
+        continues=job.continues,
     )
     link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
     link.put_artifact("report", parameter_report(spec).model_dump_json().encode())

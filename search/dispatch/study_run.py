@@ -94,6 +94,7 @@ class StudyRun:
                 self._study.space,
                 RememberedPast(dispatcher.database, study.id).now,
                 knowledge_of(dispatcher.database, study.id),
+                interface=lambda: self._study.interface,
             ),
         )
         self._ticked = time.monotonic()

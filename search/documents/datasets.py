@@ -52,6 +52,11 @@ class DatasetFacts(Spec):
         default=None, description="samples of each class or label"
     )
     missing_values: int = Field(default=0, ge=0, description="that were there and were replaced")
+    replacements: tuple[float, ...] | None = Field(
+        default=None,
+        description="by feature, the number in place of a missing value; null where those are "
+        "refused, and of uploads that were read before this was kept",
+    )
 
     @model_validator(mode="after")
     def _one_count_per_class(self) -> Self:

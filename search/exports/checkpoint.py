@@ -9,6 +9,6 @@ class CheckpointExport(Export):
     """The trained model as this project stores it: parameters and spec in one safetensors file."""
 
     words: ClassVar[str] = "checkpoint"
-    file_name: ClassVar[str] = "checkpoint.safetensors"
+    file_name: ClassVar[str] = "model.safetensors"
 
     kind: Literal["checkpoint"] = "checkpoint"

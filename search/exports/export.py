@@ -1,12 +1,14 @@
 """What all kinds of files of a trained model have in common, and what they are made of."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from models.checkpoint import LoadedModel
 from models.model import ModelSpec
 from models.spec import Spec
+from search.tasks import RawSamples
 from storage.records import StudyRecord, TrialRecord
 
 
@@ -18,6 +20,8 @@ class ExportContext:
     """The checkpoint's."""
     sha256: str
     """Of the checkpoint's bytes."""
+    samples: RawSamples | None = None
+    """Raw validation samples of the trial's task; None where none were kept."""
     study: StudyRecord
     trial: TrialRecord
 
@@ -36,6 +40,18 @@ class Export(Spec):
     """What messages call the file."""
     file_name: ClassVar[str]
     """In the folder of its trial."""
+    parts: ClassVar[tuple[str, ...] | None] = None
+    """Where the artifact is several files in one: their names in the folder."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """All that it brings to the folder."""
+        return (cls.file_name,) if cls.parts is None else cls.parts
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Mapping[str, bytes]:
+        """The files of an artifact, by their names in the folder."""
+        return {cls.file_name: content}
 
 
 class MadeExport(Export):

@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from models.checkpoint import load
 from models.errors import ExportError
-from search.documents.export_kinds import CHECKPOINT
+from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
 from search.exports.registry import MAKERS
+from search.tasks import RawSamples
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
@@ -73,11 +74,18 @@ def export_trial(
     with database.read() as session:
         if exported(session, study_id, number, role) is not None:
             return
-        artifact = ArtifactRows(session).of_trial(study_id, number)[CHECKPOINT]
+        artifacts = ArtifactRows(session).of_trial(study_id, number)
+        artifact, kept = artifacts[CHECKPOINT], artifacts.get(SAMPLES)
         study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
     with store.open_reader(artifact.sha256) as reader:
         model = load(reader.read())
-    context = ExportContext(model=model, sha256=artifact.sha256, study=study, trial=trial)
+    context = ExportContext(
+        model=model,
+        sha256=artifact.sha256,
+        samples=_samples(store, kept),
+        study=study,
+        trial=trial,
+    )
     try:
         made = MAKERS[role].make(context)
     except ExportError as error:
@@ -93,3 +101,10 @@ def export_trial(
         restore_if_missing(store, stored.sha256, io.BytesIO(made.content))
     fields = {"study_id": study_id, "trial": number, "role": role, "bytes": stored.size}
     _log.info("a file was made of a checkpoint", extra=fields)
+
+
+def _samples(store: ArtifactStore, kept: ArtifactRecord | None) -> RawSamples | None:
+    if kept is None:
+        return None
+    with store.open_reader(kept.sha256) as reader:
+        return RawSamples.from_bytes(reader.read())

@@ -8,10 +8,11 @@ from typing import Final
 from models.spec import kind_of
 from search.exports.checkpoint import CheckpointExport
 from search.exports.dense import DenseExport
+from search.exports.example import ExampleExport
 from search.exports.export import Export, MadeExport
 from search.exports.onnx import OnnxExport
 
-MADE: Final[tuple[type[MadeExport], ...]] = (OnnxExport, DenseExport)
+MADE: Final[tuple[type[MadeExport], ...]] = (OnnxExport, DenseExport, ExampleExport)
 """Kinds that are made of a checkpoint when they are wanted."""
 
 EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)

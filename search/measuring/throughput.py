@@ -272,7 +272,7 @@ def _measure_shape(
     runtime = RUNTIMES[job.runtime]
     own = runtime.subjects(shape.model, job, device)
     rivals: Sequence[Subject] = (
-        () if baseline == shape.model else runtime.rivals(baseline, job, device)
+        () if baseline == shape.model.unrounded else runtime.rivals(baseline, job, device)
     )
     for ready in (*own, *rivals):
         ready.call()

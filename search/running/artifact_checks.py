@@ -14,12 +14,14 @@ from typing import BinaryIO, Final
 import torch
 from pydantic import ValidationError
 
-from models.checkpoint import spec_in
+from models.checkpoint import interface_in, layout_of, spec_in
 from models.compression import ConversionReport
 from models.errors import CheckpointError, SpecError
 from models.model import ModelSpec
 from models.report import ParameterReport, parameter_report
+from search.documents.export_kinds import SAMPLES
 from search.errors import Fault, ReportRefused
+from search.tasks import MOST_SAMPLE_BYTES, MOST_SAMPLES, SAMPLES_FORMAT
 from search.training.jobs import CONVERSION, TrainJob
 from search.training.resume import GROUPS, position_in
 from search.training.tensor_files import StoredTensor, contents
@@ -31,6 +33,8 @@ _NAMES: Final[Mapping[torch.dtype, str]] = {
     torch.bfloat16: "BF16",
     torch.int64: "I64",
     torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
 }
@@ -45,6 +49,13 @@ _DOCUMENT = 64 << 10
 """Bytes of a JSON document beyond what its model makes it have."""
 _OF_A_TENSOR = 4 << 10
 """Bytes of a conversion's report for each tensor."""
+
+_OF_SAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "x": ("U8", "I32", "F32"),
+    "y": ("I64", "F32"),
+    "lengths": ("I64",),
+}
+"""The tensors of raw samples, and the types that they may have."""
 
 _Layout = Mapping[str, StoredTensor]
 
@@ -71,10 +82,11 @@ def check_artifact(role: str, stream: BinaryIO, job: TrainJob) -> None:
 
 def _check_checkpoint(stream: BinaryIO, size: int, job: TrainJob) -> None:
     model = job.trial.model
-    layout = _layout(model.model_dump_json())
+    layout = _file_layout(model.model_dump_json())
     tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=len(layout))
     if spec_in(metadata, name="the file") != model:
         raise CheckpointError("the spec in its metadata is not that of the trial's model")
+    interface_in(metadata, model, name="the file")
     _check_state("", tensors, layout)
 
 
@@ -102,6 +114,29 @@ def _check_resume(stream: BinaryIO, size: int, job: TrainJob) -> None:
     _check_carried(groups["carried"], layout, batch_size=job.trial.training.batch_size)
 
 
+def _check_samples(stream: BinaryIO, size: int, job: TrainJob) -> None:  # noqa: ARG001
+    tensors, metadata = contents(stream, size, widths=_WIDTHS, most_tensors=len(_OF_SAMPLES))
+    if metadata.get("format") != SAMPLES_FORMAT:
+        raise CheckpointError(
+            f"its format is {metadata.get('format')!r}; allowed is {SAMPLES_FORMAT!r}"
+        )
+    for name in ("x", "y"):
+        if name not in tensors:
+            raise CheckpointError(f"tensor {name!r} of the samples is missing")
+    rows = {tensor.shape[0] if tensor.shape else 0 for tensor in tensors.values()}
+    if len(rows) != 1 or not 1 <= max(rows) <= MOST_SAMPLES:
+        raise CheckpointError(
+            f"its tensors have {sorted(rows)} rows; allowed is one number of them, of 1 to "
+            f"{MOST_SAMPLES}"
+        )
+    for name, tensor in tensors.items():
+        if tensor.dtype not in _OF_SAMPLES.get(name, ()):
+            allowed = {name: " or ".join(types) for name, types in _OF_SAMPLES.items()}
+            raise CheckpointError(f"tensor {name!r} is {tensor.dtype}; allowed are {allowed}")
+    if rows != {1}:
+        _document(stream, size, MOST_SAMPLE_BYTES + _DOCUMENT)
+
+
 def _check_report(stream: BinaryIO, size: int, job: TrainJob) -> None:
     right = parameter_report(job.trial.model)
     content = _document(stream, size, len(right.model_dump_json()) + _DOCUMENT)
@@ -127,8 +162,15 @@ def _document(stream: BinaryIO, size: int, most: int) -> bytes:
 
 
 @lru_cache(maxsize=256)
+def _file_layout(model: str) -> _Layout:
+    """What the checkpoint of a model, given as JSON, holds: integers and scales at few bits."""
+    layout = layout_of(ModelSpec.model_validate_json(model))
+    return {name: StoredTensor(_NAMES[dtype], shape) for name, (dtype, shape) in layout.items()}
+
+
+@lru_cache(maxsize=256)
 def _layout(model: str) -> _Layout:
-    """What a model, given as JSON, holds: by name its tensors' types and shapes."""
+    """What a model, given as JSON, is while it trains: by name its tensors' types and shapes."""
     state = ModelSpec.model_validate_json(model).build_on_meta().state_dict()
     return {
         name: StoredTensor(_NAMES[tensor.dtype], tuple(tensor.shape))
@@ -198,6 +240,7 @@ def _check_carried(found: Mapping[str, StoredTensor], layout: _Layout, *, batch_
 _CHECKS: Final[Mapping[str, Callable[[BinaryIO, int, TrainJob], None]]] = {
     "checkpoint": _check_checkpoint,
     "report": _check_report,
+    SAMPLES: _check_samples,
     "resume": _check_resume,
     CONVERSION: _check_conversion,
 }

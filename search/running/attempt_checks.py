@@ -15,6 +15,7 @@ from models.spec import Spec
 from search.errors import Fault, ReportRefused
 from search.measuring.throughput import Estimate, ThroughputRecord
 from search.tasks import NOT_NEGATIVE, Range, Task
+from search.training.deliverables import LARGEST_INTERFACE
 from search.training.jobs import (
     Completion,
     EpochReport,
@@ -39,6 +40,9 @@ class _Prepared(Spec):
     test: int = Field(ge=1)
     metric: str
     baseline: float
+    interface: str | None = Field(
+        default=None, max_length=LARGEST_INTERFACE, description="null from older workers"
+    )
 
 
 def check_seconds(

@@ -11,11 +11,12 @@ from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
-from search.studies import Need, StudySpec, measured_kind
+from search.studies import Need, StudySpec, interface_of, measured_kind
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
 from storage.repositories.measurements import Measurements
+from storage.repositories.studies import Studies
 
 GRACE_SECONDS = 2.0
 """How long the process of an attempt may go on after it was told to end."""
@@ -118,6 +119,16 @@ class StudyContext:
     def database(self) -> ClaimedDatabase:
         """Where the study's rows are."""
         return self.dispatcher.claimed(self.id)
+
+    _interface: str | None = None
+
+    @property
+    def interface(self) -> str | None:
+        """What stands around its models; null until its data were looked at, see `interface_of`."""
+        if self._interface is None and self.spec.needs_bytes:
+            with self.database.read() as session:
+                self._interface = interface_of(Studies(session).get(self.id))
+        return self._interface
 
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:

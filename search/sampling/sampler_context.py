@@ -1,7 +1,6 @@
 """What a sampler is told of its study beside what Optuna holds."""
 
 from collections.abc import Callable
-from functools import partial
 
 from models.errors import SpecError
 from search.samplers import Knowledge, Past, SamplerContext
@@ -19,15 +18,20 @@ def sampler_context_of(
     space: SearchSpace,
     past: Callable[[], Past],
     knowledge: Knowledge | None = None,
+    *,
+    interface: Callable[[], str | None] = lambda: None,
 ) -> SamplerContext:
-    """A study's facts; `past` is asked once per suggestion, where a sampler wants it."""
+    """A study's facts; `past` is asked once per suggestion, where a sampler wants it.
+
+    `interface` gives what `interface_of` does, as soon as it is known.
+    """
 
     def is_refused(drawn: DrawnTrial) -> bool:
         try:
             drawn.spec.model.check()
         except SpecError:
             return True
-        return any(True for _ in refusals(spec, drawn.spec))
+        return any(True for _ in refusals(spec, interface(), drawn.spec))
 
     return SamplerContext(
         space=space,
@@ -37,7 +41,7 @@ def sampler_context_of(
         epochs=spec.budget.epochs,
         limits=spec.limits,
         is_refused=is_refused,
-        file_bytes=partial(bytes_wanted, spec),
+        file_bytes=lambda trial: bytes_wanted(spec, interface(), trial),
         past=past,
         knowledge=knowledge or Knowledge(),
     )

@@ -159,7 +159,9 @@ class Suggestions:
         drawn = self._study.space.original()
         self._optuna_study.annotate(asked, drawn.hyperparameters)
         limits = self._study.spec.limits
-        over = [excess for _, excess in refusals(self._study.spec, drawn.spec)]
+        over = [
+            excess for _, excess in refusals(self._study.spec, self._study.interface, drawn.spec)
+        ]
         if limits.min_throughput_ratio is not None and limits.min_throughput_ratio > 1:
             # It is its own dense baseline: the ratio is 1.
             over.append(limits.min_throughput_ratio - 1)
@@ -224,7 +226,9 @@ class Suggestions:
             parameters=model.parameter_count(),
             dense_parameters=model.dense_twin().parameter_count(),
             shape_key=model.shape_key(),
-            bytes=bytes_wanted(self._study.spec, drawn.spec, continues=continues),
+            bytes=bytes_wanted(
+                self._study.spec, self._study.interface, drawn.spec, continues=continues
+            ),
             violation=violation,
             origin=origin,
             repeats=repeats,
@@ -253,7 +257,7 @@ class Suggestions:
             drawn.spec.model.check()
         except SpecError as error:
             return TrialOutcome(cause=TrialCause.LIMIT, detail=str(error), violation=1.0)
-        over = list(refusals(self._study.spec, drawn.spec))
+        over = list(refusals(self._study.spec, self._study.interface, drawn.spec))
         if not over:
             return None
         return TrialOutcome(

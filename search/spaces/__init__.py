@@ -21,11 +21,17 @@ from search.spaces.model_space import (
 )
 from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
+from search.spaces.torch_defaults import (
+    TORCH_DEFAULTS,
+    with_torch_defaults,
+    without_torch_defaults,
+)
 
 __all__ = [
     "ARCHITECTURE_KINDS",
     "PARAMETRIZATION_KINDS",
     "PRESETS",
+    "TORCH_DEFAULTS",
     "Candidate",
     "ChoiceDimension",
     "CornerSource",
@@ -50,4 +56,6 @@ __all__ = [
     "names_of",
     "slow",
     "state_bytes",
+    "with_torch_defaults",
+    "without_torch_defaults",
 ]

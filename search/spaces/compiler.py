@@ -34,11 +34,14 @@ from search.spaces.draws import (
     names_of,
 )
 from search.spaces.model_space import (
+    ALL_BITS,
     ARCHITECTURE_KINDS,
     COMPRESS,
+    MODEL,
     PARAMETRIZATION_KINDS,
     TRAINING,
     Candidate,
+    Numbers,
     TrialDraws,
     corners,
     is_number,
@@ -107,6 +110,7 @@ def _parse(spec: SpaceSpec) -> _Parsed:
     variants |= {kind: ARCHITECTURE_KINDS[kind] for kind in spec.architectures}
     for kind, names in layers.items():
         variants |= dict.fromkeys(names, PARAMETRIZATION_KINDS[kind])
+    variants[MODEL] = Numbers
     variants[TRAINING] = TrainingSpec
     if spec.compress is not None and spec.compress.distillation:
         variants[COMPRESS] = Distillation
@@ -167,6 +171,7 @@ def _resolve(parsed: _Parsed) -> TrialDraws:
         overrides=overrides,
         compress=spec.compress,
         layers=parsed.layers,
+        bits=ALL_BITS if spec.searches_bits else TrialDraws.bits,
     )
 
 
@@ -178,7 +183,7 @@ def _refuse_too_many_options(parsed: _Parsed, overrides: Overrides) -> None:
             counts[field.rpartition(".")[0]] *= len(override.options)
     of_kinds = [math.prod(counts[name] for name in names) for names in parsed.layers.values()]
     of_architectures = [counts[kind] for kind in parsed.spec.architectures]
-    shared = counts[TRAINING] * counts.get(COMPRESS, 1)
+    shared = counts[MODEL] * counts[TRAINING] * counts.get(COMPRESS, 1)
     count = sum(of_architectures) * sum(of_kinds) * shared
     given = parsed.spec.space.values()
     options = sum(len(one.options) for one in given if isinstance(one, Options))

@@ -7,11 +7,13 @@ defined on, and what is drawn is cut to the slot at hand.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, get_args
+
+from pydantic import Field
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.errors import SlotError
-from models.model import ModelSpec
+from models.model import ModelSpec, NumberBits
 from models.parametrizations import (
     PARAMETRIZATIONS,
     AnyFamily,
@@ -31,9 +33,25 @@ Hyperparameters: TypeAlias = dict[str, Scalar | None]
 ARCHITECTURE_KINDS = {kind_of(variant): variant for variant in ARCHITECTURES}
 PARAMETRIZATION_KINDS = {kind_of(variant): variant for variant in PARAMETRIZATIONS}
 
+MODEL = "model"
 TRAINING = "training"
 COMPRESS = "compress"
-"""What names the fields of `TrainingSpec` and of `Distillation`, before the dot."""
+"""What names the fields of `Numbers`, `TrainingSpec` and `Distillation`, before the dot."""
+
+ALL_BITS: tuple[NumberBits, ...] = get_args(NumberBits)
+
+
+class Numbers(Spec):
+    """What a model's numbers are stored as, whatever it is made of.
+
+    With fewer bits than 32 they are integers times scales. Training is that of 32 bits, but for
+    its last `training.quantised_epochs`; what is validated, kept and given out is rounded.
+    """
+
+    bits: NumberBits = Field(
+        default=ModelSpec.model_fields["bits"].default,
+        description=ModelSpec.model_fields["bits"].description,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +91,8 @@ class TrialDraws:
     """Parametrization -> the largest main slot on which it is defined at all."""
     combinations: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Architecture -> the parametrizations that are defined on it, in spec order."""
+    bits: tuple[NumberBits, ...] = (Numbers().bits,)
+    """What a model's bits are drawn from where the user names none; one of them is no dimension."""
 
     def trial(self, source: Source) -> DrawnTrial:
         """One configuration by the source's answers."""
@@ -131,16 +151,19 @@ class TrialDraws:
         names = self.layers[kind]
         one = replace(slot, layers=slot.layers // len(names))
         drawn = [self._member(name, kind, one, source) for name in names]
+        numbers, bits = self._numbers(source)
         if hyperparameters is not None:
             _note(hyperparameters, candidate.architecture, architecture, asked)
             for name, (member, draw) in zip(names, drawn, strict=True):
                 _note(hyperparameters, name, member, draw)
+            _note(hyperparameters, MODEL, numbers, bits)
         return ModelSpec(
             architecture=architecture,
             parametrization=_together(
                 [member for member, _ in drawn], drawn=any(draw.asked for _, draw in drawn)
             ),
             signature=self.signature,
+            bits=numbers.bits,
         )
 
     def architecture(self, kind: str, source: Source) -> AnyArchitecture:
@@ -183,6 +206,14 @@ class TrialDraws:
             suggested = PARAMETRIZATION_KINDS[kind].suggest(draw, slot, largest=largest)
             member = _clamped(draw.complete(suggested), slot, named=draw.named)
         return member, draw
+
+    def _numbers(self, source: Source) -> tuple[Numbers, SpaceDraw]:
+        draw = SpaceDraw(MODEL, self.overrides.values, source)
+        if len(self.bits) == 1 and not draw.is_overridden("bits"):
+            return Numbers(bits=self.bits[0]), draw
+        with self.overrides.refusing(MODEL):
+            bits = draw.whole_choice("bits", self.bits, allowed=ALL_BITS)
+            return Numbers.model_validate({"bits": bits}), draw
 
     def _distillation(
         self, source: Source, hyperparameters: Hyperparameters

@@ -12,10 +12,12 @@ from search.spaces.dimension import Dimension
 from search.spaces.draws import NamedSource, OutsideSpace, Source
 from search.spaces.model_space import (
     COMPRESS,
+    MODEL,
     TRAINING,
     Candidate,
     DrawnTrial,
     Hyperparameters,
+    Numbers,
     named_members,
 )
 from search.spaces.presets import PRESETS
@@ -182,6 +184,7 @@ def _values(spec: TrialSpec) -> Hyperparameters:
     members: list[tuple[str, Spec]] = [
         (spec.model.architecture.kind, spec.model.architecture),
         *named_members(spec.model.parametrization),
+        (MODEL, Numbers(bits=spec.model.bits)),
         (TRAINING, spec.training),
     ]
     if spec.compression is not None and spec.compression.distillation is not None:

@@ -16,6 +16,9 @@ from storage.repositories.trial_summaries import AnyTrial
 CONFIDENCE = 0.95
 """How often an interval holds the mean over all seeds, were qualities normal."""
 
+_EARLIER_TRAINING = {"quantised_epochs": 2}
+"""What documents of an earlier version do not say of training: nothing that changes theirs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OverSeeds:
@@ -29,8 +32,9 @@ class OverSeeds:
 
 def configuration_of(spec: Mapping[str, Any]) -> str:
     """What makes two trials the same: all of their documents but the seed."""
-    # Documents of an earlier version have no start to speak of.
-    return json.dumps([spec["model"], spec["training"], spec.get("compression")], sort_keys=True)
+    # Documents of an earlier version have no start to speak of, and no quantised epochs.
+    training = {**_EARLIER_TRAINING, **spec["training"]}
+    return json.dumps([spec["model"], training, spec.get("compression")], sort_keys=True)
 
 
 @dataclass(frozen=True)

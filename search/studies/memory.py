@@ -121,7 +121,9 @@ def training_need(task: AnyTask, trial: TrialSpec) -> Need:
     if trial.compression is not None:
         # It is read and decomposed before training, and stays where it teaches.
         original = 3 * model.dense_twin().parameter_count()
-    held = count * (3 + states) + original
+    # Rounded weights stand in for the others, which are kept meanwhile.
+    beside = 0 if model.rounded_to is None else count
+    held = count * (3 + states) + beside + original
     data = task.data_bytes()
     file = int(_FILE_COPIES * count * (2 + states))
     outside = PROCESS_BYTES + data
@@ -144,7 +146,7 @@ def measuring_need(model: ModelSpec, throughput: Throughput) -> Need:
         for one in (model, baseline)
     ]
     inputs, answers = _ends(signature)
-    rivals = 0 if baseline == model else _RIVALS
+    rivals = 0 if baseline == model.unrounded else _RIVALS
     if trains:
         most = max(saved + kept for saved, kept in sizes)
         copies, each = 2 + _MEASURED_STATES, most + _TRAINED_ANSWERS * answers

@@ -3,6 +3,7 @@
 from models.model import ModelSpec
 from models.spec import Spec
 from search.errors import DataError, Fault, SpecRefused
+from search.spaces import with_torch_defaults, without_torch_defaults
 from search.studies.spec import StudySpec
 from search.studies.task_fits import misfit
 from search.tasks import DataSources
@@ -65,6 +66,25 @@ def with_original(database: Database, spec: StudySpec) -> StudySpec:
     facts = OriginalFacts(sha256=record.sha256, architecture=model.architecture)
     compress = spec.compress.model_copy(update={"facts": facts})
     return spec.model_copy(update={"compress": compress, "architectures": (kind,)})
+
+
+def with_defaults(spec: StudySpec) -> StudySpec:
+    """A new study with what the search pins where the document says nothing.
+
+    A study that compresses a model has that model's own fields.
+    """
+    if spec.compress is not None:
+        return spec
+    space = with_torch_defaults(spec.space, spec.architectures)
+    return spec.model_copy(update={"space": space})
+
+
+def without_defaults(spec: StudySpec) -> StudySpec:
+    """A stored study as it is to be sent for the same again: `with_defaults` backwards."""
+    if spec.compress is not None:
+        return spec
+    space = without_torch_defaults(spec.space, spec.architectures)
+    return spec.model_copy(update={"space": space})
 
 
 def _path(task: Spec) -> str:

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from models.architectures import ARCHITECTURES
-from models.exports.files import ExportedFile
+from models.exports.files import STORES_BITS, ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.documents.objectives import (
@@ -176,8 +176,9 @@ class StudySpec(Spec):
     space: Mapping[str, Override] = Field(
         default_factory=dict[str, Override],
         max_length=2_000,
-        description="keys are `<field>`, `<kind>.<field>` or `training.<field>`; "
-        "a value is a pin, a range or options",
+        description="keys are `<field>`, `<kind>.<field>`, `model.bits` or `training.<field>`; "
+        "a value is a pin, a range or options. Where it says nothing of them, `gru.reset` is "
+        "pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers compute",
     )
     objectives: tuple[Objective, ...] = Field(
         default=USUAL_OBJECTIVES,
@@ -332,6 +333,11 @@ class StudySpec(Spec):
     def needs_latency(self) -> bool:
         """Whether single calls are timed as well."""
         return "latency" in self.objectives or self.limits.latency_seconds is not None
+
+    @property
+    def searches_bits(self) -> bool:
+        """Whether numbers of fewer bits are tried: where they make the file smaller that counts."""
+        return "bytes" in self.objectives and self.export.file in STORES_BITS
 
     @property
     def needs_bytes(self) -> bool:

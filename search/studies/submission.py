@@ -13,7 +13,7 @@ from search.errors import Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace, state_bytes
 from search.studies.feasibility import runtime_fault, smallest_bytes
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
-from search.studies.resolving import resolved, with_original
+from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
 from search.studies.states import announce
 from search.studies.warm_start import warm_start_trials
@@ -62,7 +62,7 @@ def submit(
             known = Studies(session).find_idempotent(idempotency_key, digest)
         if known is not None:
             return known
-    spec = with_original(database, resolved(spec, sources))
+    spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     warm_start = warm_start_trials(database, spec, space)
@@ -100,7 +100,7 @@ def dry_run(
     Raises:
         SpecRefused: see `submit`.
     """
-    spec = with_original(database, resolved(spec, sources))
+    spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     known = len(warm_start_trials(database, spec, space))
@@ -217,7 +217,7 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
         if least_file is not None and limits.bytes < least_file[1]:
             message = (
                 f"no candidate has a file of {limits.bytes} bytes or fewer; that of the smallest, "
-                f"{least_file[0]}, has {least_file[1]}"
+                f"{least_file[0]}, has at least {least_file[1]}"
             )
             faults.append(Fault("limits.bytes", message))
     if limits.state_bytes is not None:

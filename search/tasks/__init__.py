@@ -9,6 +9,7 @@ from search.tasks.download import sha256_of
 from search.tasks.images.digits import Digits
 from search.tasks.images.mnist import Mnist
 from search.tasks.multilabel.multilabel import Multilabel
+from search.tasks.raw_samples import MOST_SAMPLE_BYTES, MOST_SAMPLES, SAMPLES_FORMAT, RawSamples
 from search.tasks.samples import EVALUATION_ROWS, Batch, Samples, Split, Splits
 from search.tasks.sources import DatasetShelf, DataSources, DownloadProgress, Mirror
 from search.tasks.synthetic.addition import Addition
@@ -41,7 +42,10 @@ TASKS: tuple[type[_Variants], ...] = get_args(_Variants)
 
 __all__ = [
     "EVALUATION_ROWS",
+    "MOST_SAMPLES",
+    "MOST_SAMPLE_BYTES",
     "NOT_NEGATIVE",
+    "SAMPLES_FORMAT",
     "TASKS",
     "Addition",
     "AnyTask",
@@ -63,6 +67,7 @@ __all__ = [
     "Mnist",
     "Multilabel",
     "Range",
+    "RawSamples",
     "Samples",
     "Split",
     "Splits",

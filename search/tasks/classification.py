@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from models import interface
 from models.spec import Spec
 from search.tasks.array_cache import Arrays
 from search.tasks.samples import Split, Splits
@@ -17,6 +18,9 @@ from search.tasks.task import IGNORED, SHARE, Metric, Range
 
 ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
 """The arrays of three splits: x [N, pixels] float32, y [N] int64."""
+
+TEN_CLASSES = interface.Classes(classes=tuple(map(str, range(10))))
+"""The digits, by their own names."""
 
 TEN_CLASS_ACCURACY = Metric(
     name="accuracy",

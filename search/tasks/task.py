@@ -7,8 +7,10 @@ from typing import ClassVar, Protocol, Self
 
 from torch import Tensor
 
+from models.interface import Interface
 from models.spec import Signature, Spec
 from search.documents.catalog import Metric
+from search.tasks.raw_samples import RawSamples
 from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
 
@@ -149,5 +151,21 @@ class Task(Criterion, Protocol):
         Raises:
             DataError: A file is missing, damaged, no longer what it was when the task was resolved,
                 or could not be fetched.
+        """
+        ...
+
+    def interface(self, sources: DataSources) -> Interface:
+        """What stands around a model for this task: from a raw sample to an answer.
+
+        Raises:
+            DataError: as `load`, which was done before.
+        """
+        ...
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """The first validation samples as they are before anything is done to them.
+
+        Raises:
+            DataError: as `load`, which was done before.
         """
         ...

@@ -39,7 +39,8 @@ def original_of(content: bytes, trial: TrialSpec) -> Network:
         raise CheckpointError(f"the original has sha256 {digest}; the trial starts from {expected}")
     loaded = load(content)
     # Recurrent models run at any length, of which an upload says nothing.
-    spec = loaded.spec.model_copy(update={"signature": trial.model.signature})
+    signature = trial.model.signature
+    spec = loaded.spec.unrounded.model_copy(update={"signature": signature})
     network = spec.build(seed=0)
     network.load_state_dict(loaded.module.state_dict())
     return network
@@ -47,6 +48,9 @@ def original_of(content: bytes, trial: TrialSpec) -> Network:
 
 def converted(original: Network, trial: TrialSpec, samples: Samples) -> Converted:
     """The network of the trial's spec that answers as nearly as the original as it can.
+
+    It is not rounded, for training goes on from it; its report tells of what it is at the trial's
+    bits.
 
     Args:
         original: see `original_of`.
@@ -59,7 +63,7 @@ def converted(original: Network, trial: TrialSpec, samples: Samples) -> Converte
     count = 0 if trial.compression is None else trial.compression.calibration_samples
     any_length = trial.model.architecture.any_length
     calibration = calibration_of(samples, count, any_length=any_length) if count else None
-    network, report = convert(original, trial.model, calibration=calibration)
+    network, report = convert(original, trial.model, calibration=calibration, rounds=False)
     return Converted(network, report)
 
 

@@ -95,14 +95,14 @@ def read_model(path: Path, options: ModelOptions, *, out: Path, memory_bytes: in
 def _read(path: Path, options: ModelOptions, *, out: Path, memory_bytes: int) -> ModelFacts:
     file = look_through(path)
     _refuse_large(file.numbers, memory_bytes // _PLAIN_BYTES, "the file has")
-    if file.metadata.get("format") == checkpoint.FORMAT:
+    if file.metadata.get("format") in checkpoint.FORMATS:
         network, spec, notes = _of_ours(file, options, memory_bytes)
         source: Source = "reflectory"
     else:
         network, spec, notes = _of_torch(file, options)
         source = "torch"
     checkpoint.save(out, network, spec)
-    return ModelFacts(source, spec, (*_notes_on_types(file), *notes))
+    return ModelFacts(source, spec, tuple(notes))
 
 
 def _of_ours(
@@ -115,12 +115,15 @@ def _of_ours(
             "is none of them"
         )
     spec = checkpoint.spec_in(file.metadata, name="the file")
-    # Before anything is laid out by a spec that anybody may have written.
-    if spec.parameter_count() > file.numbers:
+    # Before anything is laid out by a spec that anybody may have written. Two numbers of 4 bits are
+    # one byte of a tensor.
+    most = file.numbers * (2 if spec.bits == 4 else 1)
+    if spec.parameter_count() > most:
         raise CheckpointError(
             f"the spec of the file has {spec.parameter_count()} parameters, and its tensors "
-            f"have {file.numbers}; allowed is a file whose tensors are those of its spec"
+            f"have {most}; allowed is a file whose tensors are those of its spec"
         )
+    _refuse_large(spec.parameter_count(), memory_bytes // _PLAIN_BYTES, "the model has")
     folds = not isinstance(spec.parametrization, Dense)
     if folds:
         count = spec.dense_twin().parameter_count()
@@ -130,10 +133,12 @@ def _of_ours(
     # As bytes: messages then name no path of the server.
     loaded = checkpoint.load(file.path.read_bytes())
     network = cast(Network, loaded.module).float()
+    rounded = [f"numbers of {spec.bits} bits became float32"]
+    notes = _notes_on_types(file) if spec.rounded_to is None else rounded
     if not folds:
-        return network, spec, []
+        return network, spec.unrounded, notes
     became = f"matrices stored as {spec.parametrization.family} became plain ones"
-    return *fold(network, spec), [became]
+    return *fold(network, spec), [*notes, became]
 
 
 def _of_torch(file: TensorFile, options: ModelOptions) -> tuple[Network, ModelSpec, list[str]]:
@@ -151,7 +156,7 @@ def _of_torch(file: TensorFile, options: ModelOptions) -> tuple[Network, ModelSp
         output_steps=options.output_steps,
         sequence_length=options.sequence_length,
     )
-    return network, spec, []
+    return network, spec, _notes_on_types(file)
 
 
 def _notes_on_types(file: TensorFile) -> list[str]:

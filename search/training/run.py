@@ -19,6 +19,7 @@ from models.errors import CheckpointError
 from models.linear import cached_forms
 from models.model import after_step, penalty, spectral_margin
 from models.network import GradientProbe, Network, observed
+from models.quantization import Bits, rounded_for_a_step, rounded_weights
 from search.errors import TrainingDiverged
 from search.tasks import EVALUATION_ROWS, Batch, Criterion, Samples, Splits
 from search.training.distillation import Teacher
@@ -51,7 +52,7 @@ class TrainingHooks(Protocol):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model, with the parameters of its best epoch."""
+    """A trained model, with the parameters of its best epoch, rounded to its bits."""
 
     module: nn.Module
     outcome: Literal["complete", "stopped"]
@@ -87,6 +88,11 @@ def train(
     samples give but a few values of an accuracy. A trial that starts from a trained network has an
     epoch 0, in which that is validated as it is, and which may be the best. On one CPU thread a run
     that was cut off and resumed gives the same numbers as an unbroken one, bit for bit.
+
+    A model with few bits is trained with all 32. After each epoch its weights are rounded, and it
+    is these that are validated and kept where they are the best; training goes on from the others.
+    In the last `quantised_epochs` of the budget each step's gradient is the one at the rounded
+    weights, so that what rounding does is learned from.
 
     Args:
         job: the trial, its budget of epochs and the time between two resume files.
@@ -153,7 +159,8 @@ class _Run:
                 raise ValueError("a trial that learns from its original's answers is given none")
             self.teacher = Teacher(original, distillation, device)
         self.training, seed = job.trial.training, job.trial.seed
-        self.module = job.trial.model.build(seed=seed).to(device)
+        self.bits: Bits | None = job.trial.model.rounded_to
+        self.module = job.trial.model.unrounded.build(seed=seed).to(device)
         self.optimizer = make_optimizer(self.module, self.training)
         self.first_rates = [group["lr"] for group in self.optimizer.param_groups]
         self.order = torch.Generator().manual_seed(seed)
@@ -233,7 +240,8 @@ class _Run:
             batch = self.splits.train.take(named)
             self.optimizer.zero_grad(set_to_none=True)
             # One batch of an epoch is enough to see by, and costs the others nothing.
-            with observed(self.module) if last else nullcontext(GradientProbe()) as probe:
+            watched = observed(self.module) if last else nullcontext(GradientProbe())
+            with rounded_for_a_step(self.module, self._bits_of_steps()), watched as probe:
                 output, carried = self._answer(self.splits.train, batch, self.carried)
                 loss = self.task.loss(output, batch.y)
                 wanted = loss if self.teacher is None else self._taught(output, batch, loss)
@@ -268,12 +276,14 @@ class _Run:
                 f"batches is NaN or Inf, with nan_recovery {self.training.nan_recovery}"
             )
         clock = _Stopwatch(self.hooks)
-        found = self._evaluate(self.splits.validation)
-        quality = found.values[self.task.metric.name]
         best, best_loss, best_epoch = position.best_quality, position.best_loss, position.best_epoch
-        if best is None or self._is_better(quality, found.loss, best, best_loss):
-            self.best = _copy(self.module.state_dict())
-            best, best_loss, best_epoch = quality, found.loss, position.epoch
+        with rounded_weights(self.module, self.bits):
+            found = self._evaluate(self.splits.validation)
+            quality = found.values[self.task.metric.name]
+            if best is None or self._is_better(quality, found.loss, best, best_loss):
+                self.best = _copy(self.module.state_dict())
+                best, best_loss, best_epoch = quality, found.loss, position.epoch
+            margin = spectral_margin(self.module)
         verdict = self.hooks.epoch_done(
             EpochReport(
                 epoch=position.epoch,
@@ -281,7 +291,7 @@ class _Run:
                     position.loss_sum / position.loss_samples if position.epoch > 0 else None
                 ),
                 validation=quality,
-                spectral_margin=spectral_margin(self.module),
+                spectral_margin=margin,
                 gradient_first=position.gradient_first,
                 gradient_last=position.gradient_last,
                 recovered_batches=position.recovered_batches,
@@ -297,6 +307,11 @@ class _Run:
         )
         self.order_at_epoch_start = self.order.get_state()
         return verdict
+
+    def _bits_of_steps(self) -> Bits | None:
+        """What weights are rounded to in the steps of the epoch underway."""
+        first = self.last_epoch - self.training.quantised_epochs + 1
+        return self.bits if self.position.epoch >= first else None
 
     def _taught(self, output: Tensor, batch: Batch, loss: Tensor) -> Tensor:
         """The loss with the distance from the original's answers."""

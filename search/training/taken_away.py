@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from models.checkpoint import INTERFACE
 from models.exports.files import ExportedFile, FileName, exported_bytes
 from search.tasks import AnyTask
 from search.training.trial_spec import TrialSpec
@@ -11,10 +12,19 @@ _ANY_DIGEST = "0" * 64
 
 
 def checkpoint_metadata(
-    task: AnyTask, trial: TrialSpec, *, epoch: int, continues: int | None
+    task: AnyTask,
+    trial: TrialSpec,
+    *,
+    interface: str | None,
+    epoch: int,
+    continues: int | None,
 ) -> dict[str, str]:
-    """What a checkpoint says beside its model; as wide for one epoch as for another."""
+    """What a checkpoint says beside its model; as wide for one epoch as for another.
+
+    `interface` is what `stored_interface` gives; null: nothing stands around the model.
+    """
     found = {
+        **({} if interface is None else {INTERFACE: interface}),
         "task": task.model_dump_json(),
         "trial": trial.model_dump_json(),
         "epoch": f"{epoch:0{_EPOCH_WIDTH}}",
@@ -28,9 +38,17 @@ def onnx_metadata(checkpoint_sha256: str) -> dict[str, str]:
 
 
 def file_bytes(
-    task: AnyTask, trial: TrialSpec, export: ExportedFile, *, continues: int | None = None
+    task: AnyTask,
+    trial: TrialSpec,
+    export: ExportedFile,
+    *,
+    interface: str | None,
+    continues: int | None = None,
 ) -> int:
     """The size of the file that a trial will have, before it is trained.
+
+    `interface` is what `stored_interface` gives, known once the data were looked at: before
+    that, no file is smaller than this says.
 
     Raises:
         SpecError: the model cannot be built.
@@ -38,6 +56,8 @@ def file_bytes(
     """
     metadata: Mapping[FileName, Mapping[str, str]] = {
         "onnx": onnx_metadata(_ANY_DIGEST),
-        "checkpoint": checkpoint_metadata(task, trial, epoch=0, continues=continues),
+        "checkpoint": checkpoint_metadata(
+            task, trial, interface=interface, epoch=0, continues=continues
+        ),
     }
     return exported_bytes(trial.model, export, extra=metadata[export.file])

@@ -21,6 +21,7 @@ import safetensors
 import torch
 from torch import Tensor
 
+from models.checkpoint import ROUNDED_FORMAT
 from models.errors import CheckpointError
 
 DTYPES: Mapping[str, tuple[str, int]] = {
@@ -31,8 +32,12 @@ DTYPES: Mapping[str, tuple[str, int]] = {
 }
 """The types of numbers that are read: the name that torch has for each, and its bytes."""
 
+
 WIDTHS: Mapping[str, int] = {name: width for name, (_, width) in DTYPES.items()}
 """The same types with their bytes alone."""
+
+_ROUNDED_WIDTHS: Mapping[str, int] = {**WIDTHS, "I8": 1, "I16": 2, "U8": 1}
+"""Those of checkpoints of ours with rounded numbers, which hold integers too."""
 
 LARGEST_HEADER = 4 * 2**20
 MOST_TENSORS = 10_000
@@ -67,7 +72,7 @@ class StoredTensor:
     """What a header says of a tensor, once it is known to be true."""
 
     dtype: str
-    """One of `DTYPES`."""
+    """What safetensors calls it."""
     shape: tuple[int, ...]
 
     @property
@@ -121,7 +126,12 @@ def look_through(path: Path) -> TensorFile:
             or has tensors of types that are not read.
     """
     with path.open("rb") as file:
-        tensors, metadata = contents(file, os.fstat(file.fileno()).st_size)
+        size = os.fstat(file.fileno()).st_size
+        header, _ = _header(file, size)
+        is_rounded = _metadata(header.get("__metadata__", {})).get("format") == ROUNDED_FORMAT
+        file.seek(0)
+        widths = _ROUNDED_WIDTHS if is_rounded else WIDTHS
+        tensors, metadata = contents(file, size, widths=widths)
     return TensorFile(path, tensors, metadata)
 
 

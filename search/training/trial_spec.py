@@ -56,6 +56,13 @@ class TrainingSpec(Spec):
         description="each step takes the learning rate times this off every weight, apart from "
         "the gradient, with any optimizer",
     )
+    quantised_epochs: int = Field(
+        default=2,
+        ge=0,
+        le=1_000_000,
+        description="of a model with `bits` below 32: in so many epochs, the last ones of the "
+        "budget, gradients are those at the rounded weights; 0: training knows nothing of rounding",
+    )
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler) -> "TrainingSpec":

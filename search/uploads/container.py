@@ -1,7 +1,8 @@
 """A dataset as it is kept once it was read: an uncompressed .npz of arrays of known types.
 
-The arrays are `x`, `split`, and, where there are such, `y` and `lengths`; `about` holds the facts
-and the preview as JSON. The same dataset gives the same bytes, so that its SHA-256 names it.
+The arrays are `x`, `split`, and, where there are such, `y`, `lengths` and `missing`; `about` holds
+the facts and the preview as JSON. The same dataset gives the same bytes, so that its SHA-256 names
+it.
 """
 
 import io
@@ -25,7 +26,7 @@ UNASSIGNED = -1
 LARGEST = 2**36
 """Bytes of the largest container that is read."""
 
-_ARRAYS = ("x", "y", "lengths", "split", "about")
+_ARRAYS = ("x", "y", "lengths", "missing", "split", "about")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -47,6 +48,16 @@ class Decoded:
     facts: DatasetFacts
     preview: tuple[SamplePreview, ...] = ()
     """The beginning of the first few samples."""
+    missing: NDArray[np.int64] | None = None
+    """Places in the flat x, ascending, of values that were missing and were replaced."""
+
+    def as_sent(self) -> NDArray[np.float32]:
+        """X with NaN for what was missing."""
+        if self.missing is None:
+            return self.x
+        x = self.x.copy()
+        x.reshape(-1)[self.missing] = np.nan
+        return x
 
 
 class _About(Spec):
@@ -61,6 +72,7 @@ def write(stream: BinaryIO, decoded: Decoded) -> None:
         "x": decoded.x,
         "y": decoded.y,
         "lengths": decoded.lengths,
+        "missing": decoded.missing,
         "split": decoded.split,
         "about": np.frombuffer(about, dtype=np.uint8),
     }
@@ -111,6 +123,7 @@ def read(source: BinaryIO | Path) -> Decoded:
         split=arrays["split"],
         facts=about.facts,
         preview=about.preview,
+        missing=arrays.get("missing"),
     )
     verify(decoded)
     return decoded
@@ -134,6 +147,7 @@ def verify(decoded: Decoded) -> None:
                 f"the dataset's container gives lengths outside of 1 to {facts.steps} steps"
             )
     _expect_targets(decoded.y, facts, count)
+    _expect_missing(decoded)
 
 
 _TARGET_TYPES: dict[Problem, str] = {
@@ -153,6 +167,25 @@ def _expect_targets(y: NDArray[Any] | None, facts: DatasetFacts, count: int) -> 
     _expect("y", y, dtype, (count,) if classes else (count, facts.outputs))
     if classes and (y.min() < 0 or y.max() >= facts.outputs):
         raise DataError(f"the dataset's container has classes outside of 0 to {facts.outputs - 1}")
+
+
+def _expect_missing(decoded: Decoded) -> None:
+    replacements = decoded.facts.replacements
+    if replacements is not None and len(replacements) != decoded.facts.features:
+        raise DataError(
+            f"the dataset's container has {len(replacements)} replacements for missing values of "
+            f"{decoded.facts.features} features"
+        )
+    if decoded.missing is None:
+        return
+    places = decoded.missing
+    _expect("missing", places, "int64", (decoded.facts.missing_values,))
+    if (
+        (places[:1] < 0).any()
+        or (places[-1:] >= decoded.x.size).any()
+        or (np.diff(places) < 1).any()
+    ):
+        raise DataError("the dataset's container gives places of missing values that there are not")
 
 
 def _expect(name: str, array: NDArray[Any], dtype: str, shape: tuple[int, ...]) -> None:

@@ -100,7 +100,7 @@ def decoded(raw: RawDataset, options: ReadingOptions) -> Decoded:
         raise DataError("no sample is of the split train")
     # Sizes are those of the longest sample, also where an author padded further.
     x = raw.x[:, :steps]
-    missing = _fill(x, raw, options, only_train=assigned)
+    missing, replacements = _fill(x, raw, options, only_train=assigned)
     facts = DatasetFacts(
         problem=problem,
         samples=_sizes(raw.split),
@@ -110,10 +110,19 @@ def decoded(raw: RawDataset, options: ReadingOptions) -> Decoded:
         outputs=found.outputs,
         classes=found.classes,
         class_counts=found.class_counts,
-        missing_values=missing,
+        missing_values=len(missing),
+        replacements=replacements,
     )
     lengths = raw.lengths if ragged and shortest < steps else None
-    return Decoded(x, found.y, lengths, raw.split, facts, _preview(x, raw, found))
+    return Decoded(
+        x=x,
+        y=found.y,
+        lengths=lengths,
+        split=raw.split,
+        facts=facts,
+        preview=_preview(x, raw, found),
+        missing=missing if len(missing) else None,
+    )
 
 
 def _sizes(split: NDArray[np.int8]) -> dict[str, int]:
@@ -124,32 +133,37 @@ def _sizes(split: NDArray[np.int8]) -> dict[str, int]:
 
 def _fill(
     x: NDArray[np.float32], raw: RawDataset, options: ReadingOptions, *, only_train: bool
-) -> int:
-    """Replace missing values in place by their feature's mean; returns how many there were."""
+) -> tuple[NDArray[np.int64], tuple[float, ...] | None]:
+    """Replace missing values in place by their feature's mean.
+
+    Returns:
+        Their places in the flat x; and each feature's mean, for values that will be missing in what
+        the model reads later. None where missing values are refused.
+    """
     missing = np.isnan(x)
-    count = int(missing.sum())
-    if not count:
-        return 0
+    places = np.flatnonzero(missing)
     if options.missing == "refuse":
-        sample, step, feature = np.unravel_index(int(missing.argmax()), x.shape)
-        raise DataError(
-            f"{count} values are missing, the first in sample {sample}, step {step}, feature "
-            f'{feature} (from 0); missing values need missing: "mean"'
-        )
+        if len(places):
+            sample, step, feature = np.unravel_index(int(places[0]), x.shape)
+            raise DataError(
+                f"{len(places)} values are missing, the first in sample {sample}, step {step}, "
+                f'feature {feature} (from 0); missing values need missing: "mean"'
+            )
+        return places, None
     known = ~missing
     # Padding is no value; without it the mean would be drawn towards 0.
     known &= (np.arange(x.shape[1], dtype=np.int64) < raw.lengths[:, np.newaxis])[:, :, np.newaxis]
     if only_train:
         known &= (raw.split == SPLIT_NAMES.index("train"))[:, np.newaxis, np.newaxis]
+    means: list[float] = []
     for feature in range(x.shape[2]):
-        if not missing[:, :, feature].any():
-            continue
         values = x[:, :, feature][known[:, :, feature]]
         if not len(values):
             where = "the training samples" if only_train else "all samples"
             raise DataError(f"feature {feature} (from 0) is missing in {where}; it has no mean")
-        x[:, :, feature][missing[:, :, feature]] = values.mean(dtype=np.float64)
-    return count
+        means.append(float(values.mean(dtype=np.float64)))
+        x[:, :, feature][missing[:, :, feature]] = means[-1]
+    return places, tuple(means)
 
 
 def _preview(

@@ -1,5 +1,6 @@
 """Files from the client: whole or not at all, and further where a transfer broke."""
 
+import zipfile
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import TypeVar
 import httpx2
 from pydantic import BaseModel
 
+from service.api.fronts.schemas import MISSING, MissingFile, MissingFiles
 from service.client.connection import Connection
 from service.client.downloaded import Downloaded
 from service.client.downloads import Download, Proof, ToldProgress, named_by_tag
+from service.client.reading import read
 from service.client.upload_bodies import form_files
 
 _A = TypeVar("_A", bound=BaseModel)
@@ -61,6 +64,14 @@ class FileCalls(Connection):
             return response
 
         return self._read(kind, self._again(send))
+
+
+def missing_in(file: Path) -> tuple[MissingFile, ...]:
+    """What a ZIP file of ours says that it lacks."""
+    with zipfile.ZipFile(file) as archive:
+        if MISSING not in archive.namelist():
+            return ()
+        return read(MissingFiles, archive.read(MISSING)).missing
 
 
 def _elsewhere(response: httpx2.Response) -> str | None:

@@ -1,16 +1,14 @@
 """What a study found, from the client: its front, its figures, its files."""
 
-import zipfile
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from search.documents.fronts import HypervolumePoint, Importance
-from service.api.fronts.schemas import MISSING, FrontDocument, MissingFile, MissingFiles
+from service.api.fronts.schemas import FrontDocument
 from service.api.paths import study_path
 from service.client.downloaded import DownloadedBundle
 from service.client.downloads import ToldProgress, whole_zip
-from service.client.files import FileCalls
-from service.client.reading import read
+from service.client.files import FileCalls, missing_in
 
 Records: TypeAlias = Literal["search", "latest"]
 """Which throughput records a front goes by."""
@@ -63,11 +61,4 @@ class ResultCalls(FileCalls):
             Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
         """
         got = self._download(f"{study_path(study_id)}/bundle", out, told, proof=whole_zip)
-        return DownloadedBundle(**vars(got), missing=_missing(out))
-
-
-def _missing(bundle: Path) -> tuple[MissingFile, ...]:
-    with zipfile.ZipFile(bundle) as archive:
-        if MISSING not in archive.namelist():
-            return ()
-        return read(MissingFiles, archive.read(MISSING)).missing
+        return DownloadedBundle(**vars(got), missing=missing_in(out))

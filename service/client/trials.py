@@ -19,10 +19,10 @@ from service.api.trials.schemas import (
     TrialPage,
 )
 from service.client.backoff import Busy, NotYet
-from service.client.downloaded import Downloaded
-from service.client.downloads import ToldProgress
+from service.client.downloaded import Downloaded, DownloadedBundle
+from service.client.downloads import ToldProgress, whole_zip
 from service.client.errors import Refused, Unfinished
-from service.client.files import FileCalls
+from service.client.files import FileCalls, missing_in
 
 _MAKING = HTTPStatus.ACCEPTED
 
@@ -221,6 +221,43 @@ class TrialCalls(FileCalls):
             Unfinished: it was not made within `patience` seconds.
         """
         return self._made(study_id, number, "dense", out, told=told, patience=patience)
+
+    def folder(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        told: ToldProgress | None = None,
+        patience: float = 600.0,
+    ) -> DownloadedBundle:
+        """Fetch all files of a trial, its card and its examples into the ZIP file `out`.
+
+        The server makes what is not made yet. What cannot be had is named in the answer's
+        `missing`, with reasons.
+
+        Raises:
+            Damaged: what arrived is no whole ZIP file, or a file in it is damaged.
+            Unfinished: not all was made within `patience` seconds.
+        """
+        path = f"{trial_path(study_id, number)}/folder"
+
+        def look() -> None:
+            with self._stream(path, headers={}) as response:
+                if response.status_code == _MAKING:
+                    raise Busy(response)
+
+        unfinished = (
+            f"the files of trial {number} of study {study_id} were not made within {patience:g} s; "
+            "they are there later"
+        )
+        self._until_made(look, unfinished, patience=patience)
+        got = self._download(path, out, told, proof=whole_zip)
+        return DownloadedBundle(**vars(got), missing=missing_in(out))
+
+    def card(self, study_id: str, number: int) -> str:
+        """What a trial's model is, for people: the text of its `MODEL_CARD.md`."""
+        return self._text(f"{trial_path(study_id, number)}/card")
 
     def _made(
         self,

@@ -65,6 +65,13 @@ def compress(
     layers: Annotated[
         Layers, typer.Option(help="Counts that all layers share, or for each layer its own.")
     ] = Layers.SHARED,
+    bits: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="32|8|4",
+            help="Bits of the stored numbers, repeatable: of several the search draws.",
+        ),
+    ] = None,
     distill: Annotated[
         bool, typer.Option("--distill", help="Learn from the network's own answers too.")
     ] = False,
@@ -99,6 +106,7 @@ def compress(
         "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
         "limits": limits,
         **({"parametrizations": parametrization} if parametrization else {}),
+        **({"space": {"bits": {"options": list(dict.fromkeys(bits))}}} if bits else {}),
         "budget": {name: value for name, value in budget.items() if value is not None},
     }
     study = client.submit(document)

@@ -79,8 +79,7 @@ def _conclude(client: Client, study: StudyDocument, out: Path) -> list[Path]:
     metric = front.objectives[0].metric
     typer.echo(f"Best {metric}: {_told(best)}")
     out.mkdir()
-    dense = best.links.get("dense") is not None
-    fetched = fetch(client, study.id, best.trial, out, dense=dense)
+    fetched = fetch(client, study.id, best.trial, out)
     end_if_lost(fetched)
     return fetched.files
 

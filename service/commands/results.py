@@ -1,24 +1,23 @@
 """`front`, `importance`, `report` and `download`: what studies found; `catalog`: what they name."""
 
+import tempfile
 import webbrowser
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from service.api.fronts.schemas import PointDocument
-from service.client import Client, Damaged, Refused, Unfinished
+from service.client import Client
 from service.commands.arguments import AnyTrialArgument, StudyArgument
 from service.commands.connection import UNFINISHED, Asked, asking, complain
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.tables import catalog_tables, front_table, importance_tables
 from service.data_dir.whole_files import write_whole
-
-_LOST = ("urn:reflectory:damaged-artifact", "urn:reflectory:no-artifact")
-"""Problems that say of a file that its bytes are damaged or gone."""
 
 
 @asking
@@ -81,10 +80,11 @@ def download(
         bool, typer.Option("--bundle", help="The whole front as one ZIP file, ID.zip.")
     ] = False,
 ) -> None:
-    """Download checkpoint, reports, ONNX file and dense file of one trial, or of the front's.
+    """Download the folder of one trial, or of each point on the front.
 
-    Files whose bytes are damaged or gone on the server are named, the rest is saved, and the exit
-    code is 1.
+    A folder is trial-N: checkpoint, ONNX and other files, a card that says what the model is, and
+    examples that run. What is missing is named with the reason; where bytes are damaged or gone on
+    the server, the exit code is 1.
     """
     if bundle and trial is not None:
         raise typer.BadParameter("--bundle is the whole front; name no trial with it")
@@ -92,12 +92,11 @@ def download(
         fetched = _bundle(asked.client, study_id, out, quiet=asked.as_json)
     elif trial is not None:
         out.mkdir(parents=True, exist_ok=True)
-        dense = asked.client.trial(study_id, trial).links.get("dense") is not None
-        fetched = fetch(asked.client, study_id, trial, out, quiet=asked.as_json, dense=dense)
+        fetched = fetch(asked.client, study_id, trial, out, quiet=asked.as_json)
     else:
         fetched = front_files(asked.client, study_id, out, quiet=asked.as_json)
     files = [str(file) for file in fetched.files]
-    asked.show({"files": files, "lost": fetched.lost}, *files)
+    asked.show({"files": files, "lost": fetched.lost, "missing": fetched.missing}, *files)
     end_if_lost(fetched)
 
 
@@ -115,11 +114,19 @@ class Fetched:
     files: list[Path] = field(default_factory=list[Path])
     lost: list[str] = field(default_factory=list[str])
     """Sentences on files whose bytes are damaged or gone; each was complained of."""
+    missing: list[str] = field(default_factory=list[str])
+    """Sentences on files that cannot be had, or were not to be kept; likewise."""
 
-    def lose(self, sentence: str) -> None:
-        """Complain of a file that cannot be had any more."""
+    def miss(self, sentence: str, *, lost: bool) -> None:
+        """Complain of a file that cannot be had, or not any more."""
         complain(sentence)
-        self.lost.append(sentence)
+        (self.lost if lost else self.missing).append(sentence)
+
+    def add(self, other: "Fetched") -> None:
+        """What was fetched besides."""
+        self.files.extend(other.files)
+        self.lost.extend(other.lost)
+        self.missing.extend(other.missing)
 
 
 def end_if_lost(fetched: Fetched) -> None:
@@ -133,46 +140,32 @@ def end_if_lost(fetched: Fetched) -> None:
 
 
 def fetch(
-    client: Client,
-    study_id: str,
-    number: int,
-    out: Path,
-    *,
-    quiet: bool = False,
-    place: str = "",
-    dense: bool,
+    client: Client, study_id: str, number: int, out: Path, *, quiet: bool = False, place: str = ""
 ) -> Fetched:
-    """Download a trial's checkpoint, report (JSON, CSV and HTML) and ONNX file into a folder.
+    """Download a trial's folder into `out/trial-N`.
 
-    With `dense`, for trials that have one, its state dict of plain torch.nn layers too. An ONNX or
-    dense file that cannot be had is complained of, and the rest is fetched all the same.
+    What cannot be had is complained of with its reason, and the rest is fetched all the same.
     """
-    stem = f"trial-{number}"
-    checkpoint = out / f"{stem}.safetensors"
     fetched = Fetched()
-    files = fetched.files
-    try:
-        with transfer_bar(f"{checkpoint.name}{place}", quiet=quiet) as told:
-            files.append(client.download(study_id, number, checkpoint, told=told).path)
-    except (Refused, Damaged) as error:
-        if isinstance(error, Refused) and error.problem.type not in _LOST:
-            raise
-        fetched.lose(f"trial {number} comes without its checkpoint: {error}")
-    for form in ("json", "csv", "html"):
-        report = out / f"{stem}.report.{form}"
-        write_whole(report, client.report(study_id, number, form=form), private=False)
-        files.append(report)
-    exports = [("onnx", "an ONNX file", client.onnx)]
-    if dense:
-        exports.append(("dense.safetensors", "a dense file", client.dense))
-    for ending, what, ask in exports:
-        export = out / f"{stem}.{ending}"
-        try:
-            with transfer_bar(f"{export.name}{place}", quiet=quiet) as told:
-                files.append(ask(study_id, number, export, told=told).path)
-        except (Refused, Unfinished) as error:
-            complain(f"trial {number} comes without {what}: {error}")
+    with tempfile.TemporaryDirectory(dir=out, prefix=f".trial-{number}.") as unfinished:
+        file = Path(unfinished) / f"trial-{number}.zip"
+        with transfer_bar(f"trial-{number}{place}", quiet=quiet) as told:
+            got = client.folder(study_id, number, file, told=told)
+        fetched.files.extend(_unpacked(file, out, f"trial-{number}"))
+    for one in got.missing:
+        fetched.miss(f"trial {number} comes without {one.file}: {one.reason}", lost=one.lost)
     return fetched
+
+
+def _unpacked(file: Path, out: Path, folder: str) -> Iterator[Path]:
+    """Write the files of a trial's ZIP file, each whole; only plain names below its folder."""
+    (out / folder).mkdir(exist_ok=True)
+    with zipfile.ZipFile(file) as archive:
+        for name in archive.namelist():
+            place, _, last = name.partition("/")
+            if place == folder and last and PurePosixPath(last).name == last:
+                write_whole(out / folder / last, archive.read(name), private=False)
+                yield out / folder / last
 
 
 def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
@@ -184,27 +177,19 @@ def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched
     fetched = Fetched([got.path])
     for one in got.missing:
         sentence = f"{file} comes without {one.file}: {one.reason}"
-        if one.lost:
-            fetched.lose(sentence)
-        else:
-            complain(sentence)
+        fetched.miss(sentence, lost=one.lost)
     return fetched
 
 
 def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched:
-    """Download the front as CSV and what `fetch` fetches of each of its points."""
+    """Download the front as CSV and the folder of each of its points."""
     points = _kept(client.front(study_id).points)
     out.mkdir(parents=True, exist_ok=True)
     fetched = Fetched([out / "front.csv"])
     write_whole(fetched.files[0], client.front_csv(study_id), private=False)
     for place, point in enumerate(points, start=1):
         counted = f" ({place} of {len(points)})"
-        dense = point.links.get("dense") is not None
-        of_trial = fetch(
-            client, study_id, point.trial, out, quiet=quiet, place=counted, dense=dense
-        )
-        fetched.files.extend(of_trial.files)
-        fetched.lost.extend(of_trial.lost)
+        fetched.add(fetch(client, study_id, point.trial, out, quiet=quiet, place=counted))
     return fetched
 
 

@@ -5,16 +5,16 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str, *, private: bool = True) -> None:
-    """Write a text file in one step, so that no reader ever sees half of it.
+def write_whole(path: Path, content: str | bytes, *, private: bool = True) -> None:
+    """Write a file, a text in UTF-8, in one step, so that no reader ever sees half of it.
 
     Its mode is 0600 (`private`), or else the one that the user's umask leaves.
     """
     # mkstemp makes the file with mode 0600, and renaming keeps that.
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         if not private:
             Path(name).chmod(usual_mode())
         Path(name).replace(path)

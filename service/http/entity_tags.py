@@ -4,7 +4,13 @@ Source: RFC 9110, sections 8.8.3 and 13.1.2.
 """
 
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
+
+from fastapi import Header
+
+IfNoneMatch = Annotated[
+    str | None, Header(description="the `ETag` of an earlier answer; 304 while it holds")
+]
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "The answer is the one that the client has"}

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from models.model import ModelSpec
 from search.errors import Fault, SpecRefused
+from search.studies.resolving import with_defaults
 from search.studies.spec import StudySpec
 from search.studies.submission import DryRun
 from search.studies.task_fits import fitting_tasks
@@ -145,7 +146,7 @@ def _page(
         beside=beside,
         others=others,
         found=found,
-        spec=None if spec is None else spec_to_send(spec),
+        spec=None if spec is None else spec_to_send(with_defaults(spec)),
         datasets={dataset.id: dataset.name for dataset in datasets},
         models={one.id: f"{one.name}, {one.parameters} parameters" for one in models},
     )

@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 from search.documents.objectives import USUAL_OBJECTIVES, Objective, in_order
 from search.fronts.figures import Figures
 from search.fronts.pareto import ObjectiveInfo, objective_infos
+from search.studies.resolving import without_defaults
 from search.studies.spec import StudySpec
 from service.api.fronts.documents import front_document
-from service.api.fronts.routes import IfNoneMatch
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.resources import Held
 from service.api.studies.documents import study_document
 from service.api.studies.schemas import StudyDocument
-from service.http.entity_tags import NOT_MODIFIED, is_named, tag_of
+from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.problems import documented
 from service.rendering.plots.front_plot import FrontPlot, front_plot
 from service.rendering.plots.growth import growth
@@ -110,7 +110,7 @@ def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
 
 
 def spec_to_send(spec: StudySpec) -> dict[str, Any]:
-    """A study's document without what follows from its data, and without what is its owner's own.
+    """A stored study's document without what submission adds, and what is its owner's own.
 
     The address of a webhook may be as good as a password.
     """
@@ -118,7 +118,7 @@ def spec_to_send(spec: StudySpec) -> dict[str, Any]:
     if spec.compress is not None:
         # It is that of the model.
         left_out["architectures"] = True
-    return spec.model_dump(mode="json", exclude=left_out)
+    return without_defaults(spec).model_dump(mode="json", exclude=left_out)
 
 
 def _plots(

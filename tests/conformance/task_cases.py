@@ -26,7 +26,15 @@ from search.tasks import (
     Ucr,
 )
 from tests.search.mnist_files import write_mnist
-from tests.search.uploads.uploaded import FolderShelf, gestures, prices, tide, topics
+from tests.search.uploads.uploaded import (
+    FolderShelf,
+    gestures,
+    prices,
+    ragged_readings,
+    readings,
+    tide,
+    topics,
+)
 
 Documents = Mapping[str, Task]
 """Unresolved tasks, by a name that says what is different about them."""
@@ -131,6 +139,8 @@ def dataset(_data: Path, shelf: FolderShelf) -> Documents:
     return {
         "dataset-classification": Dataset(id=shelf.add("classes", gestures())),
         "dataset-named-splits": Dataset(id=shelf.add("named", gestures(split=named))),
+        "dataset-missing": Dataset(id=shelf.add("readings", readings())),
+        "dataset-missing-unequal": Dataset(id=shelf.add("ragged", ragged_readings())),
         "dataset-unequal": Dataset(id=shelf.add("unequal", gestures(unequal=True))),
         "dataset-regression": Dataset(id=shelf.add("prices", prices())),
         "dataset-as-it-is": Dataset(id=shelf.add("prices", prices()), normalise=False),

@@ -1,5 +1,6 @@
 """What every architecture promises with every parametrization that fits it."""
 
+import math
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from models.linear import StructuredLinear
 from models.model import ModelSpec, parameter_groups
 from models.network import GradientProbe, observed
 from models.parametrizations import PARAMETRIZATIONS, Family
+from models.quantization import Bits, round_
 from models.report import parameter_report
 from models.spec import Signature, kind_of
 from tests.conformance.model_specs import (
@@ -214,6 +216,35 @@ def test_checkpoint_brings_back_the_parameters_and_outputs_bit_for_bit(pair: Pai
         assert list(stored) == list(found)
         assert all(map(torch.equal, stored.values(), found.values()))
         assert torch.equal(model(x), loaded.module.eval()(x))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_rounded_models_come_back_bit_for_bit_and_are_smaller(pair: Pair, bits: Bits) -> None:
+    x = torch.randn(3, 5, 3)
+    for spec in specs(*pair):
+        few = ModelSpec.model_validate({**spec.model_dump(), "bits": bits})
+        model = few.build(seed=5).eval()
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        round_(model, bits)
+        assert all(map(torch.equal, model.state_dict().values(), before.values()))
+        assert torch.isfinite(model(x)).all()
+        content = checkpoint.save_bytes(model, few)
+        loaded = checkpoint.load(content)
+        assert loaded.spec == few
+        found = loaded.module.state_dict()
+        assert list(before) == list(found)
+        assert all(map(torch.equal, before.values(), found.values()))
+        assert checkpoint.save_bytes(loaded.module, few) == content
+        layouts = few.layouts()
+        held = sum(layout.size_bytes for layout in layouts.values())
+        numbers = sum(math.prod(layout.shape) for layout in layouts.values())
+        assert held < 4 * numbers
+        report = parameter_report(few).totals
+        kept = sum(tensor.numel() for name, tensor in before.items() if name not in layouts)
+        assert report.stored_bytes == held + 4 * kept < report.size_bytes
+        assert report.model_copy(update={"stored_bytes": report.size_bytes}) == (
+            parameter_report(spec).totals
+        )
 
 
 def test_model_spec_comes_back_from_json(pair: Pair) -> None:

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from models.architectures import Gru
+from models.interface import Interface, Standardise
 from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import kind_of
@@ -21,6 +22,8 @@ from search.errors import DataError, TaskUnresolved
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from search.tasks import TASKS, AnyTask, Batch, DataSources, Samples, Split, Splits, Task
+from search.tasks.raw_samples import MOST_SAMPLE_BYTES, MOST_SAMPLES, RawSamples
+from search.tasks.text.token_samples import TokenStream
 from search.training.jobs import TrainJob
 from search.training.run import train
 from search.training.trial_spec import TrainingSpec, TrialSpec
@@ -249,6 +252,77 @@ def test_better_is_in_the_metrics_direction(task: Task) -> None:
     assert metric.is_better(best, metric.baseline)
     assert not metric.is_better(metric.baseline, best)
     assert not metric.is_better(best, best)
+
+
+def held(splits: Splits, count: int) -> Batch:
+    """The first so many validation samples, as the split holds them."""
+    samples = splits.validation
+    if isinstance(samples, TokenStream):
+        # A text is read in one row, window by window.
+        windows = [samples.take(torch.tensor([1, n * samples.window])) for n in range(count)]
+        return Batch(torch.cat([w.x for w in windows]), torch.cat([w.y for w in windows]))
+    return samples.take(torch.cat(list(samples.batches(16, None)))[:count])
+
+
+def test_raw_samples_become_what_the_split_holds(
+    task: Task, splits: Splits, sources: DataSources
+) -> None:
+    interface, raw = task.interface(sources), task.raw_samples(sources)
+    found, expected = interface.preprocess(raw.x, raw.lengths), held(splits, len(raw))
+    assert found.dtype == expected.x.dtype
+    if any(isinstance(step, Standardise) for step in interface.inputs):
+        # In single precision here, where the split's numbers were rounded once.
+        torch.testing.assert_close(found, expected.x, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(
+            interface.answer.target(raw.y), expected.y, rtol=1e-5, atol=1e-5, check_dtype=True
+        )
+    else:
+        assert torch.equal(found, expected.x)
+        assert torch.equal(interface.answer.target(raw.y), expected.y)
+    assert equal_or_none(raw.lengths, expected.lengths if interface.padded else None)
+
+
+def equal_or_none(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other or (one is not None and other is not None and torch.equal(one, other))
+
+
+def test_raw_samples_have_the_shape_that_the_interface_says_and_survive_bytes(
+    task: Task, sources: DataSources
+) -> None:
+    interface, raw = task.interface(sources), task.raw_samples(sources)
+    assert Interface.model_validate_json(interface.model_dump_json()) == interface
+    assert (raw.lengths is not None) == interface.padded
+    assert 1 <= len(raw) <= MOST_SAMPLES
+    assert raw.x.ndim == 1 + len(interface.sample)
+    for size, named in zip(raw.x.shape[1:], interface.sample, strict=True):
+        assert named in ("steps", size)
+    content = raw.to_bytes()
+    assert len(content) < MOST_SAMPLE_BYTES + 1000
+    again = RawSamples.from_bytes(content)
+    assert again.to_bytes() == content
+    for one, other in ((raw.x, again.x), (raw.y, again.y)):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+    assert equal_or_none(raw.lengths, again.lengths)
+
+
+def test_an_answer_gives_the_tasks_metrics_and_names_what_it_decides(
+    task: Task, splits: Splits, sources: DataSources
+) -> None:
+    interface, raw = task.interface(sources), task.raw_samples(sources)
+    answer, module = interface.answer, model_for(task).build(seed=3)
+    with torch.no_grad():
+        output = module(interface.preprocess(raw.x, raw.lengths), lengths=raw.lengths)
+    expected, found = task.meter(), task.meter()
+    expected.add(output, held(splits, len(raw)).y)
+    found.add(answer.output(answer.numbers(output)), answer.target(raw.y))
+    assert found.values() == pytest.approx(expected.values(), rel=1e-4, nan_ok=True)
+    assert interface.metric in found.values()
+    label, names = answer.label(output), answer.names
+    assert (label is not None) == answer.decides
+    if label is not None:
+        assert len(set(names)) == len(names) == task.signature().output_size
+        assert label.dtype == torch.int64
+        assert label.max() < len(names)
 
 
 def test_it_can_be_trained_and_tested(task: Any, splits: Splits) -> None:

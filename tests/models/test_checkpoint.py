@@ -10,6 +10,7 @@ import torch
 from models import checkpoint
 from models.architectures import Rnn
 from models.errors import CheckpointError
+from models.interface import Classes, Interface, Numbers, Standardise
 from models.model import ModelSpec
 from models.parametrizations import HouseholderSvd
 from models.spec import Signature
@@ -178,3 +179,69 @@ def test_extras_cannot_take_the_formats_own_names() -> None:
 def test_a_missing_file_is_the_systems_own_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         checkpoint.load(tmp_path / "none")
+
+
+INTERFACE = Interface(
+    sample=("steps", 3),
+    inputs=(Standardise(means=(1e6, 0.0, -1.0), deviations=(2.0, 1.0, 0.5)),),
+    answer=Classes(classes=("süß", "'sauer'")),
+    padded=True,
+    metric="accuracy",
+)
+
+
+def with_interface(interface: Interface) -> bytes:
+    extra = {checkpoint.INTERFACE: interface.model_dump_json()}
+    return checkpoint.save_bytes(SPEC.build(seed=0), SPEC, extra=extra)
+
+
+def test_what_stands_around_a_network_travels_with_it() -> None:
+    loaded = checkpoint.load(with_interface(INTERFACE))
+    assert loaded.interface == INTERFACE
+    assert loaded.labels == ("süß", "'sauer'")
+    x = torch.tensor([[[1e6 + 4, 1.0, -1.0], [7.0, 7.0, 7.0]]])
+    read = loaded.preprocess(x, torch.tensor([1]))
+    assert read.tolist() == [[[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]]]
+    reply = loaded.postprocess(torch.tensor([[0.5, 0.75], [2.0, -1.0]]))
+    assert reply.label is not None
+    assert reply.label.tolist() == [1, 0]
+    assert reply.numbers.tolist() == [[0.5, 0.75], [2.0, -1.0]]
+    numbers = INTERFACE.model_copy(update={"answer": Numbers(means=(5.0, 0.0), deviations=(2, 1))})
+    told = checkpoint.load(with_interface(numbers))
+    assert told.labels is None
+    assert told.postprocess(torch.tensor([[1.0, 1.0]])).numbers.tolist() == [[7.0, 1.0]]
+
+
+def test_a_checkpoint_without_an_interface_says_so_when_it_is_asked(content: bytes) -> None:
+    loaded = checkpoint.load(content)
+    assert loaded.interface is None
+    assert loaded.labels is None
+    for ask in (loaded.preprocess, loaded.postprocess):
+        with pytest.raises(CheckpointError, match="the checkpoint has no interface"):
+            ask(torch.zeros(1, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ("{}", "its interface is not valid: sample: Field required"),
+        ("nonsense", "its interface is not valid"),
+        (
+            INTERFACE.model_copy(
+                update={"answer": Classes(classes=tuple("abc"))}
+            ).model_dump_json(),
+            "its interface names 3 answers; the model gives 2",
+        ),
+        (
+            INTERFACE.model_copy(
+                update={"answer": Numbers(means=(1.0,), deviations=(1.0,))}
+            ).model_dump_json(),
+            "its interface names 1 answers; the model gives 2",
+        ),
+    ],
+)
+def test_an_interface_that_cannot_be_the_networks_is_refused(
+    content: bytes, told: str, message: str
+) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        checkpoint.load(forged(content, interface=told))

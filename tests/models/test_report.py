@@ -3,7 +3,7 @@ import io
 
 from models.architectures import AnyArchitecture, Gru, Lstm, Rnn, Urnn
 from models.model import ModelSpec
-from models.parametrizations import Dense, HouseholderSvd, LowRankDiagonal, UnitaryFull
+from models.parametrizations import Dense, HouseholderSvd, LowRank, LowRankDiagonal, UnitaryFull
 from models.report import ParameterReport, parameter_report
 from models.spec import Signature
 
@@ -106,3 +106,28 @@ def test_csv_and_json_carry_the_same_rows() -> None:
     assert [row["level"] for row in rows[-3:]] == ["totals", "dense_twin", "ratios"]
     assert int(rows[-3]["parameters"]) == report.totals.parameters
     assert float(rows[-1]["parameters"]) == report.ratios.parameters
+
+
+def test_bytes_in_a_file_follow_the_bits_and_bytes_in_memory_do_not() -> None:
+    plain = report_of(Gru(hidden_size=16), LowRank(d=4))
+    assert plain.totals.stored_bytes == plain.totals.size_bytes
+    for bits, width in ((8, 1.0), (4, 0.5)):
+        spec = plain.spec.model_copy(update={"bits": bits})
+        few = parameter_report(spec)
+        left = next(row for row in few.rows if row.name == "recurrent.left")
+        assert left.stored_bytes == 3 * 16 * 4 * width + 2 * 3 * 4
+        bias = next(row for row in few.rows if row.name == "inputs.0.bias")
+        assert bias.stored_bytes == bias.size_bytes
+        assert few.totals.size_bytes == plain.totals.size_bytes
+        assert few.totals.parameters == plain.totals.parameters
+        # Of dense numbers of 32 bits.
+        assert few.dense_twin == plain.dense_twin
+        assert few.ratios.stored_bytes == few.totals.stored_bytes / plain.dense_twin.size_bytes
+
+
+def test_a_report_from_before_there_were_bits_is_read() -> None:
+    report = report_of(Gru(hidden_size=16), LowRank(d=4))
+    document = report.model_dump(mode="json")
+    for part in (*document["rows"], *(document[n] for n in ("totals", "dense_twin", "ratios"))):
+        del part["stored_bytes"]
+    assert ParameterReport.model_validate(document) == report

@@ -168,7 +168,7 @@ class _Writing:
 
     def _inputs(self) -> list[Port]:
         signature, interface = self.spec.signature, self.options.interface
-        reads_tokens = signature.vocabulary is not None
+        reads_tokens = signature.vocabulary is not None if interface is None else interface.tokens
         shape: list[Dimension] = [self._steps, *([] if reads_tokens else [signature.input_size])]
         if interface is not None and not self.options.stream:
             shape = [self._steps if size == "steps" else size for size in interface.sample]
@@ -183,7 +183,7 @@ class _Writing:
         steps: list[Dimension] = [self._steps] if self._every else []
         ports = [Port(OUTPUT, ["batch", *steps, signature.output_size])]
         if interface is not None and interface.answer.decides:
-            each: list[Dimension] = [len(interface.answer.names)] if interface.answer.each else []
+            each: list[Dimension] = [signature.output_size] if interface.answer.each else []
             ports.append(Port(LABEL, ["batch", *steps, *each], INTEGER))
         return ports
 

@@ -18,6 +18,7 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
@@ -103,6 +104,11 @@ def _layout(graph: Graph, step: Layout, x: str) -> str:
     return graph.apply("Reshape", x, graph.integers(-1, step.steps, step.features))
 
 
+def _one_hot(graph: Graph, step: OneHot, x: str) -> str:
+    off_and_on = graph.constant(torch.tensor([0.0, 1.0]))
+    return graph.apply("OneHot", x, graph.integer(step.symbols), off_and_on, axis=-1)
+
+
 def _fill_missing(graph: Graph, step: FillMissing, x: str) -> str:
     values = graph.constant(torch.tensor(step.values))
     return graph.apply("Where", graph.apply("IsNaN", x), values, x)
@@ -140,6 +146,7 @@ INPUT_STEPS: Mapping[type[InputStep], Read] = {
     Divide: _divide,
     Reorder: _reorder,
     Layout: _layout,
+    OneHot: _one_hot,
     FillMissing: _fill_missing,
     Standardise: _standardise,
 }

@@ -1,5 +1,6 @@
 """What matrices of low rank have in common, with and without a diagonal."""
 
+from collections.abc import Mapping
 from typing import Self
 
 import torch
@@ -12,6 +13,7 @@ from models.math.initialisation import glorot_uniform_
 from models.math.weight_norm import NormalisedRows, plain_rows
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_outside
+from models.quantization import Matrices, Scheme
 from models.spec import Slot
 
 
@@ -81,6 +83,14 @@ class LowRankLinear(StructuredLinear):
     def make_form(self) -> LowRankForm:
         """L and R themselves."""
         return LowRankForm(plain_rows(self.left), plain_rows(self.right))
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Both factors are rounded, unless their rows say themselves how they are."""
+        return {
+            name: Matrices()
+            for name in ("left", "right")
+            if isinstance(getattr(self, name), nn.Parameter)
+        }
 
     def degrees_of_freedom(self) -> int:
         """One per entry of both factors, less d^2 for each R.

@@ -11,6 +11,7 @@ from models.math.initialisation import uniform_
 from models.math.precision import raised
 from models.math.rotations import circle_partners, pair_places, rotation_product, stage_count
 from models.parametrizations.parametrization import refuse_rectangle
+from models.quantization import Angles, Quantised, Scheme
 from models.spec import Slot
 
 Start = Literal["uniform", "identity"]
@@ -35,7 +36,7 @@ def refuse_unturnable(slot: Slot) -> None:
         raise SlotError("needs two coordinates to turn; the matrix is 1 x 1")
 
 
-class PackedAngles(nn.Module):
+class PackedAngles(nn.Module, Quantised):
     """G products of `count` packed rotations of R^n, which stores their angles.
 
     `theta` is `[G, count, floor(n / 2)]`; the stage that acts first comes first.
@@ -77,6 +78,10 @@ class PackedAngles(nn.Module):
     def _signed(self) -> Tensor:
         angles = raised(self.theta).flatten(1).index_select(1, self._places)
         return angles.view(-1, self.count, self.size) * self._signs
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Angles, of which no rounding makes W less orthogonal."""
+        return {"theta": Angles()}
 
     def extra_repr(self) -> str:
         """Sizes, for printing."""

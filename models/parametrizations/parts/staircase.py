@@ -1,6 +1,6 @@
 """Trainable staircase reflectors: Householder vectors stored without their leading zeros."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import torch
@@ -14,6 +14,7 @@ from models.math.householder import (
     staircase_rows,
 )
 from models.math.precision import raised
+from models.quantization import PackedDirections, Quantised, Scheme
 
 Start: TypeAlias = Callable[[Tensor], object]
 """Fills the reflectors' entries `[G, R(n, m)]` in place; their lengths are then made 1."""
@@ -42,7 +43,7 @@ def reflector_numbers(*, entries: int, size: int | None) -> int:
     return 22 * entries if size is None else 10 * entries + 7 * size
 
 
-class Staircase(nn.Module, Projected):
+class Staircase(nn.Module, Projected, Quantised):
     """G products of `count` reflectors of R^size, each stored from its first nonzero on.
 
     Lengths carry no meaning: vectors are kept at length 1, because the gradient, orthogonal to the
@@ -93,6 +94,10 @@ class Staircase(nn.Module, Projected):
         """Bring every reflector to length 1 in place, which changes no product."""
         lengths = row_lengths(self.rows()).squeeze(-1)
         self.entries.copy_(raised(self.entries) / lengths[:, self._row_of_entry])
+
+    def schemes(self) -> Mapping[str, Scheme]:
+        """Directions: W is orthogonal whatever the reflectors are rounded to."""
+        return {"entries": PackedDirections(self._positions, rows=self.count, columns=self.size)}
 
     def degrees_of_freedom(self) -> int:
         """A reflector of k entries is a direction: k - 1 degrees of freedom."""

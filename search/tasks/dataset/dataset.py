@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any, BinaryIO, ClassVar, Literal, Self
 
 import numpy as np
@@ -10,22 +11,25 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from models.interface import FillMissing, Interface, Standardise
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
 from search.tasks.array_cache import Arrays, cached_arrays
-from search.tasks.dataset.problems import PROBLEMS, Cut, ProblemTraits
+from search.tasks.dataset.problems import PROBLEMS, Cut, Part, ProblemTraits
 from search.tasks.dataset.scaling import Scaling, measured, scaled
+from search.tasks.raw_samples import RawSamples, most_rows
 from search.tasks.samples import EVALUATION_ROWS, Split, Splits
 from search.tasks.sources import DatasetShelf, DataSources, DownloadProgress
 from search.tasks.task import Meter, Metric
 from search.uploads import container
-from search.uploads.dataset_metadata import SPLIT_NAMES, Problem
+from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem
 
-_FORM = "dataset-1"
+_FORM = "dataset-2"
 """Names the form of the cached arrays; another form gets another name."""
 
 _PARTS = tuple(f"{split}_{array}" for split in SPLIT_NAMES for array in ("x", "y", "lengths"))
-_FACTS = "facts"
+_FACTS, _FOUND = "facts", "found"
+_RAW = ("raw_x", "raw_y", "raw_lengths")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -136,8 +140,8 @@ class Dataset(Spec):
     def resolved(self, sources: DataSources) -> Self:
         """Read, divide and scale the upload, which later loads find done."""
         sha256 = self._shelf(sources).digest(self.id)
-        facts = _facts_in(self._arrays(sources, sha256))
-        return self.model_copy(update={"facts": facts})
+        document = self._arrays(sources, sha256)[_FACTS].tobytes()
+        return self.model_copy(update={"facts": DatasetTaskFacts.model_validate_json(document)})
 
     def signature(self) -> Signature:
         """The longest sample's steps; one answer per class, label, number or feature."""
@@ -161,21 +165,36 @@ class Dataset(Spec):
         progress: DownloadProgress | None = None,  # noqa: ARG002 -- nothing is downloaded by us
     ) -> Splits[Split]:
         """Read the samples: from the upload the first time, from the cache afterwards."""
-        facts = self._known
-        arrays = self._arrays(sources, facts.sha256)
-        if _facts_in(arrays) != facts:
-            raise DataError(
-                f"the data set {self.id} does not give the facts that this study was stored with"
-            )
-        equal = facts.shortest == facts.steps
+        arrays = self._stored(sources)
 
         def split(name: str) -> Split:
             x, y, lengths = (
                 torch.as_tensor(arrays[f"{name}_{array}"]) for array in ("x", "y", "lengths")
             )
-            return Split(x, y, None if equal else lengths)
+            return Split(x, y, lengths if self._is_padded else None)
 
         return Splits(split("train"), split("validation"), split("test"))
+
+    def interface(self, sources: DataSources) -> Interface:
+        """Features as they were uploaded; the answer's names and unit are the upload's, too."""
+        facts = self._known
+        found = DatasetFacts.model_validate_json(self._stored(sources)[_FOUND].tobytes())
+        fill, scaling = found.replacements, facts.inputs
+        return Interface(
+            sample=("steps", facts.features),
+            inputs=(
+                *(() if fill is None else (FillMissing(values=fill),)),
+                *(() if scaling is None else (_standardised(scaling),)),
+            ),
+            answer=self._traits.answer(found.classes or (), facts.targets),
+            padded=self._is_padded,
+            metric=self._traits.metric,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Samples before they were scaled, with NaN for what was missing; numbers in their unit."""
+        x, y, lengths = (torch.as_tensor(self._stored(sources)[name]) for name in _RAW)
+        return RawSamples(x, y, lengths if self._is_padded else None).fitting()
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy, mean squared error of scaled numbers, or binary cross-entropy."""
@@ -193,6 +212,10 @@ class Dataset(Spec):
         return self._traits.meter(None if targets is None else targets.deviations)
 
     @property
+    def _is_padded(self) -> bool:
+        return self._known.shortest < self._known.steps
+
+    @property
     def _known(self) -> DatasetTaskFacts:
         if self.facts is None:
             raise TaskUnresolved(f"the data set {self.id} was not looked at")
@@ -207,12 +230,23 @@ class Dataset(Spec):
             raise DataError(f"there is no data set {self.id}: no uploads are kept here")
         return sources.datasets
 
+    def _stored(self, sources: DataSources) -> Arrays:
+        """The samples, which give the facts that the study was stored with."""
+        arrays = self._arrays(sources, self._known.sha256)
+        if DatasetTaskFacts.model_validate_json(arrays[_FACTS].tobytes()) != self._known:
+            raise DataError(
+                f"the data set {self.id} does not give the facts that this study was stored with"
+            )
+        return arrays
+
     def _arrays(self, sources: DataSources, sha256: str) -> Arrays:
         """The samples of an upload with this digest, divided as the fields say."""
         asked = self.model_dump(mode="json", exclude={"id", "facts"})
         key = hashlib.sha256(json.dumps([sha256, asked], sort_keys=True).encode()).hexdigest()
         folder = sources.cache / f"{_FORM}-{key}"
-        return cached_arrays(folder, (*_PARTS, _FACTS), lambda: self._made(sources, sha256))
+        return cached_arrays(
+            folder, (*_PARTS, *_RAW, _FACTS, _FOUND), lambda: self._made(sources, sha256)
+        )
 
     def _made(self, sources: DataSources, sha256: str) -> Arrays:
         with self._shelf(sources).open(self.id) as stream:
@@ -251,7 +285,14 @@ class Dataset(Spec):
             inputs=inputs,
             targets=targets,
         )
-        arrays: dict[str, NDArray[Any]] = {_FACTS: _as_bytes(facts)}
+        arrays: dict[str, NDArray[Any]] = {
+            _FACTS: _as_bytes(facts),
+            _FOUND: _as_bytes(decoded.facts),
+            **_raw(parts["validation"]),
+        }
+        if decoded.missing is not None:
+            as_sent = traits.parts(replace(decoded, x=decoded.as_sent()), cut)["validation"]
+            arrays["raw_x"] = as_sent.x[: len(arrays["raw_x"])]
         for name, part in parts.items():
             arrays[f"{name}_x"] = _by(inputs, part.x, part.lengths)
             arrays[f"{name}_y"] = _by(targets, part.y)
@@ -272,9 +313,16 @@ def _by(
     return values if scaling is None else scaled(values, scaling, lengths)
 
 
-def _as_bytes(facts: DatasetTaskFacts) -> NDArray[np.uint8]:
+def _raw(part: Part) -> dict[str, NDArray[Any]]:
+    """Samples as they are, no more than may be kept."""
+    rows = most_rows(part.x[0].size)
+    values = (part.x[:rows], part.y[:rows], part.lengths[:rows])
+    return dict(zip(_RAW, values, strict=True))
+
+
+def _standardised(scaling: Scaling) -> Standardise:
+    return Standardise(means=scaling.means, deviations=scaling.deviations)
+
+
+def _as_bytes(facts: Spec) -> NDArray[np.uint8]:
     return np.frombuffer(facts.model_dump_json().encode(), dtype=np.uint8)
-
-
-def _facts_in(arrays: Arrays) -> DatasetTaskFacts:
-    return DatasetTaskFacts.model_validate_json(arrays[_FACTS].tobytes())

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.interface import AnyAnswer, Classes, Labels, Numbers
 from search.tasks.classification import AccuracyMeter, cross_entropy
 from search.tasks.dataset.drawing import drawn_rows
 from search.tasks.dataset.forecasting import windows_of
@@ -57,6 +58,8 @@ class ProblemTraits:
     loss: Callable[[Tensor, Tensor], Tensor]
     soft_loss: Callable[[Tensor, Tensor, Tensor, float], Tensor]
     """See `search.tasks.soft_targets`."""
+    answer: Callable[[tuple[str, ...], Scaling | None], AnyAnswer]
+    """What a model's output means, from the names of classes or labels and the targets' scaling."""
     meter: Callable[[Sequence[float] | None], Meter]
     """A meter, from the deviations that targets were divided by."""
 
@@ -148,8 +151,15 @@ def _inputs_scaling(_part: Part, inputs: Scaling) -> Scaling | None:
     return inputs
 
 
+def _in_their_unit(_names: tuple[str, ...], targets: Scaling | None) -> Numbers:
+    if targets is None:
+        return Numbers()
+    return Numbers(means=targets.means, deviations=targets.deviations)
+
+
 _numbers = partial(
     ProblemTraits,
+    answer=_in_their_unit,
     metric="mse",
     loss=squared_error,
     soft_loss=soft_numbers,
@@ -165,6 +175,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         parts=_drawn_evenly,
         baseline=_largest_class,
         target_scaling=_unscaled,
+        answer=lambda names, _targets: Classes(classes=names),
         loss=cross_entropy,
         soft_loss=soft_classes,
         meter=lambda _deviations: AccuracyMeter(),
@@ -181,6 +192,7 @@ PROBLEMS: Mapping[Problem, ProblemTraits] = {
         parts=_drawn_at_random,
         baseline=_entropy_of_labels,
         target_scaling=_unscaled,
+        answer=lambda names, _targets: Labels(labels=names),
         loss=binary_cross_entropy,
         soft_loss=soft_labels,
         meter=lambda _deviations: LabelMeter(),

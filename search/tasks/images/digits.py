@@ -5,19 +5,23 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 from pydantic import Field
 
+from models.interface import Divide, Interface, Layout
 from models.spec import Signature
 from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.classification import (
     ARRAY_NAMES,
+    TEN_CLASSES,
     TenClasses,
     as_sequences,
     split_arrays,
 )
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import EVALUATION_ROWS, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress
 
 _IMAGES, _TRAIN, _VALIDATION = 1797, 997, 400
 _SPLIT_SEED = 0
+_PIXELS, _WHITE = 64, 16
 _STEPS = {"rows": 8, "pixels": 64}
 
 
@@ -48,11 +52,11 @@ class Digits(TenClasses):
     def signature(self) -> Signature:
         """The layout's steps, and ten classes after the last."""
         steps = _STEPS[self.layout]
-        return Signature(input_size=64 // steps, sequence_length=steps, output_size=10)
+        return Signature(input_size=_PIXELS // steps, sequence_length=steps, output_size=10)
 
     def data_bytes(self) -> int:
         """All images, and their classes."""
-        return _IMAGES * (64 * 4 + 8)
+        return _IMAGES * (_PIXELS * 4 + 8)
 
     def load(
         self,
@@ -63,6 +67,24 @@ class Digits(TenClasses):
         """Read the images: from scikit-learn the first time, from the cache afterwards."""
         arrays = cached_arrays(sources.cache / "digits-1", ARRAY_NAMES, _decode)
         return as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)
+
+    def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- no file is read
+        """Pixels of 0..16, row by row."""
+        signature = self.signature()
+        return Interface(
+            sample=(_PIXELS,),
+            inputs=(
+                Divide(by=_WHITE),
+                Layout(steps=signature.sequence_length, features=signature.input_size),
+            ),
+            answer=TEN_CLASSES,
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Pixels of 0..16, row by row."""
+        batch = first_batch(self.load(sources).validation, numbers=_PIXELS)
+        return RawSamples((batch.x * _WHITE).flatten(1), batch.y).fitting()
 
 
 def _decode() -> Arrays:
@@ -78,4 +100,4 @@ def _decode() -> Arrays:
         "validation": order[_TRAIN : _TRAIN + _VALIDATION],
         "test": order[_TRAIN + _VALIDATION :],
     }
-    return split_arrays(images / 16, labels, rows)
+    return split_arrays(images / _WHITE, labels, rows)

@@ -5,20 +5,24 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from models.interface import Divide, Interface, Layout, Reorder
 from models.spec import Signature
 from search.errors import DataError
 from search.formats import idx
 from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.classification import (
     ARRAY_NAMES,
+    TEN_CLASSES,
     TenClasses,
     as_sequences,
     split_arrays,
 )
 from search.tasks.download import fetch, sha256_of
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import EVALUATION_ROWS, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress, Mirror
 
@@ -43,6 +47,7 @@ PUBLIC_MIRROR = Mirror("https://storage.googleapis.com/cvdf-datasets/mnist/", OF
 _SIDE = 28
 _PIXELS = _SIDE * _SIDE
 _CLASSES = 10
+_WHITE = 255
 _IMAGES = 70_000
 _SPLIT_SEED = 0
 _STEPS = {"rows": 28, "pixels": 784, "392x2": 392, "112x7": 112, "permuted": 784}
@@ -125,6 +130,29 @@ class Mnist(TenClasses):
             )
         return as_sequences(arrays, steps=_STEPS[self.layout], train_samples=self.train_samples)
 
+    def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- no file is read
+        """Pixels of 0..255, row by row."""
+        signature = self.signature()
+        order = tuple(self._pixel_order().tolist())
+        return Interface(
+            sample=(_PIXELS,),
+            inputs=(
+                *((Reorder(order=order),) if self.layout == "permuted" else ()),
+                Divide(by=_WHITE),
+                Layout(steps=signature.sequence_length, features=signature.input_size),
+            ),
+            answer=TEN_CLASSES,
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Pixels of 0..255, row by row."""
+        batch = first_batch(self.load(sources).validation, numbers=_PIXELS)
+        pixels = torch.empty(len(batch.y), _PIXELS)
+        # Each quotient lies next to one whole multiple of 1 / 255.
+        pixels[:, self._pixel_order()] = (batch.x.flatten(1) * _WHITE).round()
+        return RawSamples(pixels, batch.y).fitting()
+
     def _pixel_order(self) -> NDArray[Any]:
         if self.layout != "permuted":
             return np.arange(_PIXELS)
@@ -197,7 +225,7 @@ def _decode(files: dict[str, Path], order: NDArray[Any]) -> Arrays:
 
 def _scaled(images: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
     flat = images.reshape(len(images), _PIXELS)[:, order]
-    return flat.astype("float32") / np.float32(255)
+    return flat.astype("float32") / np.float32(_WHITE)
 
 
 def _read_pair(image_file: Path, label_file: Path) -> tuple[NDArray[Any], NDArray[Any]]:

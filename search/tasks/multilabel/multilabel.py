@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from models.interface import Interface, Labels, Layout
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
 from search.formats.extreme import LabelledRows
@@ -14,6 +15,7 @@ from search.formats.files import ArchiveName
 from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.multilabel.labels import LabelMeter, binary_cross_entropy
 from search.tasks.multilabel.multilabel_files import LabelledFiles, find_files
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import EVALUATION_ROWS, Samples, Split, Splits
 from search.tasks.soft_targets import soft_labels
 from search.tasks.sources import DataSources, DownloadProgress
@@ -169,6 +171,22 @@ class Multilabel(Spec):
         else:
             splits = self._dense(files, sources)
         return Splits[Samples](splits["train"], splits["validation"], splits["test"])
+
+    def interface(self, sources: DataSources) -> Interface:
+        """The vector as it stands in the file, and the labels' own names."""
+        facts = self._known()
+        files = find_files(self.name, folder=sources.folder, task=self.kind)
+        return Interface(
+            sample=(facts.features,),
+            inputs=(Layout(steps=self.steps, features=facts.features // self.steps),),
+            answer=Labels(labels=files.label_names(sources.cache)),
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Vectors with their zeros."""
+        batch = first_batch(self.load(sources).validation, numbers=self._known().features)
+        return RawSamples(batch.x.flatten(1), batch.y).fitting()
 
     loss = staticmethod(binary_cross_entropy)
     soft_loss = staticmethod(soft_labels)

@@ -1,13 +1,12 @@
 """The files of a multi-label data set in the user's data folder, in the layouts that are known."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from search.errors import DataError
 from search.formats import arff, extreme, label_names
@@ -18,6 +17,12 @@ from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.download import sha256_of
 
 _PARTS = ("train", "test")
+_NAMES = "label_names"
+# Part of the cache's names: it changes with what the same files are made into.
+_FORM = "2"
+
+Parsed = tuple[LabelledRows, LabelledRows, tuple[str, ...] | None]
+"""Training samples, test samples, and the labels' names where the files have any."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +30,8 @@ class LabelledFiles:
     """The files of a set and the way to read them."""
 
     paths: tuple[Path, ...]
-    read: Callable[..., tuple[LabelledRows, LabelledRows]]
-    """Takes the paths; gives the training and the test samples."""
+    read: Callable[..., Parsed]
+    """Takes the paths."""
 
     @property
     def checksums(self) -> tuple[str, ...]:
@@ -39,20 +44,7 @@ class LabelledFiles:
 
     def cached(self, cache: Path) -> tuple[LabelledRows, LabelledRows]:
         """As `parts`, parsed once and kept in a folder of the cache."""
-        names = [f"{part}_{what}" for part in _PARTS for what in ("features", "labels")]
-
-        def parsed() -> Arrays:
-            matrices = [rows for part in self.parts() for rows in (part.features, part.labels)]
-            arrays: dict[str, NDArray[Any]] = {}
-            for name, rows in zip(names, matrices, strict=True):
-                arrays |= rows.arrays(name)
-            return arrays
-
-        arrays = cached_arrays(
-            cache / f"multilabel-{self.digest()}",
-            tuple(f"{name}_{array}" for name in names for array in ARRAYS),
-            parsed,
-        )
+        arrays = self._arrays(cache)
         train, test = (
             LabelledRows(
                 SparseRows.named(arrays, f"{part}_features"),
@@ -62,20 +54,42 @@ class LabelledFiles:
         )
         return train, test
 
-    def parts(self) -> tuple[LabelledRows, LabelledRows]:
+    def label_names(self, cache: Path) -> tuple[str, ...]:
+        """The labels' own names, or their numbers from 0 where the files have no names."""
+        return tuple(json.loads(self._arrays(cache)[_NAMES].tobytes()))
+
+    def _arrays(self, cache: Path) -> Arrays:
+        names = [f"{part}_{what}" for part in _PARTS for what in ("features", "labels")]
+
+        def parsed() -> Arrays:
+            train, test, labels = self.parts()
+            matrices = [train.features, train.labels, test.features, test.labels]
+            told = json.dumps(labels or [str(number) for number in range(train.labels.width)])
+            arrays = {_NAMES: np.frombuffer(told.encode(), dtype=np.uint8)}
+            for name, rows in zip(names, matrices, strict=True):
+                arrays |= rows.arrays(name)
+            return arrays
+
+        return cached_arrays(
+            cache / f"multilabel-{_FORM}-{self.digest()}",
+            (_NAMES, *(f"{name}_{array}" for name in names for array in ARRAYS)),
+            parsed,
+        )
+
+    def parts(self) -> Parsed:
         """Read training and test samples.
 
         Raises:
             DataError: A file is damaged, or the files do not go together.
         """
-        train, test = self.read(*self.paths)
+        train, test, labels = self.read(*self.paths)
         sizes = [(part.features.width, part.labels.width) for part in (train, test)]
         if sizes[0] != sizes[1]:
             raise DataError(
                 f"{self.paths[0]} has {sizes[0][0]} features and {sizes[0][1]} labels, but "
                 f"{self.paths[1]} has {sizes[1][0]} and {sizes[1][1]}"
             )
-        return train, test
+        return train, test, labels
 
 
 def find_files(name: str, *, folder: Path | None, task: str) -> LabelledFiles:
@@ -120,7 +134,7 @@ def _names(name: str, ending: str) -> list[str]:
     ]
 
 
-def _read_mulan(train: Path, test: Path, names: Path) -> tuple[LabelledRows, LabelledRows]:
+def _read_mulan(train: Path, test: Path, names: Path) -> Parsed:
     labels = label_names.read(names)
     tables = [arff.read(path) for path in (train, test)]
     columns = [[attribute.name for attribute in table.attributes] for table in tables]
@@ -139,14 +153,15 @@ def _read_mulan(train: Path, test: Path, names: Path) -> tuple[LabelledRows, Lab
         if len(other):
             raise DataError(f"{path}: a label is {other[0]:g}; allowed are 0 and 1")
         parts.append(LabelledRows(table.rows.only(np.flatnonzero(~is_label)), chosen))
-    return parts[0], parts[1]
+    # In the order of their columns, which is that of the numbers.
+    return parts[0], parts[1], tuple(column for column in columns[0] if column in set(labels))
 
 
-def _read_pair(train: Path, test: Path) -> tuple[LabelledRows, LabelledRows]:
-    return extreme.read(train), extreme.read(test)
+def _read_pair(train: Path, test: Path) -> Parsed:
+    return extreme.read(train), extreme.read(test), None
 
 
-def _read_splits(data: Path, train: Path, test: Path) -> tuple[LabelledRows, LabelledRows]:
+def _read_splits(data: Path, train: Path, test: Path) -> Parsed:
     every = extreme.read(data)
     rows = [extreme.read_rows(path, samples=len(every.labels)) for path in (train, test)]
     both = np.intersect1d(rows[0], rows[1])
@@ -155,4 +170,4 @@ def _read_splits(data: Path, train: Path, test: Path) -> tuple[LabelledRows, Lab
     first, second = (
         LabelledRows(every.features.rows(part), every.labels.rows(part)) for part in rows
     )
-    return first, second
+    return first, second, None

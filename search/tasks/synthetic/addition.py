@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from models.interface import Interface, Numbers
 from models.spec import Signature
 from search.tasks.dataset.regression import squared_error
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_numbers
 from search.tasks.sources import DataSources, DownloadProgress
@@ -87,6 +89,15 @@ class Addition(GeneratedTask):
             partial(self._make, self.markers),
             make_test=partial(self._make, self.test_markers or self.markers),
         )
+
+    def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- no file is read
+        """Samples as they are generated, and the sum."""
+        return Interface(sample=("steps", 2), answer=Numbers(), metric=self.metric.name)
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Samples as they are generated."""
+        batch = first_batch(self.load(sources).validation, numbers=2 * self.steps)
+        return RawSamples(batch.x, batch.y).fitting()
 
     loss = staticmethod(squared_error)
     soft_loss = staticmethod(soft_numbers)

@@ -34,6 +34,12 @@ class Alphabet:
         """All symbols."""
         return self.count + 2
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All symbols' names, by number."""
+        special = {self.blank: "blank", self.signal: "signal"}
+        return tuple(special.get(n, str(n - self.first)) for n in range(self.size))
+
 
 EIGHT_SYMBOLS = Alphabet(first=0, count=8, blank=8, signal=9)
 """Of all copy tasks but the one with the tail."""

@@ -4,8 +4,10 @@ import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
+from models.interface import Classes, Interface
 from models.spec import Signature
 from search.tasks.classification import cross_entropy_of_steps
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
@@ -28,6 +30,29 @@ class CopyingTask(GeneratedTask, ABC):
     ) -> Splits[Generated]:
         """Describe the splits; their samples are made when they are taken."""
         return self.splits(copying.encoded(self.shown_and_answered, self.alphabet))
+
+    def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- no file is read
+        """One-hot symbols as they are generated, and a symbol at every step."""
+        return Interface(
+            sample=("steps", self.alphabet.size),
+            answer=Classes(classes=self.alphabet.names),
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Samples as they are generated."""
+        numbers = self.alphabet.size * self.signature().sequence_length
+        batch = first_batch(self.load(sources).validation, numbers=numbers)
+        return RawSamples(batch.x, batch.y).fitting()
+
+    @property
+    @abstractmethod
+    def metric(self) -> Metric:
+        """See `search.tasks.task.Criterion`."""
+
+    @abstractmethod
+    def signature(self) -> Signature:
+        """See `search.tasks.task.Task`."""
 
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)

@@ -1,6 +1,7 @@
 """Language models: the next word or character of a text, at every step."""
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,24 +11,28 @@ import numpy as np
 import torch
 from pydantic import Field, model_validator
 
+from models.interface import Classes, Interface, OneHot
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
 from search.tasks.array_cache import Arrays, cached_arrays
 from search.tasks.classification import cross_entropy_of_steps
+from search.tasks.raw_samples import RawSamples
 from search.tasks.samples import Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric
 from search.tasks.text import texts
 from search.tasks.text.language_meter import LanguageMeter
+from search.tasks.text.raw_tokens import lines_of_tokens, windows_of_tokens
 from search.tasks.text.texts import CORPORA, CorpusName, Paths, TextFacts
 from search.tasks.text.token_samples import SENTENCE_EVALUATION_ROWS, Sentences, TokenStream
 from search.tasks.text.tokens import ENCODERS, Level, Unknown
 
 _SPLITS = ("train", "validation", "test")
-_ARRAYS = (*_SPLITS, "vocabulary")
+_SYMBOLS = "symbols"
+_ARRAYS = (*_SPLITS, _SYMBOLS)
 # Part of the cache's names: it changes with what the same files are made into.
-_ENCODING = "1"
+_ENCODING = "2"
 _FEWEST_SYMBOLS = 2
 
 
@@ -200,17 +205,9 @@ class Language(Spec):
             DataError: The text is missing, damaged, could not be fetched, or is not what it was
                 when the task was resolved; or `longest` leaves nothing to train on.
         """
-        paths = self._files(sources)
-        if paths is None:
-            paths = texts.fetched_files(self._corpus, sources, progress)
-        arrays, facts = self._read(paths, sources)
-        if facts != self._known:
-            raise DataError(
-                f"{_listed(paths)}: the text has changed since the study was submitted; it had "
-                f"{self._known.model_dump()}, and has {facts.model_dump()}"
-            )
+        paths, arrays = self._found(sources, progress)
         tokens = {split: torch.as_tensor(arrays[split]) for split in _SPLITS}
-        one_hot = facts.vocabulary if self.signature().vocabulary is None else None
+        one_hot = self._one_hot
         if self.batching == "stream":
             return Splits(*(TokenStream(tokens[split], self.window, one_hot) for split in _SPLITS))
         train = Sentences.of(tokens["train"], longest=self.longest, one_hot=one_hot)
@@ -220,6 +217,24 @@ class Language(Spec):
             )
         held_out = (Sentences.of(tokens[split], one_hot=one_hot) for split in _SPLITS[1:])
         return Splits(train, *held_out)
+
+    def interface(self, sources: DataSources) -> Interface:
+        """Tokens by number, and the next token's logits at every step."""
+        _, arrays = self._found(sources)
+        return Interface(
+            sample=("steps",),
+            inputs=() if self._one_hot is None else (OneHot(symbols=self._one_hot),),
+            answer=Classes(classes=_symbols_in(arrays)),
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Windows of the stream, or whole lines; each is read from the initial state."""
+        _, arrays = self._found(sources)
+        tokens = torch.as_tensor(arrays["validation"])
+        if self.batching == "stream":
+            return windows_of_tokens(tokens, self.window)
+        return lines_of_tokens(Sentences.of(tokens))
 
     loss = staticmethod(cross_entropy_of_steps)
     soft_loss = staticmethod(soft_classes)
@@ -235,6 +250,26 @@ class Language(Spec):
         if self.facts is None:
             raise TaskUnresolved(f"nobody looked at the text of corpus {self.corpus!r} yet")
         return self.facts
+
+    @property
+    def _one_hot(self) -> int | None:
+        """The vocabulary, where a model has no embedding of its own."""
+        return self._known.vocabulary if self.signature().vocabulary is None else None
+
+    def _found(
+        self, sources: DataSources, progress: DownloadProgress | None = None
+    ) -> tuple[Paths, Arrays]:
+        """The text as it was when the task was resolved."""
+        paths = self._files(sources)
+        if paths is None:
+            paths = texts.fetched_files(self._corpus, sources, progress)
+        arrays, facts = self._read(paths, sources)
+        if facts != self._known:
+            raise DataError(
+                f"{_listed(paths)}: the text has changed since the study was submitted; it had "
+                f"{self._known.model_dump()}, and has {facts.model_dump()}"
+            )
+        return paths, arrays
 
     @property
     def _corpus(self) -> CorpusName:
@@ -255,10 +290,11 @@ class Language(Spec):
 
         def make() -> Arrays:
             encoded = ENCODERS[self.level](texts.read(paths, padded=padded), self.unknown)
-            return {**encoded.tokens, "vocabulary": np.array(encoded.vocabulary)}
+            symbols = json.dumps(encoded.symbols).encode()
+            return {**encoded.tokens, _SYMBOLS: np.frombuffer(symbols, dtype=np.uint8)}
 
         arrays = cached_arrays(sources.cache / f"language-{digest}", _ARRAYS, make)
-        vocabulary = int(arrays["vocabulary"])
+        vocabulary = len(_symbols_in(arrays))
         if vocabulary < _FEWEST_SYMBOLS:
             raise DataError(f"{_listed(paths)}: the text has nothing but ends of lines")
         tokens = {split: arrays[split][1:] for split in _SPLITS}
@@ -272,6 +308,11 @@ class Language(Spec):
             sha256=sha256,
         )
         return arrays, facts
+
+
+def _symbols_in(arrays: Arrays) -> tuple[str, ...]:
+    """What tokens stand for."""
+    return tuple(json.loads(arrays[_SYMBOLS].tobytes()))
 
 
 def _listed(paths: Paths) -> str:

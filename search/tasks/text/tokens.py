@@ -8,7 +8,7 @@ comes last, and only if a held-out text needs it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -33,8 +33,13 @@ class EncodedTexts:
     tokens: Mapping[str, NDArray[np.int32]]
     """By split, all lines in order, each with its end; before the first one stands another end, as
     what a model reads when it is asked for the first token."""
-    vocabulary: int
-    """How many symbols there are."""
+    symbols: tuple[str, ...]
+    """What the numbers stand for."""
+
+    @property
+    def vocabulary(self) -> int:
+        """How many symbols there are."""
+        return len(self.symbols)
 
 
 def encode_words(texts: Mapping[str, str], unknown: Unknown) -> EncodedTexts:  # noqa: ARG001
@@ -57,7 +62,7 @@ def encode_words(texts: Mapping[str, str], unknown: Unknown) -> EncodedTexts:  #
         for name, split in words.items()
     }
     assert all(split[0] == end for split in tokens.values())
-    return EncodedTexts(tokens, _size(tokens, len(symbols)))
+    return EncodedTexts(tokens, _with_unknown(symbols, tokens))
 
 
 def encode_characters(texts: Mapping[str, str], unknown: Unknown) -> EncodedTexts:
@@ -81,7 +86,8 @@ def encode_characters(texts: Mapping[str, str], unknown: Unknown) -> EncodedText
         table[table == len(symbols)] = table[ord(_NUL)]
     end = table[[ord("\n")]]
     tokens = {name: np.concatenate((end, table[split])) for name, split in codes.items()}
-    return EncodedTexts(tokens, _size(tokens, len(symbols) + (unknown == "spare")))
+    named = [UNKNOWN if code == ord(_NUL) else chr(code) for code in symbols.tolist()]
+    return EncodedTexts(tokens, _with_unknown(named, tokens, always=unknown == "spare"))
 
 
 ENCODERS: Mapping[Level, Callable[[Mapping[str, str], Unknown], EncodedTexts]] = {
@@ -94,6 +100,9 @@ def _codes(text: str) -> NDArray[Any]:
     return np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
 
-def _size(tokens: Mapping[str, NDArray[np.int32]], known: int) -> int:
+def _with_unknown(
+    symbols: Sequence[str], tokens: Mapping[str, NDArray[np.int32]], *, always: bool = False
+) -> tuple[str, ...]:
     """The known symbols, and `<unk>` where it had to be added behind them."""
-    return max(known, *(int(split.max()) + 1 for split in tokens.values()))
+    needed = any(int(split.max()) == len(symbols) for split in tokens.values())
+    return (*symbols, UNKNOWN) if needed or always else tuple(symbols)

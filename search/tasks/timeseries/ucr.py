@@ -7,10 +7,13 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from models import interface
+from models.interface import Interface, Layout
 from models.spec import Signature, Spec
 from search.errors import DataError, TaskUnresolved
 from search.formats.files import ArchiveName
 from search.tasks.classification import Classes
+from search.tasks.raw_samples import RawSamples, first_batch
 from search.tasks.samples import EVALUATION_ROWS, Split, Splits
 from search.tasks.sources import DataSources, DownloadProgress
 from search.tasks.task import Metric, differences
@@ -171,6 +174,26 @@ class Ucr(Classes):
             _split(train, held_out, facts),
             _split(test, np.arange(len(test)), facts),
         )
+
+    def interface(self, sources: DataSources) -> Interface:  # noqa: ARG002 -- the facts tell all
+        """A row of the file without its label; the label, as it stands there, is the answer."""
+        facts = self._known()
+        unused = range(len(facts.classes), facts.outputs)
+        return Interface(
+            sample=(facts.steps * facts.features,),
+            inputs=(Layout(steps=facts.steps, features=facts.features),),
+            answer=interface.Classes(
+                classes=(*map(str, facts.classes), *(f"(no class, {n})" for n in unused))
+            ),
+            padded=facts.shortest < facts.steps,
+            metric=self.metric.name,
+        )
+
+    def raw_samples(self, sources: DataSources) -> RawSamples:
+        """Rows of the file without their labels, 0 behind the end of shorter ones."""
+        facts = self._known()
+        batch = first_batch(self.load(sources).validation, numbers=facts.steps * facts.features)
+        return RawSamples(batch.x.flatten(1), batch.y, batch.lengths).fitting()
 
     def _known(self) -> UcrFacts:
         if self.facts is None:

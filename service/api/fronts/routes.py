@@ -2,30 +2,26 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator
 
 from search.fronts.hypervolumes import HypervolumePoint
 from search.fronts.importance import Importance
 from search.studies.spec import OBJECTIVES, Objective
+from service.api.folders import FolderMaker
 from service.api.fronts.bundle import bundle
 from service.api.fronts.csv_tables import CSV, front_csv
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held
 from service.api.stored_files import text
-from service.http.entity_tags import NOT_MODIFIED, is_named, tag_of
+from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.problems import documented
 from service.http.written_streams import WrittenStream
 from storage.repositories.studies import Studies
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
-
-IfNoneMatch = Annotated[
-    str | None, Header(description="the `ETag` of an earlier answer; 304 while it holds")
-]
-
 
 Records = Annotated[
     Literal["search", "latest"],
@@ -95,7 +91,7 @@ def get_front(
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "front.csv, front.json and a folder per point: checkpoint, report, ONNX",
+            "description": "front.csv, front.json, and the folder of each point as far as it is",
             "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
         },
         **documented(403, 404),
@@ -108,7 +104,7 @@ def get_bundle(study_id: str, held: Held, throughput: Records = "search") -> Str
         front = held.figures.front(session, study, latest=throughput == "latest")
     document = front_document(study_id, front)
     return WrittenStream(
-        bundle(held.database, held.store, study_id, document),
+        bundle(FolderMaker(held.database, held.store, held.pages), study_id, document),
         media_type="application/zip",
         headers={"Content-Disposition": f'attachment; filename="{study_id}.zip"'},
     )

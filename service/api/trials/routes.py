@@ -10,7 +10,9 @@ from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX
 from search.exports import MAKERS, exported
+from search.exports.folder import CARD
 from search.studies.named_trials import NamedTrial, enqueue
+from service.api.folders import FolderMaker, folder_zip
 from service.api.fronts.csv_tables import CSV, trials_csv
 from service.api.resources import Held, PageCursor, PageLimit, Resources
 from service.api.rows import from_row
@@ -22,6 +24,7 @@ from service.api.trials.documents import (
     trial_detail,
     trial_document,
 )
+from service.api.trials.making import make_all
 from service.api.trials.reports import TrialReport, conversion_of, trial_report
 from service.api.trials.schemas import (
     EnqueuedDocument,
@@ -32,6 +35,7 @@ from service.api.trials.schemas import (
     TrialPage,
 )
 from service.api.waiting import PATIENCE_SECONDS, wait_for
+from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named
 from service.http.problems import documented
 from service.http.written_streams import WrittenStream
 from storage.errors import ArtifactNotFound
@@ -219,6 +223,67 @@ def get_dense(study_id: str, number: Number, held: Held, wanted: Wanted) -> Resp
 
 
 @router.get(
+    "/{number}/folder",
+    response_class=StreamingResponse,
+    responses={
+        200: {
+            "description": "A ZIP file of `trial-N/`; `missing.json` beside it has reasons",
+            "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        202: {
+            "description": "Files are being made; `Retry-After` says when to ask again",
+            "model": ExportDocument,
+        },
+        **NOT_MODIFIED,
+        **documented(403, 404, 409, 422),
+    },
+)
+def get_folder(
+    study_id: str, number: Number, held: Held, if_none_match: IfNoneMatch = None
+) -> Response:
+    """All files of a trial, with a card that says what the model is, and examples that run.
+
+    `MODEL_CARD.md` is for people. `example.py` needs numpy and onnxruntime, `example.c` a C
+    compiler; both answer the raw samples of `samples.json` and end with 1 where an answer differs.
+    `labels.json`, `preprocessing.json` and `VERIFIED.json` say the same to programs. Files that are
+    not made yet are made first; those that cannot be are named with the reason, on the card too.
+    """
+    waiting = make_all(held, study_id, number)
+    if waiting is not None:
+        return _being_made(waiting)
+    folder = FolderMaker(held.database, held.store, held.pages).folder(study_id, number)
+    headers = {
+        "ETag": f'"{folder.digest}"',
+        "Content-Disposition": f'attachment; filename="{study_id}-{number}.zip"',
+    }
+    if is_named(if_none_match, headers["ETag"]):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    content = folder_zip(held.store, number, folder)
+    return WrittenStream(content, media_type="application/zip", headers=headers)
+
+
+@router.get(
+    "/{number}/card",
+    response_class=Response,
+    responses={
+        200: {"content": text("text/markdown")},
+        **NOT_MODIFIED,
+        **documented(403, 404, 422),
+    },
+)
+def get_card(
+    study_id: str, number: Number, held: Held, if_none_match: IfNoneMatch = None
+) -> Response:
+    """What the model is, for people: the `MODEL_CARD.md` of the trial's folder, as it stands."""
+    folder = FolderMaker(held.database, held.store, held.pages).folder(study_id, number)
+    card = folder.files[CARD]
+    headers = {"ETag": f'"{card.sha256}"'}
+    if is_named(if_none_match, headers["ETag"]):
+        return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+    return Response(card.content, media_type="text/markdown; charset=utf-8", headers=headers)
+
+
+@router.get(
     "/{number}/report",
     response_model=TrialReport,
     responses={
@@ -301,11 +366,15 @@ def _made(
         if held.exports.make(study_id, number, role, patience=patience):
             artifact = _exported(held, study_id, number, role)
     if artifact is None:
-        waiting = ExportDocument(detail=f"the {MAKERS[role].words} is being made; ask again")
-        return JSONResponse(
-            waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
-        )
+        return _being_made(MAKERS[role].words)
     return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+
+
+def _being_made(words: str) -> Response:
+    waiting = ExportDocument(detail=f"the {words} is being made; ask again")
+    return JSONResponse(
+        waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
+    )
 
 
 def _exported(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:

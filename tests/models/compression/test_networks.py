@@ -1,5 +1,6 @@
 """Whole networks converted and folded back: all else is copied, and reports tell the truth."""
 
+import copy
 import itertools
 from typing import Any
 
@@ -39,6 +40,7 @@ from models.parametrizations import (
     UnitaryFft,
     UnitaryFull,
 )
+from models.quantization import round_
 from models.report import model_totals
 from models.spec import Signature, Slot
 from tests.models.compression.targets import gaussian
@@ -310,3 +312,38 @@ def test_other_architectures_and_sizes_are_refused() -> None:
 def test_every_real_architecture_is_tried() -> None:
     tried: set[Any] = {type(architecture) for architecture in REAL.values()}
     assert tried == set(ARCHITECTURES) - {Urnn}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@torch.no_grad()
+def test_a_target_of_few_bits_is_rounded_and_the_report_tells_of_that(name: str) -> None:
+    source, target = spec_of(REAL["rnn"]), spec_of(REAL["rnn"], SMALL[name])
+    network = trained(source, dtype=torch.float32)
+    x = batch(dtype=torch.float32)
+    plain, full = convert(network, target, calibration=x)
+    for bits in (8, 4):
+        few = target.model_copy(update={"bits": bits})
+        found, report = convert(network, few, calibration=x)
+        assert load(save_bytes(found, few)).spec == few
+        rounded = copy.deepcopy(plain)
+        round_(rounded, bits)
+        assert all(map(torch.equal, found.state_dict().values(), rounded.state_dict().values()))
+        assert report.spec == few
+        answer, before = found(x), network(x)
+        error = float((answer - before).norm() / before.norm())
+        assert report.output_error == pytest.approx(error, rel=1e-5)
+        pairs = zip(report.layers, full.layers, strict=True)
+        assert all(one.weight_error != other.weight_error for one, other in pairs)
+        # What is trained further is what it would be with 32 bits; it is reported as it is stored.
+        start, told = convert(network, few, calibration=x, rounds=False)
+        assert all(map(torch.equal, start.state_dict().values(), plain.state_dict().values()))
+        assert told == report
+
+
+def test_a_model_of_few_bits_is_folded_to_one_of_32() -> None:
+    spec = spec_of(REAL["rnn"], SMALL["low_rank"]).model_copy(update={"bits": 4})
+    network = spec.build(seed=3)
+    dense, plain = fold(network, spec)
+    assert plain.bits == 32
+    x = batch(dtype=torch.float32)
+    torch.testing.assert_close(dense(x), network(x))

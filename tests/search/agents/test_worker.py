@@ -25,7 +25,7 @@ from search.agents.lease_keeper import LeaseKeeper
 from search.agents.worker import DONE, FAILED, REFUSED, TERMINATED
 from search.agents.worker_client import WorkerLink
 from search.measuring.measurement_lock import MeasurementLock
-from search.tasks import DataSources, Digits, Mirror, Mnist
+from search.tasks import DataSources, Digits, Mirror, Mnist, RawSamples
 from search.training.jobs import (
     Completion,
     EpochReport,
@@ -238,6 +238,14 @@ def test_a_trained_trial_stores_checkpoint_and_report_before_it_is_complete(
     report = ParameterReport.model_validate_json(api.artifacts["report"])
     assert report == parameter_report(model())
     assert report.totals.parameters == sum(p.numel() for p in loaded.module.parameters())
+    assert loaded.labels == tuple("0123456789")
+    samples = RawSamples.from_bytes(api.artifacts["samples"])
+    assert len(samples) == 400
+    with torch.no_grad():
+        output = loaded.module.eval()(loaded.preprocess(samples.x))
+    right = (loaded.postprocess(output).label == samples.y).double().mean()
+    # All validation samples: what the files are judged by is what the trial was judged by.
+    assert float(right) == pytest.approx(completion.quality, abs=1e-9)
 
 
 def test_the_verdict_on_an_epoch_stops_the_trial(

@@ -34,6 +34,7 @@ PRESETS_SPEC = {
     "presets": ["rnn-32", "svd-rnn-32-16"],
     "space": {
         "rnn.hidden_size": {"low": 8, "high": 32},
+        "rnn.activation": "leaky_relu",
         "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
         "batch_size": {"options": [64, 128]},
         "decay": 0.99,

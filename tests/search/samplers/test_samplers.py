@@ -179,6 +179,16 @@ def test_every_dimension_is_searched_to_both_of_its_ends(kind: str) -> None:
                 assert {low, high} <= found[name], name
 
 
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_sampler_draws_all_bits(kind: str) -> None:
+    fields = {**FIELDS.get(kind, {}), "space": {**SPEC["space"], "bits": {"options": [32, 8, 4]}}}
+    sampler = {"kind": kind, **SETTINGS.get(kind, {})}
+    drawn = Played(sampler, **fields).play(24)
+    assert {one.spec.model.bits for one in drawn} == {32, 8, 4}
+    again = Played(sampler, **fields).play(24)
+    assert [one.drawn for one in drawn] == [one.drawn for one in again]
+
+
 def test_the_past_changes_what_known_cost_suggests() -> None:
     sampler = {"kind": "known_cost", "startup_trials": 4, "random_share": 0.0}
     one, other = Played(sampler), Played(sampler)

@@ -132,6 +132,36 @@ def test_structured_matrices_are_folded_and_it_is_said(
     torch.testing.assert_close(model(BATCH), network.eval()(BATCH), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("parametrization", [{"kind": "dense"}, {"kind": "low_rank", "d": 2}])
+def test_numbers_of_few_bits_become_plain_ones_and_it_is_said(
+    tmp_path: Path, parametrization: dict, bits: int
+) -> None:
+    spec = spec_of(ARCHITECTURES[2], **parametrization).model_copy(update={"bits": bits})
+    network = spec.build(seed=4)
+    facts, model = read(tmp_path, checkpoint.save_bytes(network, spec))
+    assert facts.source == "reflectory"
+    assert facts.spec.bits == 32
+    assert facts.notes[0] == f"numbers of {bits} bits became float32"
+    torch.testing.assert_close(model(BATCH), network.eval()(BATCH), rtol=1e-4, atol=1e-5)
+
+
+def test_integers_are_read_of_rounded_checkpoints_alone(tmp_path: Path) -> None:
+    spec = spec_of(ARCHITECTURES[0]).model_copy(update={"bits": 8})
+    content = checkpoint.save_bytes(spec.build(seed=4), spec)
+    tensors = safetensors.torch.load(content)
+    told = refusal(tmp_path, safetensors.torch.save(tensors))
+    assert "has the type" in told
+    assert "allowed are F16, BF16, F32, F64" in told
+
+
+def test_two_numbers_of_four_bits_are_one_of_a_tensors(tmp_path: Path) -> None:
+    document = {**spec_of(ARCHITECTURES[0]).model_dump(mode="json"), "bits": 4}
+    metadata = {"format": checkpoint.ROUNDED_FORMAT, "spec": json.dumps(document)}
+    content = raw({"__metadata__": metadata, "a": tensor([4], 0, 4, "U8")}, bytes(4))
+    assert "parameters, and its tensors have 8" in refusal(tmp_path, content)
+
+
 def test_options_are_none_of_a_checkpoints(tmp_path: Path) -> None:
     _, content = ours(spec_of(ARCHITECTURES[0]))
     assert "nonlinearity" in refusal_of_options(tmp_path, content, ModelOptions(nonlinearity="abs"))

@@ -1,6 +1,7 @@
 """Uploads for tests of tasks: containers in a folder, as the service and workers give them."""
 
 import hashlib
+import io
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 from search.errors import DataError
 from search.uploads import container
 from search.uploads.container import UNASSIGNED, Decoded
-from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem
+from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem, ReadingOptions
+from search.uploads.decoding import decode
 
 
 class FolderShelf:
@@ -98,6 +100,36 @@ def gestures(*, unequal: bool = False, split: NDArray[np.int8] | None = None) ->
     x = np.stack([50 + 3 * wave, -wave], axis=2) + 0.05 * random.randn(90, 12, 2)
     lengths = random.randint(7, 13, size=90).astype(np.int64) if unequal else None
     return upload("classification", x, y, lengths=lengths, split=split)
+
+
+def readings() -> Decoded:
+    """A user's own table: two classes with names to be quoted, numbers near 1e6, some missing."""
+    random = np.random.RandomState(4)
+    names = ['"Grün, hell"', '"das ""Übrige"""']
+    rows: list[str] = []
+    for row in range(60):
+        values = [f"{1e6 + (row % 2) + value:.2f}" for value in random.randn(10)]
+        values[row % 7] = "" if row % 3 == 0 else values[row % 7]
+        rows.append(",".join([names[row % 2], *values]))
+    return _read("\n".join(rows).encode(), ".csv", ReadingOptions(missing="mean"))
+
+
+def ragged_readings() -> Decoded:
+    """Series of 6 to 10 steps of two features, one near 1e6, with missing values."""
+    random = np.random.RandomState(5)
+    lengths = 6 + np.arange(60) % 5
+    x = random.randn(60, 10, 2) + np.array([1e6, 0.0])
+    x[::3, 2, 0] = x[1::4, 5, 1] = np.nan
+    x[np.arange(10) >= lengths[:, None]] = 0
+    stream = io.BytesIO()
+    y = np.array(["still", "in Bewegung"])[np.arange(60) % 2]
+    np.savez(stream, x=x.astype(np.float32), y=y, lengths=lengths)
+    return _read(stream.getvalue(), ".npz", ReadingOptions(missing="mean"))
+
+
+def _read(content: bytes, suffix: str, options: ReadingOptions) -> Decoded:
+    files = {"file": io.BytesIO(content)}
+    return decode(files, suffix=suffix, options=options, most_bytes=1 << 20)
 
 
 def prices() -> Decoded:

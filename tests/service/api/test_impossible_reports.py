@@ -10,7 +10,8 @@ import torch
 from safetensors.torch import save
 from starlette.testclient import TestClient
 
-from models.checkpoint import load, plain_bytes, save_bytes
+from models.checkpoint import INTERFACE, load, plain_bytes, save_bytes
+from models.interface import Classes, Interface
 from search.dispatch.measuring_queue import measure_job
 from search.studies.spec import StudySpec
 from search.training.jobs import MeasureJob, PrepareJob, TrainJob
@@ -223,6 +224,13 @@ def disguised(job: TrainJob) -> bytes:
     return save_bytes(other.module, right)
 
 
+def with_interface_of_more(job: TrainJob) -> bytes:
+    model = job.trial.model
+    classes = Classes(classes=tuple(map(str, range(model.signature.output_size + 1))))
+    told = Interface(sample=(64,), answer=classes).model_dump_json()
+    return save_bytes(model.build(seed=1), model, extra={INTERFACE: told})
+
+
 def in_halves(job: TrainJob) -> bytes:
     module = job.trial.model.build(seed=1).half()
     return save_bytes(module, job.trial.model)
@@ -240,6 +248,7 @@ CHECKPOINTS: Mapping[str, Callable[[TrainJob, bytes], bytes]] = {
     "plain tensors": lambda _job, _good: plain_bytes({"x": torch.zeros(3)}, {}),
     "another model": lambda job, _good: of_another_size(job),
     "another model in disguise": lambda job, _good: disguised(job),
+    "another interface": lambda job, _good: with_interface_of_more(job),
     "another type": lambda job, _good: in_halves(job),
     "a huge header": lambda _job, _good: struct.pack("<Q", 2**62) + b"{",
     "a deep header": lambda _job, _good: struct.pack("<Q", 200_000) + b"[" * 200_000,
@@ -309,8 +318,30 @@ OTHERS: Mapping[str, tuple[str, Callable[[TrainJob], bytes]]] = {
         lambda job: files(job)["report"].replace(b'"parameters":', b'"parameters":1', 1),
     ),
     "report: too long": ("report", lambda job: files(job)["report"] + b" " * (1 << 20)),
+    "samples: junk": ("samples", lambda _job: b"x"),
+    "samples: a checkpoint": ("samples", lambda job: files(job)["checkpoint"]),
+    "samples: without what is right": ("samples", lambda _job: samples(y=None)),
+    "samples: of two counts": ("samples", lambda _job: samples(y=torch.zeros(3))),
+    "samples: too many": (
+        "samples",
+        lambda _job: samples(x=torch.zeros(5000, 1), y=torch.zeros(5000)),
+    ),
+    "samples: too large": (
+        "samples",
+        lambda _job: samples(x=torch.zeros(2, 1 << 20), y=torch.zeros(2)),
+    ),
+    "samples: of another type": ("samples", lambda _job: samples(x=torch.zeros(2, 3).double())),
+    "samples: with more": ("samples", lambda _job: samples(z=torch.zeros(2))),
     "conversion: of a trial that has none": ("conversion", lambda _job: b"{}"),
 }
+
+
+def samples(**changed: torch.Tensor | None) -> bytes:
+    tensors = {"x": torch.zeros(2, 3), "y": torch.zeros(2), **changed}
+    return plain_bytes(
+        {name: tensor for name, tensor in tensors.items() if tensor is not None},
+        {"format": "reflectory.samples.1"},
+    )
 
 
 @pytest.mark.parametrize("name", OTHERS)

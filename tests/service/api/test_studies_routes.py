@@ -23,7 +23,8 @@ def test_a_submitted_study_is_queued_and_can_be_read_back(client: TestClient) ->
     study = answer.json()
     assert study["state"] == "queued"
     assert study["spec"]["space"] == {
-        "hidden_size": {"low": 8, "high": 16, "log": False, "step": 8}
+        "hidden_size": {"low": 8, "high": 16, "log": False, "step": 8},
+        "rnn.activation": "tanh",
     }
     assert study["progress"]["trials"]["total"] == 4
     assert answer.headers["location"] == study["links"]["study"]

@@ -223,7 +223,8 @@ def test_a_start_makes_a_study_and_leads_to_it(client: TestClient) -> None:
     assert study["state"] == StudyState.QUEUED
     assert study["name"] == "from a form"
     assert study["spec"]["space"] == {
-        "hidden_size": {"low": 8, "high": 16, "step": 8, "log": False}
+        "hidden_size": {"low": 8, "high": 16, "step": 8, "log": False},
+        "rnn.activation": "tanh",
     }
     assert study["spec"]["early_stopping"] is None
 

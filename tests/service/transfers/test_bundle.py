@@ -14,10 +14,13 @@ from starlette.testclient import TestClient
 
 from models.checkpoint import load
 from search.fronts import pareto
+from service.api.folders import FolderMaker
 from service.api.fronts.bundle import bundle
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument
 from service.client import Client
+from service.rendering.pages import Pages
+from storage.blobs.artifacts import ArtifactStore
 from storage.blobs.folder import LocalArtifactStore
 from storage.errors import StoredBytesDamaged, StoreUnavailable
 from storage.records import StudyRecord, TrialState
@@ -41,19 +44,29 @@ def test_a_bundle_has_what_the_fronts_points_have(client: TestClient, site: Site
     numbers = [point["trial"] for point in front.json()["points"]]
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert archive.testzip() is None
-        kinds = ("checkpoint.safetensors", "report.json")
-        folders = [f"trial-{number}/{kind}" for number in numbers for kind in kinds]
-        assert archive.namelist() == ["front.csv", "front.json", *folders]
+        folders = [f"trial-{number}/{name}" for number in numbers for name in OF_ANY_POINT]
+        assert archive.namelist() == ["front.csv", "front.json", *folders, "missing.json"]
         assert (
             archive.read("front.csv").decode() == client.get(f"{study_path}/front?format=csv").text
         )
         rows = csv.DictReader(io.StringIO(archive.read("front.csv").decode()))
         assert [int(row["trial"]) for row in rows] == numbers
         for number in numbers:
-            stored = archive.read(f"trial-{number}/checkpoint.safetensors")
+            stored = archive.read(f"trial-{number}/model.safetensors")
             assert stored == client.get(f"{study_path}/trials/{number}/checkpoint").content
             load(stored)
     assert client.get(f"{study_path}/bundle").content == answer.content
+
+
+OF_ANY_POINT = (
+    *("model.safetensors", "report.json", "report.html"),
+    *("MODEL_CARD.md", "VERIFIED.json"),
+)
+"""What is in the folder of a point of which nothing has been made yet."""
+
+
+def maker(site: Site, store: ArtifactStore) -> FolderMaker:
+    return FolderMaker(site.database, store, Pages())
 
 
 def test_an_empty_front_is_a_bundle_of_its_tables(client: TestClient, site: Site) -> None:
@@ -97,15 +110,19 @@ def test_what_is_damaged_or_gone_is_named_and_all_else_is_there(
         assert set(archive.namelist()) == {
             "front.csv",
             "front.json",
-            "trial-0/report.json",
-            "trial-1/checkpoint.safetensors",
             "missing.json",
+            *(f"trial-0/{name}" for name in OF_ANY_POINT if name != "model.safetensors"),
+            *(f"trial-1/{name}" for name in OF_ANY_POINT if not name.startswith("report")),
         }
-        load(archive.read("trial-1/checkpoint.safetensors"))
+        load(archive.read("trial-1/model.safetensors"))
         missing = {one["file"]: one for one in json.loads(archive.read("missing.json"))["missing"]}
-    assert set(missing) == {"trial-0/checkpoint.safetensors", "trial-1/report.json"}
-    assert all(one["lost"] for one in missing.values())
-    assert digest_of(site, study, 0) in missing["trial-0/checkpoint.safetensors"]["reason"]
+    assert {file for file, one in missing.items() if one["lost"]} == {
+        "trial-0/model.safetensors",
+        "trial-1/report.json",
+        "trial-1/report.html",
+    }
+    assert "first asked for" in missing["trial-0/model.onnx"]["reason"]
+    assert digest_of(site, study, 0) in missing["trial-0/model.safetensors"]["reason"]
 
 
 def test_what_was_not_to_be_kept_is_named_as_such(client: TestClient, site: Site) -> None:
@@ -114,9 +131,12 @@ def test_what_was_not_to_be_kept_is_named_as_such(client: TestClient, site: Site
         ArtifactRows(session).unlink(study.id, {0: ["checkpoint"]})
     answer = client.get(f"/v1/studies/{study.id}/bundle")
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
-        (one,) = json.loads(archive.read("missing.json"))["missing"]
-    assert (one["file"], one["lost"]) == ("trial-0/checkpoint.safetensors", False)
+        missing = {one["file"]: one for one in json.loads(archive.read("missing.json"))["missing"]}
+        card = archive.read("trial-0/MODEL_CARD.md").decode()
+    one = missing["trial-0/model.safetensors"]
+    assert not one["lost"]
     assert "retention" in one["reason"]
+    assert f"- `model.safetensors`: {one['reason']}" in card
 
 
 class _DamagedMidway(LocalArtifactStore):
@@ -153,13 +173,14 @@ def test_damage_that_is_met_midway_takes_the_file_out_of_the_directory(site: Sit
     study = two_points(site)
     sha256 = digest_of(site, study, 0)
     store = _DamagedMidway(site.settings.artifacts_dir, sha256, StoredBytesDamaged("block 1"))
-    content = b"".join(bundle(site.database, store, study.id, front_of(site, study)))
+    content = b"".join(bundle(maker(site, store), study.id, front_of(site, study)))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert archive.testzip() is None
-        assert "trial-0/checkpoint.safetensors" not in archive.namelist()
-        assert "trial-1/checkpoint.safetensors" in archive.namelist()
-        (one,) = json.loads(archive.read("missing.json"))["missing"]
-    assert (one["file"], one["reason"]) == ("trial-0/checkpoint.safetensors", "block 1")
+        assert "trial-0/model.safetensors" not in archive.namelist()
+        assert "trial-1/model.safetensors" in archive.namelist()
+        missing = json.loads(archive.read("missing.json"))["missing"]
+    lost = [(one["file"], one["reason"]) for one in missing if one["lost"]]
+    assert lost == [("trial-0/model.safetensors", "block 1")]
 
 
 def test_a_store_that_does_not_answer_leaves_no_whole_bundle(site: Site) -> None:
@@ -168,7 +189,7 @@ def test_a_store_that_does_not_answer_leaves_no_whole_bundle(site: Site) -> None
     store = _DamagedMidway(site.settings.artifacts_dir, sha256, StoreUnavailable("away"))
     received = io.BytesIO()
     with pytest.raises(StoreUnavailable):
-        received.writelines(bundle(site.database, store, study.id, front_of(site, study)))
+        received.writelines(bundle(maker(site, store), study.id, front_of(site, study)))
     assert received.tell() > 0
     assert not zipfile.is_zipfile(received)
 
@@ -205,16 +226,17 @@ def test_the_command_line_saves_the_rest_and_says_what_is_lost(site: Site, tmp_p
         damage(site, digest_of(site, study, 0))
         for way, saved in (
             (("--bundle",), {f"{study.id}.zip"}),
-            ((), {"front.csv", "trial-0.report.json", "trial-1.safetensors"}),
-            (("0",), {"trial-0.report.json"}),
+            ((), {"front.csv", "trial-0/report.json", "trial-1/model.safetensors"}),
+            (("0",), {"trial-0/report.json"}),
         ):
             out = tmp_path / "-".join(("out", *way))
             run = reflectory(None, "download", study.id, *way, "--out", out, "--server", url)
             assert run.returncode == 1, run.stderr
             assert "trial" in run.stderr
-            assert "checkpoint" in run.stderr
-            assert saved <= {path.name for path in out.iterdir()}
-            assert "trial-0.safetensors" not in {path.name for path in out.iterdir()}
+            assert "model.safetensors" in run.stderr
+            found = {path.relative_to(out).as_posix() for path in out.rglob("*")}
+            assert saved <= found
+            assert "trial-0/model.safetensors" not in found
         with Client(url) as python:
             got = python.bundle(study.id, tmp_path / "front.zip")
-    assert [one.file for one in got.missing] == ["trial-0/checkpoint.safetensors"]
+    assert [one.file for one in got.missing if one.lost] == ["trial-0/model.safetensors"]

@@ -28,6 +28,7 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
@@ -298,6 +299,22 @@ def test_tokens_are_read_as_they_are() -> None:
         for stream in (False, True):
             options = FileOptions(interface=interface, stream=stream, guard=True)
             verify(export(network, spec, options), network, spec, options)
+
+
+def test_tokens_become_one_hot_in_the_file() -> None:
+    spec = spec_of({"kind": "gru"}, every=True, input_size=5)
+    network = trained(spec)
+    interface = Interface(sample=("steps",), inputs=(OneHot(symbols=5),), answer=CLASSES)
+    for stream in (False, True):
+        options = FileOptions(interface=interface, stream=stream)
+        content = export(network, spec, options)
+        onnx.checker.check_model(content, full_check=True)
+        verify(content, network, spec, options)
+    tokens = torch.randint(5, (3, 9))
+    expected = network(torch.nn.functional.one_hot(tokens, 5).float()).detach()
+    whole = loaded(export(network, spec, FileOptions(interface=interface)))
+    output, _ = whole.run(None, {"input": tokens.numpy()})
+    np.testing.assert_allclose(output, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_file_tells_what_it_reads_and_answers() -> None:
