@@ -39,7 +39,7 @@ endef
 # Each process that the tests start would compile all our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow test-nightly bench gpu lint format types wheel-check clean
+.PHONY: help demo test test-slow test-nightly c-check bench gpu lint format types wheel-check clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -58,6 +58,15 @@ test-slow: $(VENV)/installed-test  ## The tests that take more than half a minut
 test-nightly: $(VENV)/installed-test  ## What `make test` samples, in full: each pair of variants
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) \
 	  -m "nightly and not slow and not gpu and not network"
+
+c-check: $(VENV)/installed-test  ## C files of all variants: gcc, clang, sanitizers, a Cortex-M4 in qemu
+	@command -v gcc >/dev/null || { echo "gcc is needed: apt-get install gcc"; exit 1; }
+	@for tool in clang:"clang libclang-rt-dev" arm-none-eabi-gcc:"gcc-arm-none-eabi libnewlib-arm-none-eabi" \
+	    qemu-system-arm:qemu-system-arm; do \
+	  command -v $${tool%%:*} >/dev/null \
+	    || echo "$${tool%%:*} is not here and is left out: apt-get install $${tool#*:}"; \
+	done
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.c_check
 
 bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and keep the figures
 	@# Peers that take part where they install; the second is compiled against torch.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from models.errors import CheckpointError, RoundingError, SpecError
 from models.interface import Interface
 from models.model import ModelSpec
-from models.quantization import decode, encoded
+from models.quantization import decode, encoded, layouts
 
 FORMAT = "reflectory.checkpoint.1"
 ROUNDED_FORMAT = "reflectory.checkpoint.2"
@@ -241,9 +241,10 @@ def layout_of(spec: ModelSpec) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]
     Raises:
         SpecError: see `ModelSpec.check`.
     """
-    state, layouts = spec.build_on_meta().state_dict(), spec.layouts()
+    module = spec.build_on_meta()
+    state: dict[str, Tensor] = dict(module.state_dict())
     found = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in state.items()}
-    for name, layout in layouts.items():
+    for name, layout in layouts(module, spec.rounded_to).items():
         found[name] = (layout.stored_type, layout.stored_shape)
         if layout.scale_shape is not None:
             found[name + SCALE] = (torch.bfloat16, layout.scale_shape)
@@ -275,11 +276,11 @@ def _rebuild(name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> nn.Mo
     """The module of a file's tensors."""
     if spec.rounded_to is None:
         return _of_state(name, spec, tensors)
-    layouts, left = spec.layouts(), dict(tensors)
+    rounded, left = spec.layouts(), dict(tensors)
     _check_stored(name, spec, tensors)
     state = {
         tensor: decode(layout, left.pop(tensor), left.pop(tensor + SCALE, None))
-        for tensor, layout in layouts.items()
+        for tensor, layout in rounded.items()
     }
     module = _of_state(name, spec, {**left, **state})
     try:
@@ -287,7 +288,7 @@ def _rebuild(name: str, spec: ModelSpec, tensors: Mapping[str, Tensor]) -> nn.Mo
         again = _stored(module, spec)
     except RoundingError as error:
         raise CheckpointError(f"{name}: {error}") from error
-    changed = next((t for t in layouts if not torch.equal(again[t], tensors[t])), None)
+    changed = next((t for t in rounded if not torch.equal(again[t], tensors[t])), None)
     if changed is not None:
         raise CheckpointError(
             f"{name}: the integers of {changed!r} are not those of rounded numbers; "

@@ -8,7 +8,7 @@ ModelError
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
 ├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
-└── ExportError         a model has no faithful ONNX file: nothing that its user does changes that
+└── ExportError         a model has no faithful file of a format; the message says why
 """
 
 
@@ -45,4 +45,4 @@ class RoundingError(ModelError, ValueError):
 
 
 class ExportError(ModelError):
-    """An ONNX file of a model cannot be written, or does not compute what the model does."""
+    """A file of a model cannot be written or run, or does not compute what the model does."""

@@ -20,9 +20,8 @@ class InputStep(Spec):
 
     whole_sample: ClassVar[bool] = False
     """Whether it needs a sample as a whole: a stream, which comes step by step, goes without."""
-
     reads_tokens: ClassVar[bool] = False
-    """Whether it is given whole numbers."""
+    """Whether it reads whole numbers `[B, T]`."""
 
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:

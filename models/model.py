@@ -135,8 +135,7 @@ class ModelSpec(Spec):
         Raises:
             SpecError: see `check`.
         """
-        bits = self.rounded_to
-        return {} if bits is None else layouts(self.build_on_meta(), bits)
+        return {} if self.rounded_to is None else layouts(self.build_on_meta(), self.rounded_to)
 
     def shape_key(self) -> str:
         """A digest (hex) that models share when they run at the same speed.

@@ -12,7 +12,7 @@ from torch import nn
 
 from models.linear import StructuredLinear
 from models.model import ModelSpec
-from models.quantization import Layout
+from models.quantization import Layout, layouts
 from models.spec import Spec
 
 
@@ -148,23 +148,24 @@ class _Matrix(Protocol):
 
 
 def _rows_of(spec: ModelSpec) -> list[ReportRow]:
-    return _rows(spec.build_on_meta(), spec.layouts())
+    module = spec.build_on_meta()
+    return _rows(module, layouts(module, spec.rounded_to))
 
 
-def _rows(module: nn.Module, layouts: Mapping[str, Layout], prefix: str = "") -> list[ReportRow]:
+def _rows(module: nn.Module, rounded: Mapping[str, Layout], prefix: str = "") -> list[ReportRow]:
     """The module's own row, its own tensors, and then everything below it.
 
     A module's freedom and cost are its own where it stores a matrix, else the sums over what it
     owns.
     """
     own = [
-        _tensor_row(f"{prefix}{name}", tensor, layouts, trainable=trainable)
+        _tensor_row(f"{prefix}{name}", tensor, rounded, trainable=trainable)
         for name, tensor, trainable in _own_tensors(module)
     ]
     below: list[ReportRow] = []
     children: list[ReportRow] = []
     for name, child in module.named_children():
-        rows = _rows(child, layouts, f"{prefix}{name}.")
+        rows = _rows(child, rounded, f"{prefix}{name}.")
         children.append(rows[0])
         below += rows
     if isinstance(module, _Matrix) and not _is_put_together(module):
@@ -213,7 +214,7 @@ def _own_tensors(module: nn.Module) -> list[tuple[str, torch.Tensor, bool]]:
 
 
 def _tensor_row(
-    name: str, tensor: torch.Tensor, layouts: Mapping[str, Layout], *, trainable: bool
+    name: str, tensor: torch.Tensor, rounded: Mapping[str, Layout], *, trainable: bool
 ) -> ReportRow:
     numbers = tensor.numel() if trainable else 0
     size_bytes = tensor.numel() * tensor.element_size()
@@ -224,7 +225,7 @@ def _tensor_row(
         parameters=numbers,
         degrees_of_freedom=numbers,
         size_bytes=size_bytes,
-        stored_bytes=layouts[name].size_bytes if name in layouts else size_bytes,
+        stored_bytes=rounded[name].size_bytes if name in rounded else size_bytes,
         multiply_adds=0,
     )
 

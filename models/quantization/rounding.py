@@ -11,8 +11,13 @@ from models.errors import RoundingError
 from models.quantization.scheme import Bits, Encoded, Layout, Quantised, Scheme
 
 
-def layouts(module: nn.Module, bits: Bits) -> dict[str, Layout]:
-    """What the rounded parameters are stored as, by their names in `state_dict`; shapes suffice."""
+def layouts(module: nn.Module, bits: Bits | None) -> dict[str, Layout]:
+    """What the rounded parameters are stored as, by their names in `state_dict`; shapes suffice.
+
+    With None none is rounded.
+    """
+    if bits is None:
+        return {}
     return {
         name: scheme.layout(tuple(parameter.shape), bits)
         for name, parameter, scheme in _rounded(module)

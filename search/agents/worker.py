@@ -157,12 +157,11 @@ def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
 
     splits = job.task.load(attempt.sources, progress=report)
     metric = job.task.metric
-    interface = stored_interface(job.task.interface(attempt.sources))
     found = {
         **splits.sizes,
         "metric": metric.name,
         "baseline": metric.baseline,
-        "interface": interface,
+        "interface": stored_interface(job.task.interface(attempt.sources)),
     }
     return Completion(outcome="complete", prepared=found)
 
@@ -342,9 +341,9 @@ def _store(
     extra = checkpoint_metadata(
         job.task,
         job.trial,
-        interface=stored_interface(interface),
         epoch=result.best_epoch,
         continues=job.continues,
+        interface=interface,
     )
     link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
     link.put_artifact("report", parameter_report(spec).model_dump_json().encode())

@@ -6,6 +6,7 @@ CHECKPOINT: Final = "checkpoint"
 """The trained model as this project stores it."""
 
 ONNX: Final = "onnx"
+ONNX_STREAM: Final = "onnx_stream"
 DENSE: Final = "dense"
 
 SAMPLES: Final = "samples"

@@ -2,7 +2,7 @@
 
 from search.exports.export import Export, ExportContext, Made, MadeExport
 from search.exports.making import export_trial, exported
-from search.exports.missing import missing_files
+from search.exports.missing import file_sizes, missing_files
 from search.exports.outcomes import ExportOutcome, outcome
 from search.exports.registry import EXPORTS, MADE, MAKERS
 
@@ -17,6 +17,7 @@ __all__ = [
     "MadeExport",
     "export_trial",
     "exported",
+    "file_sizes",
     "missing_files",
     "outcome",
 ]

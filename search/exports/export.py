@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from models.checkpoint import LoadedModel
+from models.interface import Interface
 from models.model import ModelSpec
 from models.spec import Spec
-from search.tasks import RawSamples
+from search.exports.verification import Verification
+from search.tasks import RawSamples, Task
 from storage.records import StudyRecord, TrialRecord
 
 
@@ -20,10 +22,17 @@ class ExportContext:
     """The checkpoint's."""
     sha256: str
     """Of the checkpoint's bytes."""
-    samples: RawSamples | None = None
-    """Raw validation samples of the trial's task; None where none were kept."""
     study: StudyRecord
     trial: TrialRecord
+    task: Task
+    """The study's, as it was resolved."""
+    samples: RawSamples | None
+    """Raw validation samples that training stored; None for trials of earlier programs."""
+
+    @property
+    def interface(self) -> Interface | None:
+        """What stands around the network; None for trials of earlier programs."""
+        return self.model.interface
 
 
 @dataclass(frozen=True)
@@ -31,6 +40,8 @@ class Made:
     """A file."""
 
     content: bytes
+    verification: Verification | None = None
+    """How it was compared with the checkpoint; None for what computes nothing."""
 
 
 class Export(Spec):

@@ -8,6 +8,7 @@ import io
 import logging
 from datetime import UTC, datetime
 
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from models.checkpoint import load
@@ -16,7 +17,7 @@ from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
 from search.exports.registry import MAKERS
-from search.tasks import RawSamples
+from search.tasks import AnyTask, RawSamples
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
@@ -26,6 +27,8 @@ from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
 _log = logging.getLogger(__name__)
+
+_TASK: TypeAdapter[AnyTask] = TypeAdapter(AnyTask)
 
 
 def exported(session: Session, study_id: str, number: int, role: str) -> ArtifactRecord | None:
@@ -75,16 +78,15 @@ def export_trial(
         if exported(session, study_id, number, role) is not None:
             return
         artifacts = ArtifactRows(session).of_trial(study_id, number)
-        artifact, kept = artifacts[CHECKPOINT], artifacts.get(SAMPLES)
         study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
-    with store.open_reader(artifact.sha256) as reader:
-        model = load(reader.read())
+    artifact, samples = artifacts[CHECKPOINT], artifacts.get(SAMPLES)
     context = ExportContext(
-        model=model,
+        model=load(_stored(store, artifact)),
         sha256=artifact.sha256,
-        samples=_samples(store, kept),
         study=study,
         trial=trial,
+        task=_TASK.validate_python(study.spec["task"]),
+        samples=None if samples is None else RawSamples.from_bytes(_stored(store, samples)),
     )
     try:
         made = MAKERS[role].make(context)
@@ -94,7 +96,7 @@ def export_trial(
             Trials(session).set_exports(study_id, number, {role: outcome.document()})
         raise
     stored = store_stream(store, io.BytesIO(made.content), datetime.now(UTC))
-    outcome = ExportOutcome.of(artifact.sha256)
+    outcome = ExportOutcome.of(artifact.sha256, verification=made.verification)
     with database.write() as session:
         ArtifactRows(session).link(study_id, number, role, stored)
         Trials(session).set_exports(study_id, number, {role: outcome.document()})
@@ -103,8 +105,6 @@ def export_trial(
     _log.info("a file was made of a checkpoint", extra=fields)
 
 
-def _samples(store: ArtifactStore, kept: ArtifactRecord | None) -> RawSamples | None:
-    if kept is None:
-        return None
-    with store.open_reader(kept.sha256) as reader:
-        return RawSamples.from_bytes(reader.read())
+def _stored(store: ArtifactStore, artifact: ArtifactRecord) -> bytes:
+    with store.open_reader(artifact.sha256) as reader:
+        return reader.read()

@@ -1,10 +1,12 @@
 """Why a trial has no file of a kind."""
 
+from collections.abc import Mapping
+
 from models.spec import kind_of
 from search.documents.export_kinds import CHECKPOINT
 from search.exports.export import MadeExport
 from search.exports.outcomes import refusal
-from search.exports.registry import MADE
+from search.exports.registry import EXPORTS, MADE
 from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord, TrialState
 
@@ -28,6 +30,21 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
         if reason is not None:
             found[role] = reason
     return found
+
+
+def file_sizes(trial: TrialRecord, sizes: Mapping[str, int]) -> dict[str, int]:
+    """By role, the bytes of a trial's files that are there.
+
+    Args:
+        trial: the trial.
+        sizes: bytes by digest.
+    """
+    roles = [kind_of(export) for export in EXPORTS]
+    return {
+        role: sizes[trial.artifacts[role]]
+        for role in roles
+        if role in trial.artifacts and trial.artifacts[role] in sizes
+    }
 
 
 def _reason(export: type[MadeExport], trial: TrialRecord) -> str | None:

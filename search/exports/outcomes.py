@@ -5,6 +5,7 @@ from importlib.metadata import version
 from pydantic import Field
 
 from models.spec import Spec
+from search.exports.verification import Verification
 from storage.records import Json, TrialRecord
 
 
@@ -14,11 +15,25 @@ class ExportOutcome(Spec):
     checkpoint: str = Field(description="SHA-256 of the checkpoint that it was to be made of")
     program: str = Field(description="the version of this program that tried")
     reason: str | None = Field(default=None, description="why there is no file; null: it was made")
+    verification: Verification | None = Field(
+        default=None, description="how the file was compared with the checkpoint"
+    )
 
     @classmethod
-    def of(cls, checkpoint: str, *, reason: str | None = None) -> "ExportOutcome":
+    def of(
+        cls,
+        checkpoint: str,
+        *,
+        reason: str | None = None,
+        verification: Verification | None = None,
+    ) -> "ExportOutcome":
         """Of what this program made, or could not make, of a checkpoint."""
-        return cls(checkpoint=checkpoint, program=version("reflectory"), reason=reason)
+        return cls(
+            checkpoint=checkpoint,
+            program=version("reflectory"),
+            reason=reason,
+            verification=verification,
+        )
 
     def document(self) -> dict[str, Json]:
         """As the trial's row holds it."""

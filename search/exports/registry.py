@@ -6,13 +6,21 @@ A new kind is one file with a `MadeExport`, and its name in `MADE`.
 from typing import Final
 
 from models.spec import kind_of
+from search.exports.answered_samples import ExampleExport
+from search.exports.c import CExport
 from search.exports.checkpoint import CheckpointExport
 from search.exports.dense import DenseExport
-from search.exports.example import ExampleExport
 from search.exports.export import Export, MadeExport
 from search.exports.onnx import OnnxExport
+from search.exports.onnx_stream import OnnxStreamExport
 
-MADE: Final[tuple[type[MadeExport], ...]] = (OnnxExport, DenseExport, ExampleExport)
+MADE: Final[tuple[type[MadeExport], ...]] = (
+    OnnxExport,
+    OnnxStreamExport,
+    CExport,
+    DenseExport,
+    ExampleExport,
+)
 """Kinds that are made of a checkpoint when they are wanted."""
 
 EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)

@@ -6,11 +6,11 @@ from pathlib import Path
 from threading import Event
 
 from models.errors import CheckpointError, ConversionError, ExportError
-from search.documents.export_kinds import DENSE, ONNX
-from search.exports import export_trial
+from search.exports import MAKERS, export_trial
 from search.fronts.pareto import front_of, objective_infos
 from search.measuring.measurement_lock import MeasurementLock
 from search.studies import StudySpec
+from search.training.trial_spec import TrialSpec
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import StorageError
@@ -24,9 +24,8 @@ _log = logging.getLogger(__name__)
 class FrontExports:
     """Makes the files of final fronts, one after the other, in a thread of the coordinator.
 
-    Each point gets an ONNX file, and in a study that compresses a model the dense one as well, in
-    which it goes back to where the model came from. What waits when the process ends is made when
-    somebody asks for it.
+    Each point gets every kind of file that it can have, so that its folder is whole. What waits
+    when the process ends is made when somebody asks for it.
     """
 
     def __init__(self, database: Database, store: ArtifactStore, *, lock: Path) -> None:
@@ -74,7 +73,10 @@ class FrontExports:
             return []
         spec = StudySpec.model_validate(study.spec)
         front = front_of(complete, objective_infos(spec.task, spec.objectives))
-        roles = (ONNX,) if spec.compress is None else (ONNX, DENSE)
         return [
-            (trial.number, role) for trial in front for role in roles if role not in trial.artifacts
+            (trial.number, role)
+            for trial in front
+            for role, export in MAKERS.items()
+            if role not in trial.artifacts
+            and export.fault(TrialSpec.model_validate(trial.spec).model) is None
         ]

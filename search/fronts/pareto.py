@@ -13,11 +13,12 @@ from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
-from search.exports import missing_files
+from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import AnyTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 
@@ -55,6 +56,8 @@ class FrontPoint(Spec):
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
     """Roles of what is stored of it."""
+    bytes: dict[str, int]
+    """By role, the size of a file that is there."""
     missing: dict[str, str]
     """By role, why a file is not there or cannot be; see `search.exports.missing`."""
 
@@ -213,6 +216,9 @@ def front(
     device = next(
         (measured[t.measurement_id].device for t in points if t.measurement_id is not None), None
     )
+    sizes = ArtifactRows(session).sizes(
+        [digest for trial in points for digest in records[trial.number].artifacts.values()]
+    )
     return Front(
         objectives=infos,
         device=device,
@@ -231,6 +237,7 @@ def front(
                 trial,
                 records[trial.number],
                 over[trial.number],
+                sizes=sizes,
                 measured=measured.get(trial.measurement_id or ""),
                 on_front_by_mean=trial.number in by_mean,
             )
@@ -286,6 +293,7 @@ def _point(
     record: TrialRecord,
     over: OverSeeds | None,
     *,
+    sizes: Mapping[str, int],
     measured: MeasurementRecord | None,
     on_front_by_mean: bool,
 ) -> FrontPoint:
@@ -309,6 +317,7 @@ def _point(
         slower=_is_slower(trial, measured),
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
+        bytes=file_sizes(record, sizes),
         missing=missing_files(record),
     )
 

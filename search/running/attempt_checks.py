@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
-from pydantic import Field, ValidationError
+from pydantic import Field, Json, ValidationError
 
+from models.interface import Interface
 from models.spec import Spec
 from search.errors import Fault, ReportRefused
 from search.measuring.throughput import Estimate, ThroughputRecord
 from search.tasks import NOT_NEGATIVE, Range, Task
-from search.training.deliverables import LARGEST_INTERFACE
 from search.training.jobs import (
     Completion,
     EpochReport,
@@ -40,9 +40,8 @@ class _Prepared(Spec):
     test: int = Field(ge=1)
     metric: str
     baseline: float
-    interface: str | None = Field(
-        default=None, max_length=LARGEST_INTERFACE, description="null from older workers"
-    )
+    interface: Json[Interface] | None = None
+    """JSON; null in what older workers say."""
 
 
 def check_seconds(

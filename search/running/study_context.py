@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from models.interface import Interface
 from search.agents.executors import Slot
 from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
-from search.studies import Need, StudySpec, interface_of, measured_kind
+from search.studies import Need, StudySpec, measured_kind
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
@@ -114,26 +115,28 @@ class StudyContext:
     tenant: str = LOCAL
     measured_on: str | None = None
     """The model that its first measurement was made on, or is to be."""
+    _interface: Interface | None = None
 
     @cached_property
     def database(self) -> ClaimedDatabase:
         """Where the study's rows are."""
         return self.dispatcher.claimed(self.id)
 
-    _interface: str | None = None
-
-    @property
-    def interface(self) -> str | None:
-        """What stands around its models; null until its data were looked at, see `interface_of`."""
-        if self._interface is None and self.spec.needs_bytes:
-            with self.database.read() as session:
-                self._interface = interface_of(Studies(session).get(self.id))
-        return self._interface
-
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:
         """The study's objectives."""
         return objective_infos(self.spec.task, self.spec.objectives)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What stands around its models, once its data were prepared."""
+        if self._interface is None:
+            with self.database.read() as session:
+                prepared = Studies(session).get(self.id).prepared
+            told = (prepared or {}).get("interface")
+            if isinstance(told, str):
+                self._interface = Interface.model_validate_json(told)
+        return self._interface
 
     @property
     def slots(self) -> Sequence[Slot]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from models.errors import SpecError
+from models.interface import Interface
 from search.samplers import Knowledge, Past, SamplerContext
 from search.spaces import DrawnTrial, SearchSpace
 from search.studies import StudySpec, bytes_wanted, refusals
@@ -19,11 +20,11 @@ def sampler_context_of(
     past: Callable[[], Past],
     knowledge: Knowledge | None = None,
     *,
-    interface: Callable[[], str | None] = lambda: None,
+    interface: Callable[[], Interface | None] = lambda: None,
 ) -> SamplerContext:
     """A study's facts; `past` is asked once per suggestion, where a sampler wants it.
 
-    `interface` gives what `interface_of` does, as soon as it is known.
+    `interface` gives what preparing the study's data found to stand around its models.
     """
 
     def is_refused(drawn: DrawnTrial) -> bool:
@@ -31,7 +32,7 @@ def sampler_context_of(
             drawn.spec.model.check()
         except SpecError:
             return True
-        return any(True for _ in refusals(spec, interface(), drawn.spec))
+        return any(True for _ in refusals(spec, drawn.spec, interface()))
 
     return SamplerContext(
         space=space,
@@ -41,7 +42,7 @@ def sampler_context_of(
         epochs=spec.budget.epochs,
         limits=spec.limits,
         is_refused=is_refused,
-        file_bytes=lambda trial: bytes_wanted(spec, interface(), trial),
+        file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),
         past=past,
         knowledge=knowledge or Knowledge(),
     )

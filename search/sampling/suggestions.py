@@ -160,7 +160,7 @@ class Suggestions:
         self._optuna_study.annotate(asked, drawn.hyperparameters)
         limits = self._study.spec.limits
         over = [
-            excess for _, excess in refusals(self._study.spec, self._study.interface, drawn.spec)
+            excess for _, excess in refusals(self._study.spec, drawn.spec, self._study.interface)
         ]
         if limits.min_throughput_ratio is not None and limits.min_throughput_ratio > 1:
             # It is its own dense baseline: the ratio is 1.
@@ -227,7 +227,7 @@ class Suggestions:
             dense_parameters=model.dense_twin().parameter_count(),
             shape_key=model.shape_key(),
             bytes=bytes_wanted(
-                self._study.spec, self._study.interface, drawn.spec, continues=continues
+                self._study.spec, drawn.spec, self._study.interface, continues=continues
             ),
             violation=violation,
             origin=origin,
@@ -257,7 +257,7 @@ class Suggestions:
             drawn.spec.model.check()
         except SpecError as error:
             return TrialOutcome(cause=TrialCause.LIMIT, detail=str(error), violation=1.0)
-        over = list(refusals(self._study.spec, self._study.interface, drawn.spec))
+        over = list(refusals(self._study.spec, drawn.spec, self._study.interface))
         if not over:
             return None
         return TrialOutcome(

@@ -9,7 +9,7 @@ from search.studies.configurations import (
     replicate_seed,
     seeded,
 )
-from search.studies.feasibility import bytes_wanted, interface_of, largest_bytes, refusals
+from search.studies.feasibility import bytes_wanted, largest_bytes, refusals
 from search.studies.memory import Need, measuring_need, need_of
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
@@ -47,7 +47,6 @@ __all__ = [
     "enter",
     "forget_deleted",
     "in_progress",
-    "interface_of",
     "is_trained_afresh",
     "knowledge_of",
     "largest_bytes",

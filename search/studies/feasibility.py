@@ -4,25 +4,29 @@ from collections.abc import Iterator
 
 from models.architectures import Architecture
 from models.errors import ExportError, SpecError
+from models.interface import Interface
 from search.measuring.runtimes import RUNTIMES
 from search.spaces import SearchSpace, excesses
 from search.studies.spec import StudySpec
 from search.training.taken_away import file_bytes
 from search.training.trial_spec import TrialSpec
-from storage.records import StudyRecord
 
 _BROKEN = 1.0
 """The excess of what cannot be had at all."""
 
 
 def bytes_wanted(
-    spec: StudySpec, interface: str | None, trial: TrialSpec, *, continues: int | None = None
+    spec: StudySpec,
+    trial: TrialSpec,
+    interface: Interface | None = None,
+    *,
+    continues: int | None = None,
 ) -> int | None:
     """The size of a trial's file; null where the study does not ask for it, or there is none."""
     if not spec.needs_bytes:
         return None
     try:
-        return file_bytes(spec.task, trial, spec.export, interface=interface, continues=continues)
+        return file_bytes(spec.task, trial, spec.export, interface, continues=continues)
     except (ExportError, SpecError):
         return None
 
@@ -30,7 +34,7 @@ def bytes_wanted(
 def largest_bytes(spec: StudySpec, space: SearchSpace) -> int | None:
     """Of the files at the upper ends of a space and of what the study names; null: nobody asks."""
     drawn = (*space.ends(highest=True), *space.named()) if spec.needs_bytes else ()
-    sizes = [bytes_wanted(spec, None, one.spec) for one in drawn]
+    sizes = [bytes_wanted(spec, one.spec) for one in drawn]
     return max((size for size in sizes if size is not None), default=None)
 
 
@@ -39,7 +43,7 @@ def smallest_bytes(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | Non
     sizes = [
         (size, str(one.candidate))
         for one in space.ends(highest=False)
-        if (size := bytes_wanted(spec, None, one.spec)) is not None
+        if (size := bytes_wanted(spec, one.spec)) is not None
     ]
     if not sizes:
         return None
@@ -56,14 +60,8 @@ def runtime_fault(spec: StudySpec, architecture: Architecture) -> str | None:
     return None if fault is None else f"the runtime {runtime} does not run it: {fault}"
 
 
-def interface_of(study: StudyRecord) -> str | None:
-    """What stands around a study's models, as `stored_interface` has it; null: not known yet."""
-    told = (study.prepared or {}).get("interface")
-    return told if isinstance(told, str) else None
-
-
 def refusals(
-    spec: StudySpec, interface: str | None, trial: TrialSpec
+    spec: StudySpec, trial: TrialSpec, interface: Interface | None = None
 ) -> Iterator[tuple[str, float]]:
     """Why a study refuses a configuration: each sentence, and the relative excess.
 
@@ -76,7 +74,7 @@ def refusals(
         yield fault, _BROKEN
     if spec.needs_bytes:
         try:
-            size = file_bytes(spec.task, trial, spec.export, interface=interface)
+            size = file_bytes(spec.task, trial, spec.export, interface)
         except ExportError as error:
             yield f"there is no {spec.export.file} file: {error}", _BROKEN
     yield from excesses(spec.limits, trial.model, file_bytes=size)

@@ -15,7 +15,7 @@ from search.errors import Fault, SpecRefused
 from search.samplers import Knowledge
 from search.spaces import SearchSpace
 from search.studies.configurations import is_trained_afresh
-from search.studies.feasibility import bytes_wanted, interface_of
+from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
 from search.training.trial_spec import TrialSpec
 from storage.engine import Database
@@ -133,7 +133,7 @@ def _fitting(
             "drawn": dict(place.drawn),
             **{name: copied[name] if same_speed else None for name in measured},
             # Of this study's file, which may be another.
-            "bytes": bytes_wanted(spec, interface_of(other), trained),
+            "bytes": bytes_wanted(spec, trained),
         }
         yield WarmStartTrialRecord(
             source_study=other.id,

@@ -39,12 +39,12 @@ class RawSamples:
     def fitting(self) -> "RawSamples":
         """The first of them, as many as are kept; one at least."""
         of_each = [part[0].numel() * part.itemsize for part in self._tensors().values()]
-        return self.first(max(1, min(MOST_SAMPLES, MOST_SAMPLE_BYTES // sum(of_each))))
+        return self.between(0, max(1, min(MOST_SAMPLES, MOST_SAMPLE_BYTES // sum(of_each))))
 
-    def first(self, rows: int) -> "RawSamples":
-        """So many of them."""
-        lengths = None if self.lengths is None else self.lengths[:rows]
-        return RawSamples(self.x[:rows], self.y[:rows], lengths)
+    def between(self, start: int, stop: int) -> "RawSamples":
+        """Those of some places."""
+        lengths = None if self.lengths is None else self.lengths[start:stop]
+        return RawSamples(self.x[start:stop], self.y[start:stop], lengths)
 
     def to_bytes(self) -> bytes:
         """A safetensors file; equal samples give equal bytes."""

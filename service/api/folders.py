@@ -61,11 +61,11 @@ class FolderMaker:
         conversion = conversion_of(self.database, self.store, study_id, number)
         report = trial_report(counted, conversion, original=origin == TrialOrigin.ORIGINAL)
         page = self.pages.report(study_id, number, report)
-        contents = (report.model_dump_json(indent=1), page)
+        contents = (report.model_dump_json(indent=1), report.as_csv(), page)
         return {name: text.encode() for name, text in zip(_REPORTS, contents, strict=True)}
 
 
-_REPORTS = ("report.json", "report.html")
+_REPORTS = ("report.json", "report.csv", "report.html")
 
 
 def missing_files(number: int, folder: Folder) -> list[MissingFile]:

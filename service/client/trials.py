@@ -202,6 +202,26 @@ class TrialCalls(FileCalls):
         """
         return self._made(study_id, number, "onnx", out, told=told, patience=patience)
 
+    def onnx_stream(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        """Fetch a trial's model as an ONNX file that reads a sequence in pieces.
+
+        The server makes the file when it is first asked for.
+
+        Raises:
+            Damaged: the bytes that arrived do not have the digest that the server names.
+            Refused: the model has no state.
+            Unfinished: it was not made within `patience` seconds.
+        """
+        return self._made(study_id, number, "onnx_stream", out, told=told, patience=patience)
+
     def dense(
         self,
         study_id: str,

@@ -145,6 +145,16 @@ class ArtifactRows:
         )
         return {role: _record(row) for role, row in rows}
 
+    def sizes(self, digests: Collection[str]) -> dict[str, int]:
+        """Bytes of stored artifacts, by their digests."""
+        found: dict[str, int] = {}
+        for some in batched(sorted(set(digests))):
+            rows = self._session.execute(
+                select(ArtifactRow.sha256, ArtifactRow.size).where(ArtifactRow.sha256.in_(some))
+            )
+            found |= {row.sha256: row.size for row in rows}
+        return found
+
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""
         self._session.execute(

@@ -13,7 +13,7 @@ from models.architectures import Gru, Rnn
 from models.checkpoint import layout_of
 from models.errors import CheckpointError, RoundingError
 from models.model import ModelSpec
-from models.parametrizations import HouseholderSvd, LowRank, PackedRotations
+from models.parametrizations import HouseholderSvd, LowRank, PackedRotations, PerLayer
 from models.quantization import Bits, encoded
 from models.spec import Signature
 
@@ -84,6 +84,31 @@ def test_models_of_32_bits_are_written_as_they_always_were() -> None:
     assert "bits" not in json.loads(metadata["spec"])
     assert checkpoint.load(content).spec == spec
     assert {tensor.dtype for tensor in tensors_of(content).values()} == {torch.float32}
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_layers_of_their_own_and_embeddings_come_back(bits: Bits) -> None:
+    """Beside what the conformance suite has: rows of an embedding have a scale each."""
+    spec = ModelSpec.model_validate(
+        {
+            "architecture": Rnn(hidden_size=6, layers=2, structured_inputs="all"),
+            "parametrization": PerLayer(
+                layers=(LowRank(d=2, weight_norm=True), HouseholderSvd(m1=6, m2=3))
+            ),
+            "signature": SIGNATURE.model_copy(update={"vocabulary": 11}),
+            "bits": bits,
+        }
+    )
+    network = spec.build(seed=0).eval()
+    content = checkpoint.save_bytes(network, spec)
+    found = tensors_of(content)
+    assert found["embedding.weight.scale"].shape == (11, 1)
+    for name in ("recurrent.layers.0.left.direction", "recurrent.layers.1.u.entries"):
+        assert not found[name].is_floating_point()
+        assert f"{name}.scale" not in found
+    loaded = checkpoint.load(content).module.eval()
+    tokens = torch.arange(8).view(2, 4)
+    assert torch.equal(loaded(tokens), network(tokens))
 
 
 @pytest.mark.parametrize("bits", BITS)

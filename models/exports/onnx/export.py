@@ -11,6 +11,7 @@ from onnx import helper
 from torch import nn
 
 from models.errors import ExportError
+from models.exports.comparison import in_double_precision
 from models.exports.onnx.architectures import WRITERS, Ends, Write
 from models.exports.onnx.graph import IR_VERSION, OPSET, Dimension, Graph, Port
 from models.exports.onnx.interface import LABEL, clipped_lengths, missing_numbers, read_samples, say
@@ -88,13 +89,6 @@ def export(
     )
     helper.set_model_props(model, {**_metadata(spec, options, exact), **(extra or {})})
     return model.SerializeToString(deterministic=True)
-
-
-def in_double_precision(network: nn.Module, spec: ModelSpec) -> Network:
-    """The same model with numbers of double precision, for evaluation, on the CPU."""
-    exact = spec.build(seed=0).double().eval()
-    exact.load_state_dict({name: value.cpu() for name, value in network.state_dict().items()})
-    return exact
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,22 @@ class PointLinks(ByName):
     checkpoint: str | None = Field(description="null where `retention` did not keep it")
     report: str
     onnx: str | None = Field(description="null until the model was exported")
+    onnx_stream: str | None = Field(
+        default=None,
+        description="an ONNX file whose states go in and come out; null until it was made, and for "
+        "models without a state",
+    )
     dense: str | None = Field(
         description="a state dict of plain torch.nn layers, made when it is first asked for; null "
         "where torch.nn has none that compute the same, or `retention` kept no checkpoint"
+    )
+    card: str | None = Field(
+        default=None, description="what the model is, for people; older servers have none"
+    )
+    folder: str | None = Field(
+        default=None,
+        description="a ZIP file of all files, made when it is asked for; null where `retention` "
+        "kept no checkpoint",
     )
 
 
@@ -69,6 +82,10 @@ class PointDocument(Spec):
         description="the trial whose checkpoint this one started from: it was trained for longer"
     )
     links: PointLinks
+    bytes: dict[str, int] = Field(
+        default_factory=dict[str, int],
+        description="by kind of file, its size; of those that are there",
+    )
     missing: dict[str, str] = Field(
         default_factory=dict[str, str],
         description="by kind of file, why there is none, or none before it is asked for",

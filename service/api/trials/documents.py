@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from search.dispatch.remeasuring import Again, asked_again
-from search.documents.export_kinds import DENSE
+from search.documents.export_kinds import DENSE, ONNX_STREAM
 from search.documents.objectives import OBJECTIVE_KINDS, Valued
-from search.exports import missing_files
+from search.exports import file_sizes, missing_files
 from service.api.paths import trial_path, trials_path
 from service.api.rows import from_row
 from service.api.trials.schemas import (
@@ -25,6 +25,7 @@ from service.api.trials.schemas import (
     TrialValues,
 )
 from storage.records import AttemptRecord, CommandRecord, MeasurementRecord, TrialRecord
+from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempts import Attempts
 from storage.repositories.measurements import Measurements
 from storage.repositories.trials import Trials
@@ -63,6 +64,7 @@ def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
         TrialDetail,
         trial,
         **_not_in_the_row(trial, Attempts(session).of_trial(study_id, number)),
+        bytes=file_sizes(trial, ArtifactRows(session).sizes(list(trial.artifacts.values()))),
         throughput=next((record for record in measurements if record.used), None),
         measurements=measurements,
         measuring=None if again is None else from_row(AgainDocument, again),
@@ -98,6 +100,11 @@ def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> di
             report=f"{path}/report" if "report" in trial.artifacts else None,
             onnx=f"{path}/onnx" if "onnx" in trial.artifacts else None,
             dense=f"{path}/dense" if DENSE not in missing else None,
+            onnx_stream=f"{path}/onnx_stream" if ONNX_STREAM in trial.artifacts else None,
+            card=f"{path}/card" if trial.state.has_ended else None,
+            folder=f"{path}/folder"
+            if trial.state.has_ended and "checkpoint" in trial.artifacts
+            else None,
             log=f"{path}/log" if attempts else None,
         ),
     }

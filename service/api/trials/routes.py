@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 
 from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
-from search.documents.export_kinds import DENSE, ONNX
+from search.documents.export_kinds import DENSE, ONNX, ONNX_STREAM
 from search.exports import MAKERS, exported
 from search.exports.folder import CARD
 from search.studies.named_trials import NamedTrial, enqueue
@@ -203,6 +203,21 @@ def get_onnx(study_id: str, number: Number, held: Held, wanted: Wanted) -> Respo
     computed with it what the model computes.
     """
     return _made(held, study_id, number, wanted, role=ONNX, suffix="onnx")
+
+
+@router.get(
+    "/{number}/onnx_stream",
+    response_class=StreamingResponse,
+    responses=_made_responses("ONNX, whose states go in and come out"),
+)
+def get_onnx_stream(study_id: str, number: Number, held: Held, wanted: Wanted) -> Response:
+    """The trained model as an ONNX file that reads a sequence in pieces; `ETag` is its SHA-256.
+
+    It takes `input` `[batch, steps, features]` and the states `state_0`, ... `[layers, batch, n]`,
+    and gives `output` and `next_state_0`, ..., which the next piece is given. The first states
+    stand in its metadata. 422: the architecture has no state.
+    """
+    return _made(held, study_id, number, wanted, role=ONNX_STREAM, suffix="stream.onnx")
 
 
 @router.get(

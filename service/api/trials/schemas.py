@@ -34,6 +34,13 @@ class TrialLinks(ByName):
         description="null without a checkpoint to make it of, or layers in torch.nn that compute "
         "the same"
     )
+    onnx_stream: str | None = Field(
+        default=None, description="null until it was made, and for models without a state"
+    )
+    card: str | None = Field(default=None, description="what the model is, for people")
+    folder: str | None = Field(
+        default=None, description="a ZIP file of all files; null without a checkpoint"
+    )
     log: str | None
 
 
@@ -165,6 +172,10 @@ class TrialDetail(TrialDocument):
     """A trial with its whole specification and its throughput records."""
 
     spec: dict[str, Any]
+    bytes: dict[str, int] = Field(
+        default_factory=dict[str, int],
+        description="by kind of file, its size; of those that are there",
+    )
     throughput: MeasurementDocument | None = Field(
         description="the record that the search and the front go by"
     )

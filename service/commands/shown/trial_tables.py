@@ -50,6 +50,10 @@ def trial_table(trial: TrialDetail) -> Table:
         + ("" if trial.best_epoch is None else f", the best {trial.best_epoch}"),
         **{name: str(value) for name, value in sorted(trial.hyperparameters.items())},
     }
+    for kind, size in sorted(trial.bytes.items()):
+        lines[f"{kind} file"] = f"{size:,} bytes"
+    for kind, reason in sorted(trial.missing.items()):
+        lines[f"no {kind} file"] = reason
     for attempt in trial.attempts:
         told = f"{attempt.state} on {attempt.slot}"
         lines[f"attempt {attempt.number}"] = told + (f": {attempt.reason}" * bool(attempt.reason))

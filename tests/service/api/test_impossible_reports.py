@@ -24,7 +24,7 @@ from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.search.honest_words import DEVICE, files, measurement, resume_file
-from tests.service.site import Lease, Site
+from tests.service.site import SMALL_SPEC, Lease, Site
 
 EPOCH: dict[str, Any] = {"epoch": 1, "train_loss": 1.0, "validation": 0.5, "seconds": 0.1}
 END: dict[str, Any] = {
@@ -269,6 +269,69 @@ def assert_nothing_stored(site: Site, study: StudyRecord) -> None:
     with site.database.read() as session:
         assert ArtifactRows(session).of_trial(study.id, 0) == {}
     assert list(site.store.digests()) == []
+
+
+@pytest.fixture(params=[8, 4])
+def few(request: pytest.FixtureRequest, site: Site) -> tuple[StudyRecord, Lease[TrainJob]]:
+    """A study whose models have few bits, and its trial under way."""
+    study = site.study(space={**SMALL_SPEC["space"], "bits": request.param})
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    lease = site.lease(study, 0)
+    assert lease.job.trial.model.bits == request.param
+    return study, lease
+
+
+def test_a_checkpoint_of_few_bits_is_taken_with_its_integers(
+    client: TestClient, site: Site, few: tuple[StudyRecord, Lease[TrainJob]]
+) -> None:
+    study, lease = few
+    for role, content in files(lease.job).items():
+        assert put(client, lease, role, content).status_code == 200, role
+    with site.database.read() as session:
+        stored = ArtifactRows(session).of_trial(study.id, 0)
+    assert set(stored) == {"checkpoint", "report", "resume"}
+    # What goes on being trained has all its bits.
+    assert stored["resume"].size > stored["checkpoint"].size
+
+
+def unrounded(job: TrainJob) -> bytes:
+    """The trial's tensors in single precision, under its own spec."""
+    model = job.trial.model.unrounded
+    content = save_bytes(model.build(seed=1), model)
+    return with_spec(content, job.trial.model.model_dump_json(), "reflectory.checkpoint.2")
+
+
+def of_other_bits(job: TrainJob) -> bytes:
+    bits = 4 if job.trial.model.bits == 8 else 8
+    model = job.trial.model.model_copy(update={"bits": bits})
+    content = save_bytes(model.build(seed=1), model)
+    return with_spec(content, job.trial.model.model_dump_json(), "reflectory.checkpoint.2")
+
+
+def of_32_bits(job: TrainJob) -> bytes:
+    model = job.trial.model.unrounded
+    return save_bytes(model.build(seed=1), model)
+
+
+def with_spec(content: bytes, spec: str, form: str) -> bytes:
+    def change(header: dict[str, Any]) -> None:
+        header["__metadata__"] |= {"spec": spec, "format": form}
+
+    return headed(content, change)
+
+
+@pytest.mark.parametrize("make", [unrounded, of_other_bits, of_32_bits])
+def test_a_checkpoint_of_other_bits_than_the_trials_is_not_stored(
+    client: TestClient,
+    site: Site,
+    few: tuple[StudyRecord, Lease[TrainJob]],
+    make: Callable[[TrainJob], bytes],
+) -> None:
+    study, lease = few
+    answer = put(client, lease, "checkpoint", make(lease.job))
+    assert_refused(client, site, lease, answer, "checkpoint")
+    assert_nothing_stored(site, study)
 
 
 def with_tensors(job: TrainJob, **more: torch.Tensor) -> bytes:

@@ -6,7 +6,9 @@ from starlette.testclient import TestClient
 
 SELDOM = {
     ("/v1/studies/{study_id}/trials/{number}/onnx", "202"),
+    ("/v1/studies/{study_id}/trials/{number}/onnx_stream", "202"),
     ("/v1/studies/{study_id}/trials/{number}/dense", "202"),
+    ("/v1/studies/{study_id}/trials/{number}/folder", "202"),
 }
 """Answers that a server gives when it is slow."""
 

@@ -76,6 +76,13 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_TRIAL}/dense"): lambda given: given.client.dense(
         given.study, 0, given.folder / "dense.safetensors"
     ),
+    ("get", f"{_TRIAL}/onnx_stream"): lambda given: given.client.onnx_stream(
+        given.study, 0, given.folder / "model.stream.onnx"
+    ),
+    ("get", f"{_TRIAL}/folder"): lambda given: given.client.folder(
+        given.study, 0, given.folder / "trial-0.zip"
+    ),
+    ("get", f"{_TRIAL}/card"): lambda given: given.client.card(given.study, 0),
     ("get", f"{_TRIAL}/report"): lambda given: given.client.report(given.study, 0),
     ("post", f"{_TRIAL}/measure"): lambda given: given.client.measure(given.study, 0, patience=0),
     ("get", f"{_TRIAL}/log"): lambda given: given.client.log(given.study, 0),

@@ -123,35 +123,39 @@ def test_importance_comes_as_tables_and_json(site: Site) -> None:
     assert (quality["objective"]["name"], quality["trials"], len(others)) == ("quality", 13, 2)
 
 
-def test_download_brings_checkpoint_reports_and_onnx_file_of_a_trial(
+def test_download_brings_the_folder_of_a_trial(
     site: Site, study: StudyRecord, tmp_path: Path
 ) -> None:
     out = tmp_path / "new" / "folder"
     run = reflectory(site, "download", study.id, 2, "--out", out, "--json")
-    files = [Path(file).name for file in json.loads(succeeded(run))["files"]]
-    stem = "trial-2.report"
-    reports = [f"{stem}.json", f"{stem}.csv", f"{stem}.html"]
-    assert files == ["trial-2.safetensors", *reports, "trial-2.onnx"]
-    loaded = checkpoint.load(out / "trial-2.safetensors")
-    report = json.loads((out / "trial-2.report.json").read_text())
+    got = json.loads(succeeded(run))
+    folder = out / "trial-2"
+    assert {Path(file) for file in got["files"]} == set(folder.iterdir())
+    files = {path.name for path in folder.iterdir()}
+    assert {"model.safetensors", "model.onnx", "MODEL_CARD.md", "VERIFIED.json"} <= files
+    assert {"report.json", "report.csv", "report.html"} <= files
+    # These trials were stored without raw samples: the reason stands in all places.
+    (reason,) = (one for one in got["missing"] if "trial-2/samples.json" in one)
+    assert reason in run.stderr
+    card = (folder / "MODEL_CARD.md").read_text()
+    assert f"`samples.json`: {reason.partition('samples.json: ')[2]}" in card
+    loaded = checkpoint.load(folder / "model.safetensors")
+    report = json.loads((folder / "report.json").read_text())
     assert report["totals"]["parameters"] == loaded.spec.parameter_count()
 
 
 def test_download_without_a_trial_brings_the_front(
     site: Site, study: StudyRecord, tmp_path: Path
 ) -> None:
-    names = [
-        Path(line).name
-        for line in succeeded(
-            reflectory(site, "download", study.id, "--out", tmp_path)
-        ).splitlines()
-    ]
+    ran = reflectory(site, "download", study.id, "--out", tmp_path)
+    names = [Path(line).relative_to(tmp_path).as_posix() for line in succeeded(ran).splitlines()]
     assert names[0] == "front.csv"
-    assert {name for name in names if name.endswith(".safetensors")} == {
-        "trial-0.safetensors",
-        "trial-1.safetensors",
+    assert {name for name in names if name.endswith("model.safetensors")} == {
+        "trial-0/model.safetensors",
+        "trial-1/model.safetensors",
     }
-    assert sorted(names) == sorted(path.name for path in tmp_path.iterdir())
+    found = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert sorted(names) == sorted(path.relative_to(tmp_path).as_posix() for path in found)
 
 
 def test_watch_tells_what_happened_line_by_line(site: Site, study: StudyRecord) -> None:

@@ -109,7 +109,7 @@ def test_a_bundle_is_one_whole_zip_file(site: Site, study: StudyRecord, tmp_path
     assert json.loads(succeeded(run))["files"] == [str(tmp_path / f"{study.id}.zip")]
     with zipfile.ZipFile(tmp_path / f"{study.id}.zip") as bundle:
         assert bundle.testzip() is None
-        assert {"front.csv", "trial-1/checkpoint.safetensors"} <= set(bundle.namelist())
+        assert {"front.csv", "trial-1/model.safetensors"} <= set(bundle.namelist())
     assert reflectory(site, "download", study.id, 1, "--bundle").returncode == 2
 
 
@@ -140,8 +140,10 @@ def test_a_download_that_is_cut_goes_on(
         assert not relay.cuts
     whole = tmp_path / "whole"
     succeeded(reflectory(site, "download", study.id, 1, "--out", whole))
-    for file in whole.iterdir():
-        assert (tmp_path / file.name).read_bytes() == file.read_bytes()
+    files = [path for path in whole.rglob("*") if path.is_file()]
+    assert files
+    for file in files:
+        assert (tmp_path / file.relative_to(whole)).read_bytes() == file.read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(

@@ -59,7 +59,7 @@ def test_a_bundle_has_what_the_fronts_points_have(client: TestClient, site: Site
 
 
 OF_ANY_POINT = (
-    *("model.safetensors", "report.json", "report.html"),
+    *("model.safetensors", "report.json", "report.csv", "report.html"),
     *("MODEL_CARD.md", "VERIFIED.json"),
 )
 """What is in the folder of a point of which nothing has been made yet."""
@@ -119,6 +119,7 @@ def test_what_is_damaged_or_gone_is_named_and_all_else_is_there(
     assert {file for file, one in missing.items() if one["lost"]} == {
         "trial-0/model.safetensors",
         "trial-1/report.json",
+        "trial-1/report.csv",
         "trial-1/report.html",
     }
     assert "first asked for" in missing["trial-0/model.onnx"]["reason"]

@@ -76,7 +76,7 @@ def test_a_whole_study_needs_a_bucket_and_no_folder(tmp_path: Path, bucket: S3Se
             assert archive.testzip() is None
             for point in points:
                 folder = f"trial-{point['trial']}"
-                model = load(archive.read(f"{folder}/checkpoint.safetensors"))
+                model = load(archive.read(f"{folder}/model.safetensors"))
                 assert model.spec.parameter_count() == point["values"]["parameters"]
                 assert archive.read(f"{folder}/model.onnx")
                 assert archive.read(f"{folder}/report.json")

@@ -44,8 +44,8 @@ def test_the_demo_ends_with_a_front_and_the_best_models_files(tmp_path: Path) ->
     assert run.returncode == 0, run.stdout + run.stderr
     for promised in ("page ", "dashboard ", "front ", "Pareto front: ", "Best accuracy: "):
         assert promised in run.stdout
-    (model,) = (path for path in written if path.suffix == ".safetensors")
-    reports = {path.suffix for path in written if ".report" in path.name}
+    (model,) = (path for path in written if path.name == "model.safetensors")
+    reports = {path.suffix for path in written if path.stem == "report"}
     assert reports == {".json", ".csv", ".html"}
     assert checkpoint.load(model).spec.parameter_count() > 0
     for path in written:

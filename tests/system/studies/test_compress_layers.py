@@ -195,7 +195,7 @@ def test_tables_pages_and_files_name_the_family_and_each_layers_counts(
     assert not found or {name.split(".")[1] for name in found if name.count(".") == 2} == {"0", "1"}
     content = server.http.get(f"{path}/bundle").content
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert f"trial-{point['trial']}/checkpoint.safetensors" in archive.namelist()
+        assert f"trial-{point['trial']}/model.safetensors" in archive.namelist()
 
 
 def test_a_point_is_compressed_again_as_an_original(
@@ -223,4 +223,4 @@ def test_a_point_is_compressed_again_as_an_original(
         server.get(f"/v1/studies/{study['id']}/trials/1/report")["spec"]
     )
     assert isinstance(spec.parametrization, PerLayer)
-    assert list(out.glob("trial-*.safetensors"))
+    assert list(out.glob("trial-*/model.safetensors"))

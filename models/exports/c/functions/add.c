@@ -1,0 +1,7 @@
+/* y += x */
+static void add(float *restrict y, const float *restrict x, int count)
+{
+    for (int j = 0; j < count; j++) {
+        y[j] += x[j];
+    }
+}

@@ -1,0 +1,125 @@
+"""Recurrent networks in C: a function for each layer, and steps that go through all of them."""
+
+from models.architectures.recurrent import Recurrent
+from models.architectures.recurrent_network import RecurrentNetwork
+from models.errors import ExportError
+from models.exports.c.cells import Layer, Write
+from models.exports.c.matrices.product import at
+from models.exports.c.matrices.products import affine
+from models.exports.c.program import Program, State
+
+
+def write_recurrent(program: Program, cell: Write, network: RecurrentNetwork) -> State:
+    """Define everything, and say what the state takes."""
+    architecture = program.spec.architecture
+    assert isinstance(architecture, Recurrent)
+    source, every = program.source, network.every_step
+    size, parts = network.recurrent.in_features, network.state_parts
+    tokens = network.embedding is not None
+    program.check_length()
+    if tokens:
+        _define_lookup(program, network)
+    else:
+        program.define_prepare()
+    given = program.features if tokens or program.prepares else 0
+    works: list[int] = []
+    calls: list[str] = []
+    below = "s->work" if given else "x"
+    for index, (module, inputs) in enumerate(zip(network.cells, network.inputs, strict=True)):
+        layer = Layer(architecture, module, network.recurrent, index, size)
+        enter = affine(source, inputs, f"input_{index}")  # pyright: ignore[reportArgumentType] -- torch's lists hold any module
+        step = cell(source, layer)
+        addends = layer.gates * size
+        place = f"a + {addends}"
+        source.define(
+            f"void layer_{index}(float *restrict h, const float *restrict x, float *restrict a)",
+            f"float *const w = {place};\n{enter.write('a', 'x', 'w')}\n{step.body.strip()}",
+            f"Layer {index}: its state h goes on by a step with x; a is of no meaning before it.",
+        )
+        works.append(addends + max(enter.scratch, step.scratch))
+        state = at("s->h", index * parts * size)
+        calls.append(f"layer_{index}({state}, {below}, {at('s->work', given)});")
+        below = state
+    readout = affine(source, network.readout, "readout")
+    counts = program.stride == 0
+    _define_step(program, calls, tokens=tokens, counts=counts)
+    start = network.initial_state
+    numbers = len(network.cells) * parts * size
+    program.define_reset(start, numbers, ["s->at = 0;"] if counts else [])
+    program.define_answer(
+        readout.write("y", at("s->h", (len(network.cells) - 1) * parts * size), "")
+    )
+    kind = "int32_t" if tokens else "float"
+    answers = ", float *y" if every else ""
+    answer = f"\n    $_answer(s, y + t * {program.spec.signature.output_size});"
+    program.public(
+        f"void $_run($_state *s, const {kind} *x, int steps{answers})",
+        f"""
+for (int t = 0; t < steps; t++) {{
+    $_step(s, {f"x + t * {program.stride}" if program.stride else "x"});{answer if every else ""}
+}}""",
+    )
+    return State(numbers, given + max(works), counts=counts)
+
+
+def declarations(program: Program, network: RecurrentNetwork) -> list[str]:
+    """The functions, for the header."""
+    signature = program.spec.signature
+    tokens = network.embedding is not None
+    kind = "int32_t" if tokens else "float"
+    if tokens:
+        last = (signature.vocabulary or 1) - 1
+        step = f"a token from 0 to {last}; others are read as zeros"
+    elif program.stride:
+        step = f"{program.stride} raw numbers"
+    else:
+        step = "x is the whole raw sample each time; steps behind its end do nothing"
+    if network.every_step:
+        answers, what = ", float *y", "an answer after each of them, one after the other in y"
+    else:
+        answers, what = "", "the answer is asked for afterwards"
+    return [
+        "/* Before the first step of a sequence. */\nvoid $_reset($_state *s);",
+        f"/* One step: {step}. */\nvoid $_step($_state *s, const {kind} *x);",
+        f"/* As many steps, of a sequence or of a part of it: {what}. */\n"
+        f"void $_run($_state *s, const {kind} *x, int steps{answers});",
+        f"/* After any step: {program.answering.about}. */\n"
+        "void $_answer(const $_state *s, float *y);",
+    ]
+
+
+def _define_step(program: Program, calls: list[str], *, tokens: bool, counts: bool) -> None:
+    lines = list(calls)
+    if tokens:
+        lines.insert(0, "lookup(s->work, *x);")
+    elif program.prepares:
+        lines.insert(0, program.prepare("s->work", "x", "s->at", "1"))
+    if counts:
+        order = program.reading.order or ()
+        guard = f"if (s->at >= {len(order) // program.features}) {{\n    return;\n}}"
+        lines = [guard, *lines, "s->at++;"]
+    kind = "int32_t" if tokens else "float"
+    program.public(f"void $_step($_state *s, const {kind} *x)", "\n".join(lines))
+
+
+def _define_lookup(program: Program, network: RecurrentNetwork) -> None:
+    """`lookup(y, token)`: the numbers of a token."""
+    if program.prepares:
+        raise ExportError("the network reads tokens; input steps for numbers do not fit")
+    assert network.embedding is not None
+    source, weight = program.source, network.embedding.weight
+    vocabulary, features = weight.shape
+    table = source.tables.vectors(
+        "embedding", weight, "a row for each token", starts=[0] * vocabulary
+    )
+    places = table.encoding.places(features)
+    one = "1.0f" if table.scale is None else f"{table.scale}[token]"
+    row = f"{table.name} + token * {places}"
+    add = source.call(f"accumulate{table.encoding.suffix}", "y", "&one", row, features, 1)
+    clear = source.call("clear", "y", features)
+    source.define(
+        "void lookup(float *restrict y, int32_t token)",
+        f"{clear}\nif (token >= 0 && token < {vocabulary}) {{\n"
+        f"    const float one = {one};\n    {add}\n}}",
+        "The numbers of a token; of no token zeros.",
+    )

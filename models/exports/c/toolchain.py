@@ -1,0 +1,73 @@
+"""The C compiler of this machine, and what it makes of a file."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from models.errors import ExportError
+from models.exports.c.export import CFile
+
+COMPILERS = ("cc", "gcc", "clang")
+STRICT = (
+    "-std=c99",
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wconversion",
+    "-Wshadow",
+    "-Werror",
+)
+
+
+def compiler() -> str:
+    """What `CC` names, or else the first of `COMPILERS` that is here.
+
+    Raises:
+        ExportError: there is none.
+    """
+    named = os.environ.get("CC")
+    found = next(filter(shutil.which, [named] if named else COMPILERS), None)
+    if found is None and named:
+        raise ExportError(f"CC = {named!r} is not found here; allowed is the name of a C compiler")
+    if found is None:
+        raise ExportError(f"there is no C compiler here; looked for were {', '.join(COMPILERS)}")
+    return found
+
+
+def write(file: CFile, folder: Path) -> None:
+    """Put header and source into a folder."""
+    (folder / f"{file.name}.h").write_text(file.header)
+    (folder / f"{file.name}.c").write_text(file.source)
+
+
+def run(command: Sequence[str], folder: Path, sent: bytes = b"") -> bytes:
+    """What a command answers to its input.
+
+    Raises:
+        ExportError: it fails; with what it says.
+    """
+    done = subprocess.run(command, cwd=folder, input=sent, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace")[-2000:]
+        raise ExportError(f"{command[0]} failed with {done.returncode}: {said}")
+    return done.stdout
+
+
+def flash_bytes(
+    file: CFile, *, by: str | None = None, flags: Sequence[str] = ("-Os",), size: str = "size"
+) -> int:
+    """Bytes of code and tables, as the compiler's `size` tells of the object.
+
+    Raises:
+        ExportError: there is no compiler, or it fails.
+    """
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(file, folder)
+        run([by or compiler(), *STRICT, *flags, "-c", f"{file.name}.c", "-o", "it.o"], folder)
+        told = run([size, "it.o"], folder).decode().splitlines()[1].split()
+    # Code and constants, and what is copied from flash when a device starts.
+    return int(told[0]) + int(told[1])
