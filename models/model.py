@@ -155,14 +155,18 @@ class ModelSpec(Spec):
 
 
 def shape_words(model: Mapping[str, Any]) -> str:
-    """What models share that have the same tensors: all but the reals of the parametrization.
+    """What models share that have the same tensors and bits: not the parametrization's reals.
 
     `ModelSpec.shape_key` says it exactly, and takes too long for hundreds of candidates.
 
     Args:
         model: the document of a `ModelSpec`.
     """
-    words = [model["architecture"], _without_reals(model["parametrization"])]
+    words = [
+        model["architecture"],
+        _without_reals(model["parametrization"]),
+        model.get("bits", _FULL),
+    ]
     return json.dumps(words, sort_keys=True)
 
 

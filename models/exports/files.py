@@ -18,6 +18,7 @@ from models.interface import Interface
 from models.math.initialisation import generator_of
 from models.model import ModelSpec, shape_words
 from models.network import Network
+from models.quantization.rounding import round_
 from models.spec import Spec
 
 FileName: TypeAlias = Literal["onnx", "checkpoint"]
@@ -96,6 +97,10 @@ FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], int]] = {
 """The registry: how large each file of a network is."""
 
 
+STORES_BITS: frozenset[FileName] = frozenset({"checkpoint"})
+"""Files that are smaller where a model's numbers have fewer bits."""
+
+
 def exported_bytes(
     model: ModelSpec,
     exported: ExportedFile,
@@ -128,16 +133,19 @@ def exported_bytes(
         *sorted((name, len(value.encode())) for name, value in extra.items()),
     ]
     key = hashlib.sha256(repr(words).encode()).hexdigest()
-    return _SIZES.of(key, lambda: FILES[exported.file](_fresh(model), model, parts))
+    return _SIZES.of(key, lambda: FILES[exported.file](fresh_network(model), model, parts))
 
 
-def _fresh(model: ModelSpec) -> Network:
+def fresh_network(model: ModelSpec) -> Network:
+    """A model whose numbers are no two alike and rounded to its bits, for files of its size."""
     network = model.build(seed=0)
     generator = generator_of(0)
     with torch.no_grad():
         # A file keeps equal tensors once: zeros that training will move apart are to differ here.
         for parameter in network.parameters():
             parameter.add_(_NOISE * torch.rand(parameter.shape, generator=generator))
+    if model.rounded_to is not None:
+        round_(network, model.rounded_to)
     return network.eval()
 
 

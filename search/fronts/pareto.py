@@ -144,7 +144,8 @@ def reference_point(
 
     The task's trivial baseline, the limit on parameters or else the largest possible count, and 1
     sample per second. Where latency counts, the limit on it or else that of 1 sample per second;
-    where bytes count, the limit on them or else the largest file of the space.
+    where bytes count, the limit on them or else twice the largest file of the space: what stands
+    around a model is not known yet.
     """
     limits = spec.limits
     point = {
@@ -154,7 +155,7 @@ def reference_point(
     }
     if spec.needs_latency:
         point["latency"] = limits.latency_seconds or float(spec.throughput.batch_size)
-    most_bytes = limits.bytes or largest_bytes
+    most_bytes = limits.bytes or (None if largest_bytes is None else 2 * largest_bytes)
     if most_bytes is not None:
         point["bytes"] = float(most_bytes)
     return point

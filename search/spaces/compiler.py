@@ -34,6 +34,7 @@ from search.spaces.draws import (
     names_of,
 )
 from search.spaces.model_space import (
+    ALL_BITS,
     ARCHITECTURE_KINDS,
     COMPRESS,
     MODEL,
@@ -170,6 +171,7 @@ def _resolve(parsed: _Parsed) -> TrialDraws:
         overrides=overrides,
         compress=spec.compress,
         layers=parsed.layers,
+        bits=ALL_BITS if spec.searches_bits else TrialDraws.bits,
     )
 
 

@@ -45,6 +45,11 @@ class SpaceSpec(Protocol):
         ...
 
     @property
+    def searches_bits(self) -> bool:
+        """Whether numbers of fewer bits are tried unless the user names the bits."""
+        ...
+
+    @property
     def seed(self) -> int:
         """The seed of every trial."""
         ...

@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from models.architectures import ARCHITECTURES
-from models.exports.files import ExportedFile
+from models.exports.files import STORES_BITS, ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.documents.objectives import (
@@ -333,6 +333,11 @@ class StudySpec(Spec):
     def needs_latency(self) -> bool:
         """Whether single calls are timed as well."""
         return "latency" in self.objectives or self.limits.latency_seconds is not None
+
+    @property
+    def searches_bits(self) -> bool:
+        """Whether numbers of fewer bits are tried: where they make the file smaller that counts."""
+        return "bytes" in self.objectives and self.export.file in STORES_BITS
 
     @property
     def needs_bytes(self) -> bool:

@@ -217,7 +217,7 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
         if least_file is not None and limits.bytes < least_file[1]:
             message = (
                 f"no candidate has a file of {limits.bytes} bytes or fewer; that of the smallest, "
-                f"{least_file[0]}, has {least_file[1]}"
+                f"{least_file[0]}, has at least {least_file[1]}"
             )
             faults.append(Fault("limits.bytes", message))
     if limits.state_bytes is not None:

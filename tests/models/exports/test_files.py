@@ -18,9 +18,10 @@ from models.exports.files import (
     onnx_file,
 )
 from models.exports.onnx.choice import forms_of
-from models.model import ModelSpec
+from models.model import ModelSpec, NumberBits
 from models.network import Network
 from models.parametrizations import Family, HouseholderSvd, LowRank
+from models.quantization.rounding import round_
 from tests.conformance.model_specs import LAST, pair_name, pairs, specs
 
 EXTRA = {"checkpoint_sha256": "0" * 64}
@@ -41,6 +42,8 @@ def trained(spec: ModelSpec) -> Network:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
+    if spec.rounded_to is not None:
+        round_(network, spec.rounded_to)
     return network
 
 
@@ -106,3 +109,20 @@ def test_a_model_that_cannot_be_built_has_no_size() -> None:
     )
     with pytest.raises(SlotError):
         exported_bytes(spec, ExportedFile(), extra=EXTRA)
+
+
+@pytest.mark.parametrize("bits", [32, 8, 4])
+def test_a_checkpoint_of_fewer_bits_is_as_large_as_it_was_said_to_be(bits: NumberBits) -> None:
+    """And smaller, which is what bits are searched for."""
+    exported, sizes = ExportedFile(file="checkpoint"), list[int]()
+    for width in (32, bits):
+        spec = ModelSpec(
+            architecture=Gru(hidden_size=24),
+            parametrization=LowRank(d=6),
+            signature=LAST,
+            bits=width,
+        )
+        (content,) = written(spec, exported, EXTRA)
+        sizes.append(exported_bytes(spec, exported, extra=EXTRA))
+        assert len(content) == sizes[-1]
+    assert (sizes[1] < sizes[0]) == (bits < 32)
