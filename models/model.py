@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, cast
 
 import torch
@@ -152,6 +153,28 @@ class ModelSpec(Spec):
             "tensors": self.tensor_shapes(),
         }
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+
+
+def shape_words(model: Mapping[str, Any]) -> str:
+    """What models share that have the same tensors: all but the reals of the parametrization.
+
+    `ModelSpec.shape_key` says it exactly, and takes too long for hundreds of candidates.
+
+    Args:
+        model: the document of a `ModelSpec`.
+    """
+    words = [model["architecture"], _without_reals(model["parametrization"])]
+    return json.dumps(words, sort_keys=True)
+
+
+def _without_reals(document: Any) -> Any:
+    """A document without its real numbers, those of its layers included."""
+    if isinstance(document, list):
+        return [_without_reals(one) for one in cast(list[Any], document)]
+    if not isinstance(document, dict):
+        return document
+    fields = cast(dict[str, Any], document)
+    return {n: _without_reals(value) for n, value in fields.items() if not isinstance(value, float)}
 
 
 def _words(document: dict[str, Any]) -> dict[str, Any]:

@@ -209,6 +209,11 @@ class TrialRecord(TrialOutcome):
     epochs_trained: int = 0
     throughput: float | None = None
     throughput_ratio: float | None = None
+    latency_p50: float | None = None
+    """Seconds of one call, the median; null where nobody asked for it."""
+    latency_p99: float | None = None
+    bytes: int | None = None
+    """Of the file that a user takes away; null where nobody asked for it."""
     measurement_id: str | None = None
     dispatched: bool = False
     """Whether an attempt was ever started; refused draws never are and cost no budget."""
@@ -241,6 +246,9 @@ class WarmStartTrialRecord:
     quality: float | None
     throughput: float | None
     throughput_ratio: float | None
+    latency_p50: float | None
+    latency_p99: float | None
+    bytes: int | None
     curve: list[float]
     """The validation metric after epoch 1, 2, ...."""
 
@@ -320,6 +328,9 @@ class MeasurementRecord:
     samples_per_second: float
     ratio: float
     """Median of the per-round ratios to the dense baseline."""
+    latency_p50: float | None = None
+    latency_p99: float | None = None
+    """Seconds of one call; null where nobody asked for it."""
     record: dict[str, Json]
     seconds: float
     """How long the measurement lock was held for it."""

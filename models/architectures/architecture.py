@@ -59,6 +59,10 @@ class Architecture(Spec, ABC):
         ]
         return self.parameter_count(signature, parametrization) + sum(surplus)
 
+    def state_numbers(self) -> int:
+        """Numbers that a model keeps of one sample from a step to the next; 0: it has no state."""
+        return 0
+
     @abstractmethod
     def saved_numbers(self, signature: Signature, *, batch_size: int) -> int:
         """Numbers that a training step keeps of one sample of a batch until its gradient is known.

@@ -165,6 +165,10 @@ class Recurrent(Architecture):
         """Numbers of the vector h."""
         return self.hidden_size
 
+    def state_numbers(self) -> int:
+        """The parts of every layer's state."""
+        return self.layers * self.state_parts * self.state_size
+
     def keeps_each_step(self, batch_size: int) -> bool:  # noqa: ARG002 -- see the LSTM's
         """Whether a training step keeps what each single operation made, and not states alone."""
         return self.recurrent_dropout > 0

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from torch import Tensor
 
 from models.backends.vendor import allow_tf32
-from models.checkpoint import INTERFACE, load, save_bytes
+from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError, ConversionError
 from models.interface import Interface
 from models.math.precision import denormals_as_zero
@@ -47,6 +47,7 @@ from search.training.jobs import (
 )
 from search.training.resume import from_bytes
 from search.training.run import TrainingResult, is_out_of_memory, train
+from search.training.taken_away import checkpoint_metadata
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +157,12 @@ def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
 
     splits = job.task.load(attempt.sources, progress=report)
     metric = job.task.metric
-    found = {**splits.sizes, "metric": metric.name, "baseline": metric.baseline}
+    found = {
+        **splits.sizes,
+        "metric": metric.name,
+        "baseline": metric.baseline,
+        "interface": stored_interface(job.task.interface(attempt.sources)),
+    }
     return Completion(outcome="complete", prepared=found)
 
 
@@ -332,14 +338,13 @@ def _store(
     """Store what a user downloads, and what it is judged by: before the trial is complete."""
     spec = job.trial.model
     link.put_artifact(SAMPLES, samples.to_bytes())
-    extra = {
-        INTERFACE: stored_interface(interface),
-        "task": job.task.model_dump_json(),
-        "trial": job.trial.model_dump_json(),
-        "epoch": str(result.best_epoch),
-    }
-    if job.continues is not None:
-        extra["continues"] = str(job.continues)
+    extra = checkpoint_metadata(
+        job.task,
+        job.trial,
+        epoch=result.best_epoch,
+        continues=job.continues,
+        interface=interface,
+    )
     link.put_artifact("checkpoint", save_bytes(result.module, spec, extra=extra))
     link.put_artifact("report", parameter_report(spec).model_dump_json().encode())
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
 from search.dispatch.coordinator_report import CLAIM_LEASES
-from search.studies import Resources, Throughput, enter
+from search.studies import Resources, Throughput, enter, measured_kind
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.fleet.coordinators import Coordinators, SlotRecord
@@ -42,9 +42,10 @@ def serves(place: Place, device: str) -> bool:
 def can_run(study: StudyRecord, space: Capacity) -> bool:
     """Whether a slot serves the study's trials, and a measuring slot has the model it names."""
     wish = Resources.model_validate(study.spec["resources"])
-    model = Throughput.model_validate(study.spec["throughput"]).device
+    throughput = Throughput.model_validate(study.spec["throughput"])
+    kind, model = measured_kind(throughput, wish), throughput.device
     slots = (slot for slot in space.slots if serves(slot, wish.device))
-    measuring = (slot for slot in space.measuring_slots if serves(slot, wish.device))
+    measuring = (slot for slot in space.measuring_slots if serves(slot, kind))
     return any(slot.share >= (wish.fraction or 0.0) for slot in slots) and any(
         model is None or slot.model == model for slot in measuring
     )
@@ -107,12 +108,15 @@ def say_that_it_waits(database: Database, study: StudyRecord) -> None:
     if study.state is not StudyState.QUEUED or study.state_cause is StudyCause.NO_SLOT:
         return
     wish = Resources.model_validate(study.spec["resources"])
-    model = Throughput.model_validate(study.spec["throughput"]).device
+    throughput = Throughput.model_validate(study.spec["throughput"])
+    model = throughput.device
     wanted = [f"resources.device {wish.device!r}"]
     if wish.fraction is not None:
         wanted.append(f"resources.fraction {wish.fraction:g}")
     if model is not None:
         wanted.append(f"throughput.device {model!r}")
+    if measured_kind(throughput, wish) != wish.device:
+        wanted.append(f"throughput.runtime {throughput.runtime!r}")
     with database.write() as session:
         if Studies(session).get(study.id).state is StudyState.QUEUED:
             enter(

@@ -16,7 +16,8 @@ from search.running import (
     may_be_guilty,
     why_given_up,
 )
-from search.studies import Throughput, measuring_need, precedence
+from search.spaces import slow
+from search.studies import StudySpec, measuring_need, precedence
 from search.training.jobs import MeasureJob, Shape
 from search.training.trial_spec import TrialSpec
 from storage.endings import TrialCause
@@ -46,31 +47,30 @@ class Measuring:
         """Whether a trial may be dispatched as far as measuring goes."""
         if not self._study.spec.needs_throughput:
             return True
-        return trial.measurement_id is not None and not self._is_slow(trial)
+        return trial.measurement_id is not None and not self._too_slow(trial)
 
-    def _is_slow(self, trial: TrialRecord) -> bool:
-        """Whether a trial was measured below the least throughput ratio."""
-        least, ratio = self._study.spec.limits.min_throughput_ratio, trial.throughput_ratio
+    def _too_slow(self, trial: TrialRecord) -> Sequence[tuple[str, float]]:
+        """The limits on speed that a measured trial breaks."""
         if trial.origin == TrialOrigin.ORIGINAL:
             # What all else is compared with is wanted whatever it is.
-            return False
-        return least is not None and ratio is not None and ratio < least
+            return ()
+        return tuple(slow(self._study.spec.limits, trial))
 
     def refuse_slow(self) -> None:
-        """End the waiting trials that were measured below the least throughput ratio."""
-        least = self._study.spec.limits.min_throughput_ratio
-        if least is None:
+        """End the waiting trials that were measured beyond a limit on speed."""
+        limits = self._study.spec.limits
+        if limits.min_throughput_ratio is None and limits.latency_seconds is None:
             return
         with self._study.database.read() as session:
             waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
         for trial in waiting:
-            ratio = trial.throughput_ratio
-            if ratio is None or not self._is_slow(trial):
+            broken = self._too_slow(trial)
+            if not broken:
                 continue
             outcome = TrialOutcome(
                 cause=TrialCause.LIMIT,
-                detail=f"throughput ratio {ratio:.3g} is under min_throughput_ratio {least:g}",
-                violation=least / ratio - 1,
+                detail="; ".join(sentence for sentence, _ in broken),
+                violation=max(excess for _, excess in broken),
             )
             number, state = trial.number, TrialState.INFEASIBLE
             with self._study.database.write() as session:
@@ -142,7 +142,7 @@ class Measuring:
         self._alone, was_alone = is_suspect(tried), self._alone
         if self._alone and not was_alone:
             return
-        job = measure_job(self._study.spec.throughput, trials, device=slot.model)
+        job = measure_job(self._study.spec, trials, device=slot.model)
         self._study.dispatcher.start(
             self._study.id,
             AttemptKind.MEASURE,
@@ -158,8 +158,9 @@ class Measuring:
         return self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
 
 
-def measure_job(wanted: Throughput, trials: Sequence[TrialRecord], *, device: str) -> MeasureJob:
+def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) -> MeasureJob:
     """The job that measures these trials' shapes on a device, each once, as a study wants it."""
+    wanted = spec.throughput
     shapes = {
         trial.shape_key: Shape(
             trial=trial.number,
@@ -171,6 +172,9 @@ def measure_job(wanted: Throughput, trials: Sequence[TrialRecord], *, device: st
     return MeasureJob(
         shapes=tuple(reversed(shapes.values())),
         mode=wanted.mode,
+        runtime=wanted.runtime,
+        form=spec.export.form,
+        latency=spec.needs_latency,
         batch_size=wanted.batch_size,
         sequence_length=wanted.sequence_length,
         threads=wanted.threads,

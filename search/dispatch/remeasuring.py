@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from search.dispatch.measuring_queue import measure_job
 from search.running import Dispatcher, StudyContext, abandon, gave_up, lose, measurement_id
 from search.spaces import SearchSpace
-from search.studies import StudySpec, priority_of
+from search.studies import StudySpec, measured_kind, priority_of
 from storage.accounts.audit import Audit
 from storage.endings import AttemptCause
 from storage.engine import Database
@@ -134,7 +134,7 @@ class Remeasuring:
             and not busy
             and self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
         ):
-            job = measure_job(self._study.spec.throughput, [trial], device=slot.model)
+            job = measure_job(self._study.spec, [trial], device=slot.model)
             self._study.dispatcher.start(
                 self._study.id, AttemptKind.MEASURE, job, trial=number, slot=slot
             )
@@ -183,7 +183,7 @@ def _made(session: Session, command: CommandRecord, tried: list[AttemptRecord]) 
 def _measured_on(session: Session, study_id: str, spec: StudySpec) -> tuple[str, str | None]:
     """The device that a study is measured on, so that all its records compare."""
     model = spec.throughput.device or Measurements(session).first_device(study_id)
-    return spec.resources.device, model
+    return measured_kind(spec.throughput, spec.resources), model
 
 
 @final

@@ -42,6 +42,7 @@ from search.studies import (
     StudySpec,
     enter,
     knowledge_of,
+    largest_bytes,
     need_of,
     precedence,
     priority_of,
@@ -93,6 +94,7 @@ class StudyRun:
                 self._study.space,
                 RememberedPast(dispatcher.database, study.id).now,
                 knowledge_of(dispatcher.database, study.id),
+                interface=lambda: self._study.interface,
             ),
         )
         self._ticked = time.monotonic()
@@ -185,8 +187,11 @@ class StudyRun:
         return self._seen
 
     def _begin(self) -> StudyRecord:
+        spec, space = self._study.spec, self._study.space
         point = reference_point(
-            self._study.spec, largest_count=self._study.space.parameter_range.high
+            spec,
+            largest_count=space.parameter_range.high,
+            largest_bytes=largest_bytes(spec, space),
         )
         now = datetime.now(UTC)
         with self._study.database.write() as session:
@@ -198,10 +203,14 @@ class StudyRun:
             if not self._study.slots:
                 self._fail(session, _unserved(self._study))
             elif self._study.measuring_slot() is None:
-                wish = self._study.spec.throughput.device
+                wish = self._study.spec.throughput
                 models = sorted({slot.model for slot in self._study.slots})
-                sentence = f"throughput.device {wish!r} is not here; there is {', '.join(models)}"
-                self._fail(session, sentence)
+                sentence = (
+                    f"throughput.device {wish.device!r} is not here"
+                    if wish.device is not None
+                    else f"no device is here that throughput.runtime {wish.runtime!r} runs on"
+                )
+                self._fail(session, f"{sentence}; there is {', '.join(models)}")
             return Studies(session).get(study.id)
 
     def _fail(self, session: Session, sentence: str) -> None:

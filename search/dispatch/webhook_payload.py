@@ -7,6 +7,7 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy.orm import Session
 
 from models.spec import Spec
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.documents.progress import StudyProgress
 from search.fronts import Figures, ObjectiveInfo, Standing, objective_infos, progress
 from search.studies import Objective, StudySpec
@@ -107,10 +108,6 @@ def _point(trial: TrialSummary) -> EndPoint:
         trial=trial.number,
         architecture=trial.architecture,
         parametrization=trial.parametrization,
-        values={
-            "quality": trial.quality,
-            "parameters": float(trial.parameters),
-            "throughput": trial.throughput,
-        },
+        values={name: kind.value(trial) for name, kind in OBJECTIVE_KINDS.items()},
         throughput_ratio=trial.throughput_ratio,
     )

@@ -1,16 +1,12 @@
 """The objectives of a study, and the figures that follow from its trials."""
 
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field
 
 from models.spec import Spec
-
-Objective: TypeAlias = Literal["quality", "parameters", "throughput"]
-
-
-OBJECTIVES: tuple[Objective, ...] = ("quality", "parameters", "throughput")
+from search.documents.objectives import Direction, Objective
 
 
 class ObjectiveInfo(Spec):
@@ -18,7 +14,7 @@ class ObjectiveInfo(Spec):
 
     name: Objective
     metric: str
-    direction: Literal["minimize", "maximize"]
+    direction: Direction
     unit: str
 
 

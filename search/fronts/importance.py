@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.orm import Session
 
 from search.documents.fronts import DimensionImportance, Importance, ObjectiveImportance
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.fronts.pareto import ObjectiveInfo, objective_infos, value_of
 from search.samplers import distribution_of
 from search.spaces import ChoiceDimension, Dimension, Scalar, SearchSpace
@@ -180,7 +181,8 @@ def _frozen(
 
 def _known_value(trial: TrialSummary, objective: Objective) -> float | None:
     """A trial's value, where it compares with those of the others."""
-    if objective == "quality" and trial.state != TrialState.COMPLETE:
+    trained = OBJECTIVE_KINDS[objective].known == "trained"
+    if trained and trial.state != TrialState.COMPLETE:
         return None
     return value_of(trial, objective)
 

@@ -1,4 +1,4 @@
-"""Fronts and hypervolumes over quality, parameter count and throughput."""
+"""Fronts and hypervolumes over the objectives of a study."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from models.parametrizations import Dense
 from models.spec import Spec, kind_of
 from search.documents.fronts import ObjectiveInfo
+from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
@@ -38,6 +39,12 @@ class FrontPoint(Spec):
     """Whether it stays on the front when each configuration is judged by its mean."""
     test_quality: float | None
     throughput_ratio: float | None
+    runtime: str | None
+    """What ran it where its throughput was measured; null where it was not."""
+    file_form: str | None
+    """How its weights stood in the file that was measured; null where no file was."""
+    latency_p50: float | None
+    latency_p99: float | None
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
@@ -84,21 +91,16 @@ class Front(Spec):
 
 def objective_infos(task: AnyTask, objectives: Sequence[Objective]) -> tuple[ObjectiveInfo, ...]:
     """What each objective is called, which way is better, and its unit."""
-    known: dict[Objective, ObjectiveInfo] = {
-        "quality": ObjectiveInfo(
-            name="quality",
-            metric=task.metric.name,
-            direction=task.metric.direction,
-            unit=task.metric.unit,
-        ),
-        "parameters": ObjectiveInfo(
-            name="parameters", metric="parameters", direction="minimize", unit="numbers"
-        ),
-        "throughput": ObjectiveInfo(
-            name="throughput", metric="throughput", direction="maximize", unit="samples/s"
-        ),
-    }
-    return tuple(known[objective] for objective in objectives)
+    return tuple(_info(task, OBJECTIVE_KINDS[objective]) for objective in objectives)
+
+
+def _info(task: AnyTask, kind: ObjectiveKind) -> ObjectiveInfo:
+    if kind.direction is None:
+        metric = task.metric
+        return ObjectiveInfo(
+            name=kind.name, metric=metric.name, direction=metric.direction, unit=metric.unit
+        )
+    return ObjectiveInfo(name=kind.name, metric=kind.name, direction=kind.direction, unit=kind.unit)
 
 
 _T = TypeVar("_T", bound=AnyTrial)
@@ -106,9 +108,7 @@ _T = TypeVar("_T", bound=AnyTrial)
 
 def value_of(trial: AnyTrial, objective: Objective) -> float | None:
     """A trial's value of one objective; null where it has none (yet)."""
-    if objective == "parameters":
-        return float(trial.parameters)
-    return trial.quality if objective == "quality" else trial.throughput
+    return OBJECTIVE_KINDS[objective].value(trial)
 
 
 def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
@@ -137,18 +137,27 @@ def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     return [trial for trial, keep in zip(eligible, on_front, strict=True) if keep]
 
 
-def reference_point(spec: StudySpec, *, largest_count: int) -> dict[str, float]:
+def reference_point(
+    spec: StudySpec, *, largest_count: int, largest_bytes: int | None = None
+) -> dict[str, float]:
     """The point that every hypervolume of a study is measured from, fixed when the study starts.
 
     The task's trivial baseline, the limit on parameters or else the largest possible count, and 1
-    sample per second.
+    sample per second. Where latency counts, the limit on it or else that of 1 sample per second;
+    where bytes count, the limit on them or else the largest file of the space.
     """
-    limit = spec.limits.parameters
-    return {
+    limits = spec.limits
+    point = {
         "quality": spec.task.metric.baseline,
-        "parameters": float(largest_count if limit is None else limit),
+        "parameters": float(limits.parameters or largest_count),
         "throughput": 1.0,
     }
+    if spec.needs_latency:
+        point["latency"] = limits.latency_seconds or float(spec.throughput.batch_size)
+    most_bytes = limits.bytes or largest_bytes
+    if most_bytes is not None:
+        point["bytes"] = float(most_bytes)
+    return point
 
 
 def hypervolume(
@@ -158,10 +167,11 @@ def hypervolume(
 ) -> float | None:
     """Volume between the front and the reference point.
 
-    The axes are quality, log10 parameters and log10 throughput. Null for a single objective, and
-    before the study has a reference point. Points beyond the reference point add nothing.
+    The axes are quality, and the logarithm of all else. Null for a single objective, before the
+    study has a reference point, and where that has no such axis. Points beyond the reference point
+    add nothing.
     """
-    if reference is None or len(infos) < 2:
+    if reference is None or len(infos) < 2 or any(info.name not in reference for info in infos):
         return None
     front = front_of(trials, infos)
     if not front:
@@ -227,7 +237,7 @@ def front(
                 records[trial.number],
                 over[trial.number],
                 sizes=sizes,
-                slower=_is_slower(trial, measured.get(trial.measurement_id or "")),
+                measured=measured.get(trial.measurement_id or ""),
                 on_front_by_mean=trial.number in by_mean,
             )
             for trial in points
@@ -283,7 +293,7 @@ def _point(
     over: OverSeeds | None,
     *,
     sizes: Mapping[str, int],
-    slower: bool,
+    measured: MeasurementRecord | None,
     on_front_by_mean: bool,
 ) -> FrontPoint:
     return FrontPoint(
@@ -295,16 +305,26 @@ def _point(
         on_front_by_mean=on_front_by_mean,
         test_quality=record.test_quality,
         throughput_ratio=trial.throughput_ratio,
+        runtime=_said(measured, "runtime", "reflectory"),
+        file_form=_said(measured, "form", None),
+        latency_p50=trial.latency_p50,
+        latency_p99=trial.latency_p99,
         architecture=trial.architecture,
         parametrization=trial.parametrization,
         hyperparameters=dict(record.hyperparameters),
         form="dense" if trial.parametrization == _DENSE else "structured",
-        slower=slower,
+        slower=_is_slower(trial, measured),
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
         bytes=file_sizes(record, sizes),
         missing=missing_files(record),
     )
+
+
+def _said(measured: MeasurementRecord | None, name: str, older: str | None) -> str | None:
+    """A word of a measurement's record; those of earlier versions do not have all."""
+    word = older if measured is None else measured.record.get(name, older)
+    return word if measured is not None and isinstance(word, str) else None
 
 
 def _measured_last(
@@ -323,6 +343,8 @@ def _measured_last(
                 trial,
                 throughput=last.samples_per_second,
                 throughput_ratio=last.ratio,
+                latency_p50=last.latency_p50,
+                latency_p99=last.latency_p99,
                 measurement_id=last.id,
             )
         found.append(trial)
@@ -344,7 +366,7 @@ def _unconfirmed(
 def _chosen(
     reference: dict[str, float] | None, objectives: Sequence[Objective]
 ) -> dict[Objective, float] | None:
-    if reference is None or len(objectives) < 2:
+    if reference is None or len(objectives) < 2 or not set(objectives) <= reference.keys():
         return None
     return {objective: reference[objective] for objective in objectives}
 
@@ -355,4 +377,5 @@ def _axis(objective: Objective, value: float | None) -> float:
     Counts and speeds are compared as ratios.
     """
     assert value is not None
-    return value if objective == "quality" else math.log10(max(value, 1e-9))
+    trained = OBJECTIVE_KINDS[objective].known == "trained"
+    return value if trained else math.log10(max(value, 1e-9))

@@ -7,22 +7,20 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from models.backends.vendor import tf32_allowed
-from models.example_input import example_input
-from models.fused import fuse
-from models.kernels.choice import Backend, prefer
-from models.linear import stored_matrices
-from models.model import ModelSpec, after_step, parameter_groups
 from models.report import parameter_report
 from models.spec import Spec
+from search.documents.runtimes import Mode, RuntimeName
 from search.measuring.devices import device_model, driver_version
+from search.measuring.runtimes import RUNTIMES, Subject
+from search.measuring.runtimes.runtime import steps_of
 from search.training.jobs import MeasureJob, MeasurementReport, Shape
 
 _WARM_UP_ROUNDS = 2
@@ -33,9 +31,11 @@ _LONGEST_SECONDS = 1.5
 _WANTED_HALF_WIDTH = 0.03
 _SEED = 0
 _CONFIDENCE = 0.95
-_RIVALS: tuple[Backend, ...] = ("cpp", "vendor")
 _RIVALS_TIMINGS = 3
+_AHEAD = 1.03
 _CALLS_BEFORE_A_GRAPH = 3
+LATENCY_CALLS = 1_000
+"""Single calls that are timed where latency counts: of fewer, the slowest hundredth is chance."""
 
 Clock = Literal["thread", "wall", "cuda"]
 
@@ -70,7 +70,7 @@ class ThroughputRecord(Spec):
     driver: str | None = Field(description="the GPU driver's version; null on a CPU")
     torch_version: str
     threads: int = Field(description="CPU threads of an operation")
-    mode: Literal["inference", "training"] = Field(
+    mode: Mode = Field(
         description="inference: forward; training: forward, backward and the optimizer's step"
     )
     batch_size: int
@@ -114,6 +114,31 @@ class ThroughputRecord(Spec):
     multiply_adds: int = Field(description="of the matrix products, per sample and step")
     dense_multiply_adds: int
     load_average: float = Field(description="processes that wanted to run, in the minute before")
+    runtime: RuntimeName = Field(
+        default="reflectory", description="what ran the model and its dense baseline"
+    )
+    runtime_version: str | None = Field(default=None, description="null in older records")
+    compiler: str | None = Field(
+        default=None, description="what compiled the model; null where nothing did"
+    )
+    form: str | None = Field(
+        default=None,
+        description="how the weights of a recurrence stand in the file that was run: node, in an "
+        "operator of the runtime; loop, as they are applied step by step; null where no file was",
+    )
+    calls: int | None = Field(
+        default=None, description="single calls that were timed; null where latency does not count"
+    )
+    latency_p50: float | None = Field(
+        default=None, description="seconds of a single call, wall time, the median"
+    )
+    latency_p99: float | None = Field(
+        default=None, description="seconds that 99 of 100 single calls took at most"
+    )
+    dense_latency_p50: float | None = Field(
+        default=None, description="the same of the dense baseline, timed in turn"
+    )
+    dense_latency_p99: float | None = None
 
 
 def measure(
@@ -131,10 +156,11 @@ def measure(
     whether the ratio's interval is narrower than 3% to either side; after 500 rounds or 1.5 seconds
     it is what it is, of 10 rounds at least. The baseline runs on the vendor's kernels or on ours,
     whichever were faster in a few timings beforehand. A dense model is its own baseline and is
-    measured by itself, on what it would run on anyway.
+    measured by itself, on what it would run on anyway. Where latency counts, 1,000 single calls of
+    each are timed after that, in turn.
 
     Raises:
-        SlotError: A model cannot be built.
+        ModelError: A model cannot be built, or its runtime cannot run it.
     """
     device = torch.device(device)
     threads_before = torch.get_num_threads()
@@ -148,6 +174,8 @@ def measure(
                 device=record.device,
                 samples_per_second=record.samples_per_second.median,
                 ratio=record.ratio.median,
+                latency_p50=record.latency_p50,
+                latency_p99=record.latency_p99,
                 seconds=seconds,
                 record=record.model_dump(mode="json"),
             )
@@ -211,6 +239,14 @@ class _Timer:
             call()
         return now() - started
 
+    def one_call(self, call: Callable[[], None]) -> float:
+        """The time that passes until one call's answer is there, whatever else a clock counts."""
+        started = time.perf_counter()
+        call()
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter() - started
+
     def _by_events(self, call: Callable[[], None], repetitions: int) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(self.device)
@@ -220,16 +256,6 @@ class _Timer:
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1000
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """A model that is ready to be timed, and what is to be said about it."""
-
-    call: Callable[[], None]
-    backend: tuple[str, ...]
-    evaluation_form: tuple[str, ...]
-    dtype: str
 
 
 def _measure_shape(
@@ -243,17 +269,21 @@ def _measure_shape(
     baseline = shape.model.dense_twin()
     timer = _Timer.of(device, threads=job.threads)
     load_average = os.getloadavg()[0]
-    subject = _subject(shape.model, job, device)
-    rivals = [] if baseline == shape.model.unrounded else _rivals(baseline, job, device)
-    for ready in (subject, *rivals):
+    runtime = RUNTIMES[job.runtime]
+    own = runtime.subjects(shape.model, job, device)
+    rivals: Sequence[Subject] = (
+        () if baseline == shape.model.unrounded else runtime.rivals(baseline, job, device)
+    )
+    for ready in (*own, *rivals):
         ready.call()
     with alone():
         started = time.monotonic()
-        model = _contestant(subject.call, timer)
+        subject, model = _fastest(own, timer, ahead=_AHEAD)
         dense_subject, dense = _fastest(rivals, timer) if rivals else (subject, model)
         seconds = _rounds(model, dense)
+        calls = _single_calls(model, dense) if job.latency else None
         held = time.monotonic() - started
-    own = [job.batch_size / pair[0] for pair in seconds]
+    speeds = [job.batch_size / pair[0] for pair in seconds]
     others = [job.batch_size / pair[1] for pair in seconds]
     report = parameter_report(shape.model)
     record = ThroughputRecord(
@@ -263,7 +293,7 @@ def _measure_shape(
         threads=job.threads,
         mode=job.mode,
         batch_size=job.batch_size,
-        sequence_length=_length(job, shape.model),
+        sequence_length=steps_of(job, shape.model),
         dtype=subject.dtype,
         evaluation_form=subject.evaluation_form,
         backend=subject.backend,
@@ -275,7 +305,7 @@ def _measure_shape(
         rounds=len(seconds),
         repetitions=model.repetitions,
         dense_repetitions=dense.repetitions,
-        samples_per_second=estimate(own),
+        samples_per_second=estimate(speeds),
         dense_samples_per_second=estimate(others),
         ratio=_ratio(seconds),
         parameters=report.totals.parameters,
@@ -283,8 +313,36 @@ def _measure_shape(
         multiply_adds=report.totals.multiply_adds,
         dense_multiply_adds=report.dense_twin.multiply_adds,
         load_average=load_average,
+        runtime=job.runtime,
+        runtime_version=runtime.version(),
+        compiler=runtime.compiler(),
+        form=subject.form,
+        **({} if calls is None else _latencies(*calls)),
     )
     return record, held
+
+
+def _latencies(own: Sequence[float], dense: Sequence[float]) -> dict[str, Any]:
+    """Of single calls of both, in seconds."""
+    return {
+        "calls": len(own),
+        "latency_p50": float(np.quantile(own, 0.5)),
+        "latency_p99": float(np.quantile(own, 0.99)),
+        "dense_latency_p50": float(np.quantile(dense, 0.5)),
+        "dense_latency_p99": float(np.quantile(dense, 0.99)),
+    }
+
+
+def _single_calls(model: _Contestant, dense: _Contestant) -> tuple[list[float], list[float]]:
+    """Seconds of single calls of both, in turn; of a dense model, its own twice."""
+    order = random.Random(_SEED)
+    contestants = [model] if dense is model else [model, dense]
+    found: dict[int, list[float]] = {id(contestant): [] for contestant in contestants}
+    for _ in range(LATENCY_CALLS):
+        order.shuffle(contestants)
+        for contestant in contestants:
+            found[id(contestant)].append(contestant.timer.one_call(contestant.call))
+    return found[id(model)], found[id(dense)]
 
 
 def _rounds(model: _Contestant, dense: _Contestant) -> list[tuple[float, float]]:
@@ -332,19 +390,10 @@ def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
     return _Contestant(call, timer, repetitions)
 
 
-def _rivals(spec: ModelSpec, job: MeasureJob, device: torch.device) -> list[_Subject]:
-    """A dense model on what it would run on anyway, and on the vendor's kernels and ours."""
-    rivals = [_subject(spec, job, device)]
-    for backend in _RIVALS:
-        with prefer(backend):
-            subject = _subject(spec, job, device)
-        if all(subject.backend != other.backend for other in rivals):
-            rivals.append(replace(subject, call=_preferring(backend, subject.call)))
-    return rivals
-
-
-def _fastest(rivals: Sequence[_Subject], timer: _Timer) -> tuple[_Subject, _Contestant]:
-    """Whichever is faster here."""
+def _fastest(
+    rivals: Sequence[Subject], timer: _Timer, *, ahead: float = 1.0
+) -> tuple[Subject, _Contestant]:
+    """Whichever is faster here; the first one, where no other is so many times as fast."""
     contestants = [_contestant(rival.call, timer) for rival in rivals]
     if len(rivals) == 1:
         return rivals[0], contestants[0]
@@ -353,70 +402,6 @@ def _fastest(rivals: Sequence[_Subject], timer: _Timer) -> tuple[_Subject, _Cont
         for contestant in contestants
     ]
     fastest = timed.index(min(timed))
+    if timed[fastest] * ahead >= timed[0]:
+        fastest = 0
     return rivals[fastest], contestants[fastest]
-
-
-def _preferring(backend: Backend, call: Callable[[], None]) -> Callable[[], None]:
-    def preferring() -> None:
-        with prefer(backend):
-            call()
-
-    return preferring
-
-
-def _subject(spec: ModelSpec, job: MeasureJob, device: torch.device) -> _Subject:
-    """A model that makes one forward pass when it is called, or one step of training."""
-    network = spec.build(seed=_SEED).to(device)
-    dtype = str(next(network.parameters()).dtype).removeprefix("torch.")
-    generator = torch.Generator().manual_seed(_SEED)
-    x = example_input(
-        spec.signature, batch=job.batch_size, steps=_length(job, spec), generator=generator
-    ).to(device)
-    if job.mode == "training":
-        module = network.train()
-        call = _training_step(module, x, generator=generator)
-    else:
-        module = fuse(network)
-        call = _forward(module, x)
-    backends = module.backends(batch_size=job.batch_size)
-    return _Subject(call, backends, _evaluation_form(module, backends), dtype)
-
-
-def _length(job: MeasureJob, spec: ModelSpec) -> int:
-    return job.sequence_length or spec.signature.sequence_length
-
-
-def _forward(module: nn.Module, x: Tensor) -> Callable[[], None]:
-    @torch.inference_mode()
-    def call() -> None:
-        module(x)
-
-    return call
-
-
-def _training_step(
-    module: nn.Module, x: Tensor, *, generator: torch.Generator
-) -> Callable[[], None]:
-    # Steps so small that the numbers stay what they are at the start of a training: a model that
-    # had learned the target by heart would compute with denormal gradients, which are slow.
-    groups = [{**group} for group in parameter_groups(module, 1e-6)]
-    optimizer = torch.optim.AdamW(groups, weight_decay=0, fused=False)
-    with torch.no_grad():
-        shape = module(x).shape
-    target = torch.rand(shape, generator=generator).to(x.device)
-
-    def call() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        nn.functional.mse_loss(module(x), target).backward()  # pyright: ignore[reportUnknownMemberType] -- untyped
-        optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- untyped
-        after_step(module)
-
-    return call
-
-
-def _evaluation_form(module: nn.Module, backends: Sequence[str]) -> tuple[str, ...]:
-    """The forms' names; where no kernel of ours runs, those of what a loop in torch applies."""
-    with torch.no_grad():
-        forms = [part.form() for part in stored_matrices(module)]
-        applied = forms if "cpp" in backends else [form.for_loop() for form in forms]
-    return tuple(sorted({form.name for form in applied}))

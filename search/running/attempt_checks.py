@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
-from pydantic import Field, ValidationError
+from pydantic import Field, Json, ValidationError
 
+from models.interface import Interface
 from models.spec import Spec
 from search.errors import Fault, ReportRefused
 from search.measuring.throughput import Estimate, ThroughputRecord
@@ -39,6 +40,8 @@ class _Prepared(Spec):
     test: int = Field(ge=1)
     metric: str
     baseline: float
+    interface: Json[Interface] | None = None
+    """JSON; null in what older workers say."""
 
 
 def check_seconds(
@@ -170,10 +173,14 @@ def check_measurement(body: MeasurementReport, job: MeasureJob) -> None:
         ("threads", record.threads, job.threads),
         ("samples_per_second.median", record.samples_per_second.median, body.samples_per_second),
         ("ratio.median", record.ratio.median, body.ratio),
+        ("runtime", record.runtime, job.runtime),
+        ("latency_p50", record.latency_p50, body.latency_p50),
+        ("latency_p99", record.latency_p99, body.latency_p99),
         ("parameters", record.parameters, model.parameter_count()),
         ("dense_parameters", record.dense_parameters, model.dense_twin().parameter_count()),
     ):
         faults += _differs(f"record.{name}", found, right)
+    faults += _latency_faults(record, job)
     for name in ("samples_per_second", "dense_samples_per_second", "ratio"):
         estimate: Estimate = getattr(record, name)
         if not 0 < estimate.low <= estimate.median <= estimate.high:
@@ -182,6 +189,17 @@ def check_measurement(body: MeasurementReport, job: MeasureJob) -> None:
             )
             faults.append(Fault(f"record.{name}", f"{message}, {estimate.median:g}"))
     _refuse(faults)
+
+
+def _latency_faults(record: ThroughputRecord, job: MeasureJob) -> list[Fault]:
+    """What is wrong with how long single calls are said to have taken."""
+    half, most = record.latency_p50, record.latency_p99
+    if job.latency != (half is not None and most is not None):
+        allowed = "a number" if job.latency else "null, for nobody asked"
+        return [Fault("record.latency_p50", f"{half} to {most}; allowed is {allowed}")]
+    if half is not None and most is not None and not 0 < half <= most:
+        return [Fault("record.latency_p99", f"{most:g}; allowed is {half:g} or more, above 0")]
+    return []
 
 
 def _best_fault(body: Completion, curve: Mapping[int, float], metric: str) -> list[Fault]:

@@ -179,6 +179,8 @@ class AttemptHandler:
                 device=body.device,
                 samples_per_second=body.samples_per_second,
                 ratio=body.ratio,
+                latency_p50=body.latency_p50,
+                latency_p99=body.latency_p99,
                 record={**body.record, "machine": attempt.machine},
                 seconds=body.seconds,
                 created_at=now,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.stopping import Curve, Standings, best_so_far, log_error
 from search.studies import Objective, StudySpec
 from search.tasks import Metric
@@ -129,16 +130,19 @@ def _from_the_first(values: Mapping[int, float]) -> list[float]:
 
 def _costs(trial: TrialSummary, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
     """The objectives that are known before training, in decades; None while one is not known."""
-    known = {"parameters": float(trial.parameters), "throughput": trial.throughput}
     found: list[float] = []
-    for objective in objectives:
-        if objective == "quality":
-            continue
-        value = known[objective]
+    for kind in _costing(objectives):
+        value = kind.value(trial)
         if value is None:
             return None
-        found.append(_cost(objective, value))
+        found.append(kind.decades(value))
     return tuple(found)
+
+
+def _costing(objectives: Sequence[Objective]) -> list[ObjectiveKind]:
+    """Those that are known before training."""
+    kinds = [OBJECTIVE_KINDS[name] for name in objectives]
+    return [kind for kind in kinds if kind.known != "trained"]
 
 
 def _reference(
@@ -146,17 +150,17 @@ def _reference(
 ) -> tuple[float, ...]:
     """The study's reference point in decades, the error's first.
 
-    Its 1 sample per second is decades below all that is measured, which would hide differences in
-    throughput: half of the slowest trial's counts instead.
+    Its 1 sample per second is decades beyond all that is measured, which would hide differences in
+    speed: twice the cost of the slowest trial's counts instead.
     """
     assert study.reference_point is not None
-    point = dict(study.reference_point)
-    measured = [trial.throughput for trial in trials if trial.throughput is not None]
-    point["throughput"] = max(point["throughput"], min(measured, default=0.0) / 2)
-    costs = (_cost(name, point[name]) for name in spec.objectives if name != "quality")
+    point = study.reference_point
+    costs: list[float] = []
+    for kind in _costing(spec.objectives):
+        cost = kind.decades(point[kind.name])
+        if kind.known == "measured":
+            values = [value for trial in trials if (value := kind.value(trial)) is not None]
+            if values:
+                cost = min(cost, max(map(kind.decades, values)) + math.log10(2))
+        costs.append(cost)
     return (_log_error(point["quality"], spec.task.metric, study), *costs)
-
-
-def _cost(objective: Objective, value: float) -> float:
-    decades = math.log10(max(value, 1e-9))
-    return -decades if objective == "throughput" else decades

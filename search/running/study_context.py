@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
+from models.interface import Interface
 from search.agents.executors import Slot
 from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
-from search.studies import Need, StudySpec
+from search.studies import Need, StudySpec, measured_kind
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
 from storage.repositories.measurements import Measurements
+from storage.repositories.studies import Studies
 
 GRACE_SECONDS = 2.0
 """How long the process of an attempt may go on after it was told to end."""
@@ -113,6 +115,7 @@ class StudyContext:
     tenant: str = LOCAL
     measured_on: str | None = None
     """The model that its first measurement was made on, or is to be."""
+    _interface: Interface | None = None
 
     @cached_property
     def database(self) -> ClaimedDatabase:
@@ -123,6 +126,17 @@ class StudyContext:
     def infos(self) -> tuple[ObjectiveInfo, ...]:
         """The study's objectives."""
         return objective_infos(self.spec.task, self.spec.objectives)
+
+    @property
+    def interface(self) -> Interface | None:
+        """What stands around its models, once its data were prepared."""
+        if self._interface is None:
+            with self.database.read() as session:
+                prepared = Studies(session).get(self.id).prepared
+            told = (prepared or {}).get("interface")
+            if isinstance(told, str):
+                self._interface = Interface.model_validate_json(told)
+        return self._interface
 
     @property
     def slots(self) -> Sequence[Slot]:
@@ -149,7 +163,10 @@ class StudyContext:
 
         Null while no machine with that model is here.
         """
-        device, named = self.spec.resources.device, self.spec.throughput.device
+        named, device = (
+            self.spec.throughput.device,
+            measured_kind(self.spec.throughput, self.spec.resources),
+        )
         slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
         if slot is None and named is None and self.measured_on is not None:
             with self.database.read() as session:

@@ -58,6 +58,9 @@ def announce_trial(session: Session, trial: TrialRecord, *, at: datetime) -> Non
         "parameters": trial.parameters,
         "throughput": trial.throughput,
         "throughput_ratio": trial.throughput_ratio,
+        "latency_p50": trial.latency_p50,
+        "latency_p99": trial.latency_p99,
+        "bytes": trial.bytes,
     }
     Events(session).append(trial.study_id, "trial", payload, at)
 

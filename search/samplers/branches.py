@@ -15,6 +15,7 @@ from optuna.samplers import BaseSampler
 from optuna.study import StudyDirection
 from pydantic import Field
 
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.samplers.adapters.frozen import frozen, values_of
 from search.samplers.adapters.in_memory import has_ended, suggested
 from search.samplers.gp import Gp
@@ -103,9 +104,8 @@ class Branches(Sampler):
     def _within(self, study: SamplerContext, *, seed: int) -> Mapping[str, Scalar]:
         """The inner sampler's suggestion for a branch."""
         directions = {
-            "quality": StudyDirection[study.metric.direction.upper()],
-            "parameters": StudyDirection.MINIMIZE,
-            "throughput": StudyDirection.MAXIMIZE,
+            name: StudyDirection[(kind.direction or study.metric.direction).upper()]
+            for name, kind in OBJECTIVE_KINDS.items()
         }
         known = [frozen(trial, study, ended=has_ended(trial)) for trial in study.past().trials]
         return suggested(

@@ -12,14 +12,14 @@ from optuna.trial import TrialState as OptunaState
 from pydantic import Field
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.adapters.frozen import CONSTRAINTS
 from search.samplers.adapters.in_memory import has_ended, suggested
-from search.samplers.modelling.axes import cost_of
 from search.samplers.modelling.branching import branches_of
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.sampler import Sampler, SamplerContext, Space, WholeSampler
-from search.spaces import Scalar
+from search.spaces import Scalar, margins
 from storage.records import TrialRecord, TrialState
 
 MOST_TRIALS = 200
@@ -130,12 +130,13 @@ def _costs(
 ) -> list[float]:
     """Every objective of a trial as a cost, NaN where it is not known."""
     was_refused = trial.state == TrialState.INFEASIBLE and not trial.dispatched
-    costs = {"quality": math.nan if was_refused else predicted_errors.known_error(trial)[0]}
-    for name, value in (
-        ("parameters", float(trial.parameters)),
-        ("throughput", trial.throughput),
-    ):
-        costs[name] = math.nan if value is None else cost_of(name, value, study.metric)
+    costs: dict[str, float] = {
+        "quality": math.nan if was_refused else predicted_errors.known_error(trial)[0]
+    }
+    for kind in OBJECTIVE_KINDS.values():
+        if kind.known != "trained":
+            value = kind.value(trial)
+            costs[kind.name] = math.nan if value is None else kind.decades(value)
     return [costs[name] for name in study.objectives]
 
 
@@ -143,10 +144,4 @@ def _violation(trial: TrialRecord, study: SamplerContext) -> float:
     """By how much a trial breaks the limits: a negative margin where it keeps them."""
     if trial.state == TrialState.INFEASIBLE:
         return min(1.0, trial.violation or 1.0)
-    most, least = study.most_parameters, study.least_throughput_ratio
-    margins = [-1.0]
-    if most is not None:
-        margins.append(trial.parameters / most - 1)
-    if least is not None and trial.throughput_ratio:
-        margins.append(least / trial.throughput_ratio - 1)
-    return min(0.0, max(margins))
+    return min(0.0, max([-1.0, *margins(study.limits, trial)]))

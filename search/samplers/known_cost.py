@@ -8,6 +8,7 @@ Its core is pure: `search.samplers.modelling.acquisition` (`rank`, `spread`, `ex
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -28,7 +29,7 @@ from search.samplers.modelling.encoding import Encoding, values_of_draw, values_
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.sampler import Past, Sampler, SamplerContext, Space, WholeSampler
-from search.spaces import DrawnTrial, NamedSource, Scalar
+from search.spaces import DrawnTrial, NamedSource, Scalar, margins
 from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
@@ -41,10 +42,10 @@ _MOST_MUTATED = 25
 class KnownCost(Sampler):
     """Expected hypervolume at known cost: a Gaussian process on the error, all else exact.
 
-    Parameters follow from the configuration, throughput was measured for its shape or is predicted
-    from counts. Of the candidates (random ones, and mutations of the front's) the one is suggested
-    that is expected to add the most hypervolume. Stopped trials count with the error that they were
-    heading for, running ones with the error that is predicted.
+    Parameters and bytes follow from the configuration, throughput and latency were measured for its
+    shape or are predicted from counts. Of the candidates (random ones, and mutations of the
+    front's) the one is suggested that is expected to add the most hypervolume. Stopped trials count
+    with the error that they were heading for, running ones with the error that is predicted.
     """
 
     kind: Literal["known_cost"] = "known_cost"
@@ -88,7 +89,9 @@ class _Choice:
         own = [trial for trial in past.trials if trial.number < number and _was_begun(trial)]
         self._trials = [*study.knowledge.trials, *own]
         self._encoding = Encoding(study.space.dimensions)
-        self._costs = Costs(study.objectives, self._trials, study.sampler_cache)
+        self._costs = Costs(
+            study.objectives, self._trials, study.sampler_cache, file_bytes=study.file_bytes
+        )
         self._predicted_errors = PredictedErrors(study, past, self._trials)
 
     def choose(self, sampler: KnownCost) -> DrawnTrial:
@@ -154,11 +157,17 @@ class _Choice:
                 yield self._study.space.draw(MutatingSource(values, self._generator))
 
     def _keeps_limits(self, drawn: DrawnTrial) -> bool:
-        """Whether the counts are within the limit, and the predicted speed as well."""
-        most, least = self._study.most_parameters, self._study.least_throughput_ratio
-        if most is not None and drawn.spec.model.parameter_count() > most:
-            return False
-        return least is None or self._costs.throughput_ratio(drawn) >= least
+        """Whether count and size are within the limits, and the predicted speed as well."""
+        limits = self._study.limits
+        expected = _Expected(
+            parameters=drawn.spec.model.parameter_count(),
+            bytes=None if limits.bytes is None else self._study.file_bytes(drawn.spec),
+            throughput_ratio=None
+            if limits.min_throughput_ratio is None
+            else self._costs.throughput_ratio(drawn),
+            latency_p99=None if limits.latency_seconds is None else self._costs.latency_p99(drawn),
+        )
+        return all(margin <= 0 for margin in margins(limits, expected))
 
     def _history(self) -> History:
         known = [self._predicted_errors.known_error(trial) for trial in self._trials]
@@ -184,6 +193,16 @@ class _Choice:
     def _reference(self, taken: Array, offered: Array) -> Array:
         """The dearest of all trials and candidates: far beyond it, only extremes would count."""
         return np.concatenate([taken, offered]).max(axis=0) + 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Expected:
+    """What is known or predicted of a draw, as far as there are limits on it."""
+
+    parameters: int
+    bytes: int | None
+    throughput_ratio: float | None
+    latency_p99: float | None
 
 
 def _is_own(trial: TrialRecord) -> bool:

@@ -24,9 +24,9 @@ _MOST_DIVISIONS = 100
 class Nsga3(Sampler):
     """NSGA-III (Deb & Jain 2014): parents are chosen by rank, and to be near all reference points.
 
-    Reference points are spread evenly over the trade-offs between logarithms of error, parameters
-    and throughput. As with `nsga2`, parents are complete trials alone, and dimensions that only
-    some candidates have are drawn at random.
+    Reference points are spread evenly over the trade-offs between the objectives' logarithms. As
+    with `nsga2`, parents are complete trials alone, and dimensions that only some candidates have
+    are drawn at random.
     """
 
     kind: Literal["nsga3"] = "nsga3"
@@ -57,7 +57,7 @@ class Nsga3(Sampler):
         if len(objectives) > 1:
             return None
         return (
-            "nsga3 spreads trials over trade-offs, so that it needs two objectives or three; "
+            "nsga3 spreads trials over trade-offs, so that it needs two objectives or more; "
             f"objectives are {', '.join(objectives)}, for which nsga2 is the same without them"
         )
 

@@ -11,10 +11,12 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from models.spec import Spec
+from search.documents.objectives import Objective
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
-from search.spaces import Dimension, DrawnTrial, Scalar, Source
+from search.spaces import Dimension, DrawnTrial, Limits, Scalar, Source
 from search.tasks import Metric
+from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord
 
 
@@ -62,15 +64,16 @@ class SamplerContext:
     """What a sampler may know of its study beside what Optuna holds of it."""
 
     space: Space
-    objectives: Sequence[str]
+    objectives: Sequence[Objective]
     metric: Metric
     seed: int
     epochs: int
     """Of every trial that is not stopped."""
-    most_parameters: int | None
-    least_throughput_ratio: float | None
+    limits: Limits
     is_refused: Callable[[DrawnTrial], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
+    file_bytes: Callable[[TrialSpec], int | None]
+    """The size of the file that a trial will have; null where nobody asks, or there is none."""
     past: Callable[[], Past]
     knowledge: Knowledge = Knowledge()
     sampler_cache: SamplerCache = field(default_factory=SamplerCache)

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from models.errors import SpecError
+from models.interface import Interface
 from search.samplers import Knowledge, Past, SamplerContext
-from search.spaces import DrawnTrial, SearchSpace, excesses
-from search.studies import StudySpec
+from search.spaces import DrawnTrial, SearchSpace
+from search.studies import StudySpec, bytes_wanted, refusals
 from storage.engine import Database
 from storage.records import TrialRecord
 from storage.repositories.metrics import Metrics
@@ -18,15 +19,20 @@ def sampler_context_of(
     space: SearchSpace,
     past: Callable[[], Past],
     knowledge: Knowledge | None = None,
+    *,
+    interface: Callable[[], Interface | None] = lambda: None,
 ) -> SamplerContext:
-    """A study's facts; `past` is asked once per suggestion, where a sampler wants it."""
+    """A study's facts; `past` is asked once per suggestion, where a sampler wants it.
+
+    `interface` gives what preparing the study's data found to stand around its models.
+    """
 
     def is_refused(drawn: DrawnTrial) -> bool:
         try:
             drawn.spec.model.check()
         except SpecError:
             return True
-        return any(True for _ in excesses(spec.limits, drawn.spec.model))
+        return any(True for _ in refusals(spec, drawn.spec, interface()))
 
     return SamplerContext(
         space=space,
@@ -34,9 +40,9 @@ def sampler_context_of(
         metric=spec.task.metric,
         seed=spec.seed,
         epochs=spec.budget.epochs,
-        most_parameters=spec.limits.parameters,
-        least_throughput_ratio=spec.limits.min_throughput_ratio,
+        limits=spec.limits,
         is_refused=is_refused,
+        file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),
         past=past,
         knowledge=knowledge or Knowledge(),
     )

@@ -18,9 +18,8 @@ from search.spaces import (
     Hyperparameters,
     Scalar,
     Source,
-    excesses,
 )
-from search.studies import need_of, replicate_seed
+from search.studies import bytes_wanted, need_of, refusals, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
 from search.training.trial_spec import TrialSpec
 from storage.accounts.quotas import Quotas
@@ -160,7 +159,9 @@ class Suggestions:
         drawn = self._study.space.original()
         self._optuna_study.annotate(asked, drawn.hyperparameters)
         limits = self._study.spec.limits
-        over = [excess for _, excess in excesses(limits, drawn.spec.model)]
+        over = [
+            excess for _, excess in refusals(self._study.spec, drawn.spec, self._study.interface)
+        ]
         if limits.min_throughput_ratio is not None and limits.min_throughput_ratio > 1:
             # It is its own dense baseline: the ratio is 1.
             over.append(limits.min_throughput_ratio - 1)
@@ -225,6 +226,9 @@ class Suggestions:
             parameters=model.parameter_count(),
             dense_parameters=model.dense_twin().parameter_count(),
             shape_key=model.shape_key(),
+            bytes=bytes_wanted(
+                self._study.spec, drawn.spec, self._study.interface, continues=continues
+            ),
             violation=violation,
             origin=origin,
             repeats=repeats,
@@ -253,7 +257,7 @@ class Suggestions:
             drawn.spec.model.check()
         except SpecError as error:
             return TrialOutcome(cause=TrialCause.LIMIT, detail=str(error), violation=1.0)
-        over = list(excesses(self._study.spec.limits, drawn.spec.model))
+        over = list(refusals(self._study.spec, drawn.spec, self._study.interface))
         if not over:
             return None
         return TrialOutcome(

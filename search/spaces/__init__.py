@@ -10,7 +10,7 @@ from search.spaces.dimension import (
     Scalar,
 )
 from search.spaces.draws import CornerSource, NamedSource, Source, TrialSource, names_of
-from search.spaces.limits import Limits, excesses
+from search.spaces.limits import Limits, MeasuredValues, excesses, margins, slow, state_bytes
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
@@ -41,6 +41,7 @@ __all__ = [
     "Hyperparameters",
     "IntegerDimension",
     "Limits",
+    "MeasuredValues",
     "NamedSource",
     "Override",
     "Preset",
@@ -51,7 +52,10 @@ __all__ = [
     "TrialSource",
     "corners",
     "excesses",
+    "margins",
     "names_of",
+    "slow",
+    "state_bytes",
     "with_torch_defaults",
     "without_torch_defaults",
 ]

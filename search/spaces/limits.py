@@ -1,12 +1,15 @@
 """Hard limits on a configuration: what is known of a model before it is trained."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from pydantic import Field
 
 from models.model import ModelSpec
 from models.report import model_totals
 from models.spec import Spec
+
+_NUMBER_BYTES = 4
 
 
 class Limits(Spec):
@@ -33,12 +36,62 @@ class Limits(Spec):
         gt=0,
         description="least measured throughput, as a ratio to the dense baseline's",
     )
+    bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**18,
+        description="most bytes that the file in `export` may have",
+    )
+    state_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**18,
+        description="most bytes that a model may keep of one sample from a step to the next, in "
+        "single precision; 0 for models without a state",
+    )
+    latency_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="longest measured call at `throughput.batch_size`, in seconds: 99 of 100 are "
+        "as short",
+    )
 
 
-def excesses(limits: Limits, model: ModelSpec) -> Iterator[tuple[str, float]]:
+class MeasuredValues(Protocol):
+    """What is known of a trial that was drawn, and maybe measured."""
+
+    @property
+    def parameters(self) -> int:
+        """All trainable numbers."""
+        ...
+
+    @property
+    def bytes(self) -> int | None:
+        """Of the file that a user takes away."""
+        ...
+
+    @property
+    def throughput_ratio(self) -> float | None:
+        """To the dense baseline's."""
+        ...
+
+    @property
+    def latency_p99(self) -> float | None:
+        """Seconds of one call."""
+        ...
+
+
+def excesses(
+    limits: Limits, model: ModelSpec, *, file_bytes: int | None = None
+) -> Iterator[tuple[str, float]]:
     """Each limit that a model is over: the sentence that says so, and the relative excess.
 
     The model is laid out without memory where a closed formula does not give the number.
+
+    Args:
+        limits: the study's.
+        model: what was drawn.
+        file_bytes: the size of the file that a user takes away, where there is a limit on it.
 
     Raises:
         SpecError: the model cannot be built.
@@ -52,6 +105,37 @@ def excesses(limits: Limits, model: ModelSpec) -> Iterator[tuple[str, float]]:
             ("multiply-adds per sample and step", totals.multiply_adds, limits.multiply_adds),
             ("bytes of parameters and buffers", totals.size_bytes, limits.memory_bytes),
         ]
+    if file_bytes is not None:
+        found.append(("bytes of the file", file_bytes, limits.bytes))
+    found.append(("bytes of state", state_bytes(model), limits.state_bytes))
     for what, value, limit in found:
         if limit is not None and value > limit:
             yield f"{value} {what} are over the limit of {limit}", value / limit - 1
+
+
+def state_bytes(model: ModelSpec) -> int:
+    """What a model has to keep of one sample from a step to the next, in single precision."""
+    return _NUMBER_BYTES * model.architecture.state_numbers()
+
+
+def slow(limits: Limits, trial: MeasuredValues) -> Iterator[tuple[str, float]]:
+    """Each limit on speed that a measured trial breaks, as `excesses` has them."""
+    least, ratio = limits.min_throughput_ratio, trial.throughput_ratio
+    if least is not None and ratio is not None and ratio < least:
+        sentence = f"throughput ratio {ratio:.3g} is under min_throughput_ratio {least:g}"
+        yield sentence, least / ratio - 1
+    most, latency = limits.latency_seconds, trial.latency_p99
+    if most is not None and latency is not None and latency > most:
+        sentence = f"a latency of {latency:.3g} s (p99) is over latency_seconds {most:g}"
+        yield sentence, latency / most - 1
+
+
+def margins(limits: Limits, trial: MeasuredValues) -> list[float]:
+    """By how much a trial is over each limit whose value is known of it; below 0 it keeps it."""
+    pairs = (
+        (trial.parameters, limits.parameters),
+        (trial.bytes, limits.bytes),
+        (limits.min_throughput_ratio, trial.throughput_ratio),
+        (trial.latency_p99, limits.latency_seconds),
+    )
+    return [value / most - 1 for value, most in pairs if value is not None and most]

@@ -1,7 +1,7 @@
 """What stopping rules read, the learning curves of a study, and what they answer.
 
-Everything is a cost, in decades: log10 of the error, log10 of the parameter count and minus log10
-of the throughput. All but the error are known before a trial is trained.
+Everything is a cost, in decades: log10 of the error, log10 of the parameter count, minus log10 of
+the throughput, and so on. All but the error are known before a trial is trained.
 """
 
 import math
@@ -47,7 +47,8 @@ class Curve:
     errors: tuple[float, ...]
     """log10 of the lowest validation error after epoch 1, 2, ...: it never rises."""
     costs: tuple[float, ...]
-    """The objectives beside quality: log10 parameters, -log10 throughput, as the study has them."""
+    """The objectives beside quality, as the study has them: log10 of what is to be small, -log10
+    of what is to be large."""
     is_finished: bool = False
     """Whether it was trained to its budget."""
     ended_after: int | None = None

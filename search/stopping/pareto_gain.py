@@ -90,7 +90,7 @@ class ParetoGain(Spec):
 
     After an epoch a trial's error is carried to its end by what the finished trials with the
     nearest errors after that epoch improved by. The hypervolume that the front would gain from that
-    error, at the trial's exact parameter count and throughput, is compared with a threshold.
+    error, at all that is known exactly of the trial, is compared with a threshold.
 
     Until enough trials have finished, a trial is stopped when two others that are at least as cheap
     were better after as many epochs.

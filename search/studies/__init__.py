@@ -9,6 +9,7 @@ from search.studies.configurations import (
     replicate_seed,
     seeded,
 )
+from search.studies.feasibility import bytes_wanted, largest_bytes, refusals
 from search.studies.memory import Need, measuring_need, need_of
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
@@ -20,6 +21,7 @@ from search.studies.spec import (
     Resources,
     StudySpec,
     Throughput,
+    measured_kind,
 )
 from search.studies.states import ENDED, ended_after_dispatch, enter, in_progress, priority_of
 from search.studies.warm_start import knowledge_of
@@ -39,6 +41,7 @@ __all__ = [
     "Seeded",
     "StudySpec",
     "Throughput",
+    "bytes_wanted",
     "configuration_of",
     "ended_after_dispatch",
     "enter",
@@ -46,11 +49,14 @@ __all__ = [
     "in_progress",
     "is_trained_afresh",
     "knowledge_of",
+    "largest_bytes",
+    "measured_kind",
     "measuring_need",
     "need_of",
     "needed_checkpoints",
     "precedence",
     "priority_of",
+    "refusals",
     "replicate_seed",
     "seeded",
 ]

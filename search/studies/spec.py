@@ -14,15 +14,23 @@ from pydantic import (
 )
 
 from models.architectures import ARCHITECTURES
+from models.exports.files import ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
-from search.documents.fronts import OBJECTIVES, Objective
+from search.documents.objectives import (
+    OBJECTIVE_KINDS,
+    OBJECTIVES,
+    USUAL_OBJECTIVES,
+    Objective,
+)
+from search.documents.runtimes import RUNTIME_KINDS
 from search.samplers import AnySampler, KnownCost, Tpe
 from search.spaces import PRESETS, Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
 from search.tasks import AnyTask
 from search.training.compression import Compress
+from search.training.throughput_spec import Throughput
 
 _ARCHITECTURE_KINDS = tuple(kind_of(variant) for variant in ARCHITECTURES)
 _PARAMETRIZATION_KINDS = tuple(kind_of(variant) for variant in PARAMETRIZATIONS)
@@ -67,27 +75,6 @@ class Budget(Spec):
     )
 
 
-class Throughput(Spec):
-    """How throughput is measured: as the model will be deployed."""
-
-    mode: Literal["inference", "training"] = Field(
-        default="inference",
-        description="what is timed: a forward pass, or one with gradients and the optimizer's step",
-    )
-    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
-    sequence_length: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="steps; null: the task's own"
-    )
-    threads: int = Field(
-        default=1, ge=1, le=1024, description="CPU threads of the measured process"
-    )
-    device: str | None = Field(
-        default=None,
-        max_length=200,
-        description="the model of the measuring device; null: the first one's",
-    )
-
-
 class Resources(Spec):
     """Where attempts may run."""
 
@@ -102,6 +89,12 @@ class Resources(Spec):
         "much or more. A CPU slot is a whole core, 1; a GPU is divided evenly among its slots. "
         "Null: any slot",
     )
+
+
+def measured_kind(throughput: Throughput, resources: Resources) -> Literal["any", "cpu", "cuda"]:
+    """The kind of device that a study is measured on: what its runtime leaves of its wish."""
+    devices = RUNTIME_KINDS[throughput.runtime].devices
+    return devices[0] if len(devices) == 1 else resources.device
 
 
 class Retention(Spec):
@@ -188,11 +181,12 @@ class StudySpec(Spec):
         "pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers compute",
     )
     objectives: tuple[Objective, ...] = Field(
-        default=OBJECTIVES,
+        default=USUAL_OBJECTIVES,
         min_length=1,
         max_length=len(OBJECTIVES),
         description="what the front is of: the task's metric on validation data, the count of all "
-        "parameters, and measured samples per second",
+        "parameters, measured samples per second, bytes of the file that is taken away (see "
+        "`export`), and seconds of one measured call",
     )
     limits: Limits = Field(default=Limits(), description="what no trial may exceed")
     budget: Budget = Field(default=Budget(), description="when the study has done enough")
@@ -207,6 +201,11 @@ class StudySpec(Spec):
     )
     throughput: Throughput = Field(
         default=Throughput(), description="how throughput is measured: as you will deploy"
+    )
+    export: ExportedFile = Field(
+        default=ExportedFile(),
+        description="the file that is taken away, which the objective `bytes` and the limit on it "
+        "are about",
     )
     duplicates: Literal["reuse", "replicate", "resample"] = Field(
         default="reuse",
@@ -268,7 +267,7 @@ class StudySpec(Spec):
         if not isinstance(document, Mapping) or "sampler" in document:
             return cast(object, document)
         fields = cast(Mapping[str, object], document)
-        objectives = fields.get("objectives", OBJECTIVES)
+        objectives = fields.get("objectives", USUAL_OBJECTIVES)
         if not isinstance(objectives, list | tuple) or "quality" in objectives:
             return fields
         return {**fields, "sampler": Tpe()}
@@ -327,4 +326,15 @@ class StudySpec(Spec):
     @property
     def needs_throughput(self) -> bool:
         """Whether trials are measured before they train: for an objective or for a limit."""
-        return "throughput" in self.objectives or self.limits.min_throughput_ratio is not None
+        measured = any(OBJECTIVE_KINDS[name].known == "measured" for name in self.objectives)
+        return measured or self.limits.min_throughput_ratio is not None or self.needs_latency
+
+    @property
+    def needs_latency(self) -> bool:
+        """Whether single calls are timed as well."""
+        return "latency" in self.objectives or self.limits.latency_seconds is not None
+
+    @property
+    def needs_bytes(self) -> bool:
+        """Whether the size of a trial's file counts: for an objective or for a limit."""
+        return "bytes" in self.objectives or self.limits.bytes is not None

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from models.errors import SpecError
+from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun
 from search.errors import Fault, SpecRefused
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace, state_bytes
+from search.studies.feasibility import runtime_fault, smallest_bytes
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
@@ -113,11 +115,40 @@ def checked_space(spec: StudySpec) -> SearchSpace:
         SpecRefused: the space cannot be compiled, or the document asks of it what it has not.
     """
     space = SearchSpace(spec)
+    _refuse_runtime(spec)
     _refuse_presets(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
     _refuse_sampler(spec, space)
     return space
+
+
+def _refuse_runtime(spec: StudySpec) -> None:
+    """Refuse a runtime that does not do what the study wants of it."""
+    wanted, faults = spec.throughput, list[Fault]()
+    kind = RUNTIME_KINDS[wanted.runtime]
+    if wanted.mode not in kind.modes:
+        allowed = ", ".join(running(mode=wanted.mode))
+        message = f"{wanted.runtime!r} runs no {wanted.mode}; allowed are {allowed}"
+        faults.append(Fault("throughput.runtime", message))
+    device = spec.resources.device
+    if device != "any" and device not in kind.devices:
+        allowed = ", ".join(running(device=device))
+        message = f"{wanted.runtime!r} does not run on {device}; allowed are {allowed}"
+        faults.append(Fault("throughput.runtime", message))
+    if wanted.mode == "training":
+        message = "is that of an answer, and throughput.mode is 'training'; allowed is 'inference'"
+        if "latency" in spec.objectives:
+            place = spec.objectives.index("latency")
+            faults.append(Fault(f"objectives.{place}", f"latency {message}"))
+        if spec.limits.latency_seconds is not None:
+            faults.append(Fault("limits.latency_seconds", f"latency {message}"))
+    original = None if spec.compress is None else spec.compress.original.architecture
+    fault = None if original is None else runtime_fault(spec, original)
+    if fault is not None:
+        faults.append(Fault("throughput.runtime", f"the model that is compressed: {fault}"))
+    if faults:
+        raise SpecRefused(faults)
 
 
 def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:
@@ -181,6 +212,22 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
             f"{smallest}, take {_NUMBER_BYTES * least}"
         )
         faults.append(Fault("limits.memory_bytes", message))
+    if limits.bytes is not None:
+        least_file = smallest_bytes(spec, space)
+        if least_file is not None and limits.bytes < least_file[1]:
+            message = (
+                f"no candidate has a file of {limits.bytes} bytes or fewer; that of the smallest, "
+                f"{least_file[0]}, has {least_file[1]}"
+            )
+            faults.append(Fault("limits.bytes", message))
+    if limits.state_bytes is not None:
+        kept = [(state_bytes(d.spec.model), str(d.candidate)) for d in space.ends(highest=False)]
+        if limits.state_bytes < min(kept)[0]:
+            message = (
+                f"no candidate keeps {limits.state_bytes} bytes or fewer from a step to the next; "
+                f"the smallest, {min(kept)[1]}, keeps {min(kept)[0]}"
+            )
+            faults.append(Fault("limits.state_bytes", message))
     if faults:
         raise SpecRefused(faults)
 

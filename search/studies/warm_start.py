@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.errors import Fault, SpecRefused
 from search.samplers import Knowledge
 from search.spaces import SearchSpace
 from search.studies.configurations import is_trained_afresh
+from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
 from search.training.trial_spec import TrialSpec
 from storage.engine import Database
@@ -93,7 +95,8 @@ def _difference(spec: StudySpec, other: StudyRecord) -> str | None:
             f"study {other.id!r} starts its trials from {_start(theirs)}, and this one from "
             f"{_start(spec)}; allowed are studies that start from the same"
         )
-    if "throughput" in spec.objectives and theirs.throughput != spec.throughput:
+    measured = any(OBJECTIVE_KINDS[name].known == "measured" for name in spec.objectives)
+    if measured and theirs.throughput != spec.throughput:
         return (
             f"study {other.id!r} measured throughput by {theirs.throughput.model_dump_json()}; "
             f"allowed is {spec.throughput.model_dump_json()}, or another objective"
@@ -114,20 +117,23 @@ def _fitting(
 ) -> Iterator[WarmStartTrialRecord]:
     validations = Metrics(session).validations(other.id)
     same_speed = StudySpec.model_validate(other.spec).throughput == spec.throughput
+    measured = ("throughput", "throughput_ratio", "latency_p50", "latency_p99")
     for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):
         curve = validations.get(trial.number, {})
         # A result that was taken over from an equal trial has no curve, and says nothing new.
         if not curve or not is_trained_afresh(trial):
             continue
-        place = space.place(TrialSpec.model_validate(trial.spec))
+        trained = TrialSpec.model_validate(trial.spec)
+        place = space.place(trained)
         if place is None:
             continue
         copied = {name: getattr(trial, name) for name in _COPIED}
         copied |= {
             "hyperparameters": dict(place.hyperparameters),
             "drawn": dict(place.drawn),
-            "throughput": trial.throughput if same_speed else None,
-            "throughput_ratio": trial.throughput_ratio if same_speed else None,
+            **{name: copied[name] if same_speed else None for name in measured},
+            # Of this study's file, which may be another.
+            "bytes": bytes_wanted(spec, trained),
         }
         yield WarmStartTrialRecord(
             source_study=other.id,

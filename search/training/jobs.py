@@ -32,8 +32,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from models.exports.files import FileForm
 from models.model import ModelSpec
 from models.spec import Spec
+from search.documents.runtimes import Mode, RuntimeName
 from search.tasks import AnyTask
 from search.training.trial_spec import TrialSpec
 
@@ -67,7 +69,10 @@ class MeasureJob(Spec):
 
     kind: Literal["measure"] = "measure"
     shapes: tuple[Shape, ...]
-    mode: Literal["inference", "training"] = "inference"
+    mode: Mode = "inference"
+    runtime: RuntimeName = "reflectory"
+    form: FileForm = Field(default="auto", description="of the ONNX file that is run, if one is")
+    latency: bool = Field(default=False, description="whether single calls are timed as well")
     batch_size: int = Field(ge=1)
     sequence_length: int | None = Field(
         default=None, ge=1, description="null: the task's own length"
@@ -174,6 +179,8 @@ class MeasurementReport(Spec):
     device: str
     samples_per_second: float = Field(gt=0)
     ratio: float = Field(gt=0)
+    latency_p50: float | None = Field(default=None, gt=0)
+    latency_p99: float | None = Field(default=None, gt=0)
     seconds: float = Field(ge=0, description="how long the measurement lock was held for it")
     record: dict[str, Any]
 

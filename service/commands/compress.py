@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from search.documents.objectives import USUAL_OBJECTIVES
 from service.api.fronts.schemas import FrontDocument
 from service.api.models.schemas import ModelDetail
 from service.api.studies.schemas import StudyDocument
@@ -184,7 +185,7 @@ def _tell(
         return
     original = front.original
     if original is not None:
-        values = {name: shown(value, name) for name, value in original.values.items()}
+        values = {name: shown(original.values.get(name), name) for name in USUAL_OBJECTIVES}
         typer.echo(
             f"The original, trial {original.trial}: {front.objectives[0].metric} "
             f"{values['quality']}, {values['parameters']} parameters, {values['throughput']} "

@@ -3,16 +3,18 @@
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
+from itertools import combinations, product
 from typing import Any
 
 from fastapi import APIRouter, Response
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 
+from search.documents.objectives import USUAL_OBJECTIVES, Objective, in_order
 from search.fronts.figures import Figures
 from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.studies.resolving import without_defaults
-from search.studies.spec import OBJECTIVES, Objective, StudySpec
+from search.studies.spec import StudySpec
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.resources import Held
@@ -63,16 +65,9 @@ _LISTED = 100
 
 _CIRCUMSTANCES = (
     *("device", "driver", "torch_version", "threads", "mode", "batch_size", "sequence_length"),
-    *("dtype", "tf32", "clock"),
+    *("dtype", "tf32", "clock", "runtime", "runtime_version", "compiler"),
 )
 """Of a measurement's record, what it shares with those that it is compared with."""
-
-_PAIRS: tuple[tuple[Objective, Objective], ...] = (
-    ("parameters", "quality"),
-    ("throughput", "quality"),
-    ("parameters", "throughput"),
-)
-"""What is plotted over what: across, and up."""
 
 _PACKAGES = ("reflectory", "torch", "optuna", "numpy")
 
@@ -80,9 +75,7 @@ _PACKAGES = ("reflectory", "torch", "optuna", "numpy")
 def study_report(session: Session, study: StudyRecord, figures: Figures) -> StudyReport:
     """The report of a study as it stands."""
     spec = StudySpec.model_validate(study.spec)
-    infos: dict[Objective, ObjectiveInfo] = {
-        info.name: info for info in objective_infos(spec.task, OBJECTIVES)
-    }
+    infos = infos_by_name(spec)
     document = study_document(session, study, figures)
     front = front_document(study.id, figures.front(session, study))
     measured = tuple(_measured(session, study.id, front))
@@ -110,6 +103,12 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
     )
 
 
+def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
+    """What pictures of a study can show: its own objectives, and those that every trial has."""
+    shown = in_order({*spec.objectives, *USUAL_OBJECTIVES})
+    return {info.name: info for info in objective_infos(spec.task, shown)}
+
+
 def spec_to_send(spec: StudySpec) -> dict[str, Any]:
     """A stored study's document without what submission adds, and what is its owner's own.
 
@@ -130,10 +129,9 @@ def _plots(
     infos: Mapping[Objective, ObjectiveInfo],
     presets: Sequence[str],
 ) -> Iterator[FrontPlot]:
-    named = {info.name for info in front.objectives}
-    for x, y in _PAIRS:
-        if not {x, y} <= named:
-            continue
+    named: set[str] = {info.name for info in front.objectives}
+    trained, costs = in_order(named & {"quality"}), in_order(named - {"quality"})
+    for x, y in (*product(costs, trained), *combinations(costs, 2)):
         found = front_plot(
             figures.complete(session, study),
             frozenset(point.trial for point in front.points),

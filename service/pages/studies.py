@@ -6,8 +6,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
-from search.fronts.pareto import ObjectiveInfo, objective_infos
-from search.studies.spec import OBJECTIVES, Objective, StudySpec
+from search.studies.spec import StudySpec
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held, Resources
@@ -17,7 +16,7 @@ from service.api.trials.documents import trial_detail, trial_document
 from service.api.trials.reports import conversion_of
 from service.api.trials.routes import Number, measure_trial
 from service.pages.html import page_response
-from service.pages.report import spec_to_send
+from service.pages.report import infos_by_name, spec_to_send
 from service.rendering.plots.curves import MOST_CURVES, panels
 from service.rendering.plots.front_plot import front_plot
 from service.rendering.plots.growth import growth
@@ -96,9 +95,7 @@ def _to_study(study_id: str) -> RedirectResponse:
 
 def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice) -> StudyView:
     spec = StudySpec.model_validate(study.spec)
-    infos: dict[Objective, ObjectiveInfo] = {
-        info.name: info for info in objective_infos(spec.task, OBJECTIVES)
-    }
+    infos = infos_by_name(spec)
     document = study_document(session, study, held.figures)
     front = front_document(study.id, held.figures.front(session, study))
     x, y = choice.axes

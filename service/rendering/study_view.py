@@ -17,6 +17,7 @@ from service.rendering.plots.curves import MOST_CURVES, Panel
 from service.rendering.plots.front_plot import FrontPlot
 from service.rendering.plots.growth import Growth
 from storage.records import TrialState, UploadedModelRecord
+from storage.repositories.trials import TrialOrder
 
 _TRIALS = 50
 """How many trials the table shows at a time."""
@@ -36,7 +37,7 @@ class Choice(BaseModel):
         description="trials whose learning curves are shown, by number",
     )
     outcome: TrialState | Literal[""] = Field(default="", description="only trials that stand so")
-    sort: Literal["number", "quality", "parameters", "throughput", "epochs_trained"] = "number"
+    sort: TrialOrder = "number"
     order: Literal["up", "down"] = "up"
     page: int = Field(default=1, ge=1, le=100_000, description="of the table of trials")
 

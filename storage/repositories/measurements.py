@@ -26,6 +26,8 @@ class Speed:
     device: str
     samples_per_second: float
     ratio: float
+    latency_p50: float | None
+    latency_p99: float | None
 
 
 class Measurements:

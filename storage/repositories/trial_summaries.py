@@ -24,6 +24,9 @@ class TrialSummary:
     parametrization: str
     dense_parameters: int
     throughput_ratio: float | None
+    latency_p50: float | None
+    latency_p99: float | None
+    bytes: int | None
     violation: float | None
 
 

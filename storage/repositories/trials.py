@@ -40,7 +40,9 @@ TrialRecords: TypeAlias = list[TrialRecord]
 _record = reader(TrialRecord, "artifacts")
 _NOTHING = TrialOutcome()
 
-TrialOrder: TypeAlias = Literal["number", "quality", "parameters", "throughput", "epochs_trained"]
+TrialOrder: TypeAlias = Literal[
+    "number", "quality", "parameters", "throughput", "bytes", "latency", "epochs_trained"
+]
 """What a table of trials can be ordered by."""
 
 _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
@@ -48,6 +50,8 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
     "quality": TrialRow.quality,
     "parameters": TrialRow.parameters,
     "throughput": TrialRow.throughput,
+    "bytes": TrialRow.bytes,
+    "latency": TrialRow.latency_p50,
     "epochs_trained": TrialRow.epochs_trained,
 }
 
@@ -487,6 +491,8 @@ def _throughput(study_id: str, measurement: MeasurementRecord) -> dict[str, Any]
         "data_version": next_version(study_id),
         "throughput": measurement.samples_per_second,
         "throughput_ratio": measurement.ratio,
+        "latency_p50": measurement.latency_p50,
+        "latency_p99": measurement.latency_p99,
         "measurement_id": measurement.id,
     }
 

@@ -30,6 +30,8 @@ class MeasurementRow(Table):
     device: Mapped[str]
     samples_per_second: Mapped[float]
     ratio: Mapped[float]
+    latency_p50: Mapped[float | None]
+    latency_p99: Mapped[float | None]
     record: Mapped[dict[str, Json]] = mapped_column(document())
     seconds: Mapped[float]
     created_at: Mapped[datetime]

@@ -59,6 +59,9 @@ class TrialRow(Table):
     epochs_trained: Mapped[int]
     throughput: Mapped[float | None]
     throughput_ratio: Mapped[float | None]
+    latency_p50: Mapped[float | None]
+    latency_p99: Mapped[float | None]
+    bytes: Mapped[int | None] = mapped_column(BigInteger)
     measurement_id: Mapped[str | None]
     dispatched: Mapped[bool]
     created_at: Mapped[datetime]
@@ -116,4 +119,7 @@ class WarmStartTrialRow(Table):
     quality: Mapped[float | None]
     throughput: Mapped[float | None]
     throughput_ratio: Mapped[float | None]
+    latency_p50: Mapped[float | None]
+    latency_p99: Mapped[float | None]
+    bytes: Mapped[int | None] = mapped_column(BigInteger)
     curve: Mapped[list[float]] = mapped_column(document())

@@ -12,6 +12,8 @@ from search.training.resume import Position, ResumeState, to_bytes
 
 DEVICE = "no processor"
 
+_LATENCIES = {"calls": 1000, "latency_p50": 0.001, "latency_p99": 0.002}
+
 
 def files(job: TrainJob, *, seed: int = 1) -> Mapping[str, bytes]:
     """Every role that a trial which begins anew stores; another seed gives other numbers."""
@@ -77,6 +79,8 @@ def measurement(
         multiply_adds=report.totals.multiply_adds,
         dense_multiply_adds=report.dense_twin.multiply_adds,
         load_average=0.0,
+        runtime=job.runtime,
+        **(_LATENCIES if job.latency else {}),
     )
     return MeasurementReport(
         trial=shape.trial,
@@ -84,6 +88,8 @@ def measurement(
         device=device,
         samples_per_second=speed,
         ratio=ratio,
+        latency_p50=record.latency_p50,
+        latency_p99=record.latency_p99,
         seconds=seconds,
         record=record.model_dump(mode="json"),
     )

@@ -94,13 +94,40 @@ def export_filled(
     Raises:
         ExportError: see `export`.
     """
-    files = {
-        form: export(network, spec, replace(options, form=form), extra=extra)
-        for form in {*forms_of(network), options.form}
-    }
-    if len(files) == 1:
-        return files[options.form]
-    return _filled(files[options.form], max(map(len, files.values())) + _ROOM)
+    files = _files(network, spec, options, extra)
+    content = files[options.form]
+    size = _filled_size(files)
+    return content if len(content) == size else _filled(content, size)
+
+
+def filled_bytes(
+    network: nn.Module,
+    spec: ModelSpec,
+    options: FileOptions,
+    *,
+    extra: Mapping[str, str] | None = None,
+) -> int:
+    """The size of what `export_filled` gives, in either form.
+
+    Raises:
+        ExportError: see `export`.
+    """
+    return _filled_size(_files(network, spec, options, extra))
+
+
+def _files(
+    network: nn.Module, spec: ModelSpec, options: FileOptions, extra: Mapping[str, str] | None
+) -> dict[GraphForm, bytes]:
+    forms: set[GraphForm] = {*forms_of(network), options.form}
+    files: dict[GraphForm, bytes] = {}
+    for form in forms:
+        files[form] = export(network, spec, replace(options, form=form), extra=extra)
+    return files
+
+
+def _filled_size(files: Mapping[GraphForm, bytes]) -> int:
+    largest = max(map(len, files.values()))
+    return largest if len(files) == 1 else largest + _ROOM
 
 
 def _filled(content: bytes, size: int) -> bytes:

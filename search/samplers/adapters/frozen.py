@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import optuna
 from optuna.trial import FrozenTrial, create_trial
 
+from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.sampler import SamplerContext
 from storage.records import TrialRecord, TrialState
@@ -25,14 +26,10 @@ STATES: Mapping[TrialState, optuna.trial.TrialState] = {
 CONSTRAINTS = "constraints"
 
 
-def values_of(trial: TrialRecord, objectives: Sequence[str]) -> list[float] | None:
+def values_of(trial: TrialRecord, objectives: Sequence[Objective]) -> list[float] | None:
     """A trial's objectives, in their order; null where one of them is not known."""
-    known = {
-        "quality": trial.quality,
-        "parameters": float(trial.parameters),
-        "throughput": trial.throughput,
-    }
-    values = [value for name in objectives if (value := known[name]) is not None]
+    found = [OBJECTIVE_KINDS[name].value(trial) for name in objectives]
+    values = [value for value in found if value is not None]
     return values if len(values) == len(objectives) else None
 
 

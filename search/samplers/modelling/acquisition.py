@@ -4,12 +4,13 @@ Pure functions of arrays. A replay drives them as the service does: `spread` cho
 trials, `expected_final` says how a curve that was cut short would have ended, `rank` chooses every
 other trial from a `History` and `Candidates`.
 
-Letters: N trials, M candidates, D features, C cost objectives (0, 1 or 2). Costs are minimised, on
-the axes of the hypervolume: log10 parameters and -log10 throughput. Errors are natural logarithms
-of what is to be minimised: of 1 - accuracy, or of a loss.
+Letters: N trials, M candidates, D features, C cost objectives (0 or more). Costs are minimised, on
+the axes of the hypervolume: log10 parameters, -log10 throughput, and so on. Errors are natural
+logarithms of what is to be minimised: of 1 - accuracy, or of a loss.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
@@ -24,6 +25,9 @@ MOST_FITTED = 200
 
 _MOST_CELLS = 2_000_000
 """How many numbers a table of the gains in each cell may hold at a time."""
+
+_MOST_CELLS_OF_MANY = 40_000
+"""How many cells three or more axes have together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +106,9 @@ def expected_gain(
     The axes are the error itself, `exp(log error)`, and the costs. At a given cost the front's
     best error is a step function; in each of its cells the expected improvement of a log-normal
     error is `K Phi(d) - exp(m + s^2 / 2) Phi(d - s)`, `d = (ln K - m) / s` (Black & Scholes 1973,
-    equation 13, a put), and the gain is its integral over all costs from the candidate's on.
+    equation 13, a put), and the gain is its integral over all costs from the candidate's on. It is
+    exact for up to two costs. Of more, each axis has a few cells, whose number all axes together
+    bound, and a point counts from the next cell's beginning on.
 
     Args:
         front_costs: `[F, C]`, not necessarily free of dominated points; F may be 0.
@@ -114,7 +120,7 @@ def expected_gain(
         reference_costs: `[C]`.
     """
     # With fewer than two cost axes the others are a single cell of width 1.
-    missing = 2 - costs.shape[1]
+    missing = max(0, 2 - costs.shape[1])
     front_costs = np.pad(front_costs, ((0, 0), (0, missing)))
     costs = np.pad(costs, ((0, 0), (0, missing)))
     reference_costs = np.pad(reference_costs, (0, missing), constant_values=1.0)
@@ -125,24 +131,20 @@ def expected_gain(
     levels = np.unique(np.append(front_errors, reference_error))
     improvement = _expected_improvement(levels, mean, deviation)
 
-    first, second = (np.unique(front_costs[:, axis]) for axis in range(2))
-    best = _best_in_cells(front_costs, front_errors, (first, second), reference_error)
+    axes = [_breaks(front_costs[:, axis], costs.shape[1]) for axis in range(costs.shape[1])]
+    best = _best_in_cells(front_costs, front_errors, axes, reference_error)
     places = np.searchsorted(levels, best)
     widths = [
-        _widths(breaks, costs[:, axis], reference_costs[axis])
-        for axis, breaks in enumerate((first, second))
+        _widths(breaks, costs[:, axis], reference_costs[axis]) for axis, breaks in enumerate(axes)
     ]
     # Some candidates at a time: of a front of hundreds there are as many cells as its square.
     at_once = max(1, _MOST_CELLS // places.size)
-    parts = [
-        np.einsum(
-            "mi,mj,mij->m",
-            widths[0][begin : begin + at_once],
-            widths[1][begin : begin + at_once],
-            improvement[begin : begin + at_once, places],
-        )
-        for begin in range(0, len(costs), at_once)
-    ]
+    parts: list[Array] = []
+    for begin in range(0, len(costs), at_once):
+        gained = improvement[begin : begin + at_once, places]
+        for width in reversed(widths):
+            gained = np.einsum("mi,m...i->m...", width[begin : begin + at_once], gained)
+        parts.append(gained)
     return np.concatenate([np.zeros(0), *parts])
 
 
@@ -194,15 +196,27 @@ def _standing(history: History, process: GaussianProcess) -> tuple[Array, Array]
     return costs, np.concatenate([history.errors[finished], predicted])
 
 
+def _breaks(costs: Array, axes: int) -> Array:
+    """Where the cells of an axis begin: at each cost, or at some of them where axes are many."""
+    breaks = np.unique(costs)
+    most = int(_MOST_CELLS_OF_MANY ** (1 / axes)) - 1
+    if axes <= 2 or len(breaks) <= most:
+        return breaks
+    # The dearest is one of them, so that every point has a cell.
+    return breaks[np.linspace(0, len(breaks) - 1, most).round().astype(int)]
+
+
 def _best_in_cells(
-    costs: Array, errors: Array, breaks: tuple[Array, Array], reference_error: float
+    costs: Array, errors: Array, breaks: Sequence[Array], reference_error: float
 ) -> Array:
-    """The lowest error `[cells, cells]` of a front's points that cost no more than a cell does."""
-    best = np.full((len(breaks[0]) + 1, len(breaks[1]) + 1), reference_error)
+    """The lowest error `[cells, cells, ...]` of points that cost no more than a cell does."""
+    best = np.full([len(one) + 1 for one in breaks], reference_error)
     # A point holds from the cell on that begins at its own cost; the first begins before all.
-    cells = tuple(np.searchsorted(breaks[axis], costs[:, axis]) + 1 for axis in range(2))
+    cells = tuple(np.searchsorted(one, costs[:, axis]) + 1 for axis, one in enumerate(breaks))
     np.minimum.at(best, cells, errors)
-    return np.minimum.accumulate(np.minimum.accumulate(best, axis=0), axis=1)
+    for axis in range(len(breaks)):
+        best = np.minimum.accumulate(best, axis=axis)
+    return best
 
 
 def _expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:

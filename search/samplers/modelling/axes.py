@@ -1,25 +1,23 @@
 """Objectives as costs: each minimised, and logarithmic.
 
-The error is a natural logarithm, as in `search.samplers.modelling.acquisition`; parameters and
-throughput are decades, as in the hypervolume that a study shows.
+The error is a natural logarithm, as in `search.samplers.modelling.acquisition`; all else is
+decades, as in the hypervolume that a study shows.
 """
 
 import math
 from collections.abc import Sequence
 
+from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.stopping import log_error
 from search.tasks import Metric
 
 
-def cost_of(name: str, value: float, metric: Metric, *, samples: int | None = None) -> float:
-    """The value of `quality`, `parameters` or `throughput`, in its own unit, as a cost."""
-    match name:
-        case "parameters":
-            return math.log10(max(1.0, value))
-        case "throughput":
-            return -math.log10(max(value, 1e-9))
-        case _:
-            return natural_log_error(value, metric, samples=samples)
+def cost_of(name: Objective, value: float, metric: Metric, *, samples: int | None = None) -> float:
+    """The value of an objective, in its own unit, as a cost."""
+    kind = OBJECTIVE_KINDS[name]
+    if kind.known == "trained":
+        return natural_log_error(value, metric, samples=samples)
+    return kind.decades(value)
 
 
 def natural_log_error(quality: float, metric: Metric, *, samples: int | None = None) -> float:
@@ -33,7 +31,7 @@ def natural_log_error(quality: float, metric: Metric, *, samples: int | None = N
 
 def costs_of(
     values: Sequence[float],
-    objectives: Sequence[str],
+    objectives: Sequence[Objective],
     metric: Metric,
     *,
     samples: int | None = None,

@@ -1,40 +1,59 @@
-"""What a configuration costs apart from training it: parameters exactly, throughput if measured."""
+"""What a configuration costs apart from training it: exactly, or as measured, or as predicted."""
 
-import json
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from models.model import shape_words
+from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import DrawnTrial
+from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord
 
 _SLOPE_PENALTY, _OFFSET_PENALTY = 0.01, 0.1
 """Ridge penalties, in units of one observation: of slopes, and of a candidate's own offset."""
 
+FileBytes = Callable[[TrialSpec], int | None]
+
+
+def _nobody_asks(_: TrialSpec) -> None:
+    return None
+
 
 class Costs:
-    """The cost objectives of trials and draws: log10 parameters, -log10 throughput.
+    """The cost objectives of trials and draws: all but the quality, as logarithms, see `decades`.
 
-    A shape that was measured has that throughput. For others log10 throughput is predicted by
-    ridge regression on the logarithms of the parameter counts, the model's own and its dense
-    baseline's, with an offset per candidate: both are closed formulas, and follow the multiply-adds
-    of a parametrization, which would need the model to be laid out.
+    What follows from the configuration is exact. A shape that was measured has what was measured.
+    For others the logarithm is predicted by ridge regression on the logarithms of the parameter
+    counts, the model's own and its dense baseline's, with an offset per candidate: both are closed
+    formulas, and follow the multiply-adds of a parametrization, which would need the model to be
+    laid out.
     """
 
     def __init__(
         self,
-        objectives: Sequence[str],
+        objectives: Sequence[Objective],
         trials: Sequence[TrialRecord],
         sampler_cache: SamplerCache | None = None,
+        *,
+        file_bytes: FileBytes = _nobody_asks,
     ) -> None:
         self._sampler_cache = sampler_cache or SamplerCache()
-        self._columns = [name for name in ("parameters", "throughput") if name in objectives]
-        self._measured = [trial for trial in trials if trial.throughput]
-        self._by_shape = {self._shape(trial): trial for trial in self._measured}
+        self._kinds = [
+            kind
+            for kind in OBJECTIVE_KINDS.values()
+            if kind.name in objectives and kind.known != "trained"
+        ]
+        self._exact: Mapping[Objective, Callable[[DrawnTrial], float | None]] = {
+            "parameters": lambda drawn: drawn.spec.model.parameter_count(),
+            "bytes": lambda drawn: file_bytes(drawn.spec),
+        }
+        self._trials = trials
+        self._by_shape = {self._shape(trial): trial for trial in trials if trial.throughput}
+        self._regressions: dict[str, _Regression] = {}
 
     def of_draws(self, drawn: Sequence[DrawnTrial]) -> Array:
         """`[M, C]`."""
@@ -46,50 +65,65 @@ class Costs:
 
     def throughput_ratio(self, drawn: DrawnTrial) -> float:
         """Throughput as a ratio to the dense baseline's, measured or predicted."""
-        measured = self._by_shape.get(_shape(drawn.spec.model.model_dump(mode="json")))
-        if measured is not None and measured.throughput_ratio is not None:
-            return measured.throughput_ratio
-        return 10 ** self._ratios.at(*_features_of_draw(drawn))
+        return self._expected("throughput_ratio", lambda trial: trial.throughput_ratio, drawn)
 
-    @cached_property
-    def _speeds(self) -> "_Regression":
-        values = [trial.throughput or 1.0 for trial in self._measured]
-        return _Regression([_features(trial) for trial in self._measured], np.log10(values))
+    def latency_p99(self, drawn: DrawnTrial) -> float:
+        """Seconds of one call, measured or predicted."""
+        return self._expected("latency_p99", lambda trial: trial.latency_p99, drawn)
 
-    @cached_property
-    def _ratios(self) -> "_Regression":
-        rows = [trial for trial in self._measured if trial.throughput_ratio]
-        values = [trial.throughput_ratio or 1.0 for trial in rows]
-        return _Regression([_features(trial) for trial in rows], np.log10(values))
+    def _expected(
+        self, name: str, read: Callable[[TrialRecord], float | None], drawn: DrawnTrial
+    ) -> float:
+        measured = self._by_shape.get(_shape_of_draw(drawn))
+        if measured is not None and (value := read(measured)) is not None:
+            return value
+        return 10 ** self._regression(name, read).at(*_features_of_draw(drawn))
 
-    def _table(self, costs: list[dict[str, float]]) -> Array:
-        rows = [[cost[name] for name in self._columns] for cost in costs]
-        return np.array(rows).reshape(len(costs), len(self._columns))
+    def _regression(self, name: str, read: Callable[[TrialRecord], float | None]) -> "_Regression":
+        """Predicts log10 of a value that some trials have."""
+        if name not in self._regressions:
+            known = [(trial, value) for trial in self._trials if (value := read(trial))]
+            self._regressions[name] = _Regression(
+                [_features(trial) for trial, _ in known],
+                np.log10([value for _, value in known]),
+            )
+        return self._regressions[name]
 
-    def _of_trial(self, trial: TrialRecord) -> dict[str, float]:
-        if "throughput" not in self._columns:
-            return {"parameters": _log(trial.parameters)}
-        if trial.throughput:
-            speed = _log(trial.throughput)
-        else:
-            speed = self._speed(self._shape(trial), _features(trial))
-        return {"parameters": _log(trial.parameters), "throughput": -speed}
+    def _table(self, costs: list[list[float]]) -> Array:
+        return np.array(costs).reshape(len(costs), len(self._kinds))
 
-    def _of_draw(self, drawn: DrawnTrial) -> dict[str, float]:
+    def _of_trial(self, trial: TrialRecord) -> list[float]:
+        found: list[float] = []
+        for kind in self._kinds:
+            value = kind.value(trial)
+            if not value and kind.known == "measured":
+                alike = self._by_shape.get(self._shape(trial))
+                value = None if alike is None else kind.value(alike)
+            found.append(self._cost(kind, value, _features(trial)))
+        return found
+
+    def _of_draw(self, drawn: DrawnTrial) -> list[float]:
+        measured = [kind for kind in self._kinds if kind.known == "measured"]
+        alike = self._by_shape.get(_shape_of_draw(drawn)) if measured else None
         features = _features_of_draw(drawn)
-        if "throughput" not in self._columns:
-            return {"parameters": features[1]}
-        speed = self._speed(_shape(drawn.spec.model.model_dump(mode="json")), features)
-        return {"parameters": features[1], "throughput": -speed}
+        found: list[float] = []
+        for kind in self._kinds:
+            if kind.known == "exact":
+                value = self._exact[kind.name](drawn)
+            else:
+                value = None if alike is None else kind.value(alike)
+            found.append(self._cost(kind, value, features))
+        return found
+
+    def _cost(
+        self, kind: ObjectiveKind, value: float | None, features: tuple[str, float, float]
+    ) -> float:
+        if value:
+            return kind.decades(value)
+        return kind.decades(10 ** self._regression(kind.name, kind.value).at(*features))
 
     def _shape(self, trial: TrialRecord) -> str:
         return self._sampler_cache.of(trial, "shape", _shape_of_trial)
-
-    def _speed(self, shape: str, features: tuple[str, float, float]) -> float:
-        measured = self._by_shape.get(shape)
-        if measured is not None and measured.throughput:
-            return _log(measured.throughput)
-        return self._speeds.at(*features)
 
 
 class _Regression:
@@ -135,24 +169,8 @@ def _log(value: float) -> float:
 
 def _shape_of_trial(trial: TrialRecord) -> str:
     model: Any = trial.spec["model"]
-    return _shape(model)
+    return shape_words(model)
 
 
-def _shape(model: Mapping[str, Any]) -> str:
-    """What models share that have the same tensors: all but the reals of the parametrization.
-
-    `ModelSpec.shape_key` says it exactly, and takes too long for hundreds of candidates.
-    """
-    return json.dumps(
-        [model["architecture"], _without_reals(model["parametrization"])], sort_keys=True
-    )
-
-
-def _without_reals(document: Any) -> Any:
-    """A document without its real numbers, those of its layers included."""
-    if isinstance(document, list):
-        return [_without_reals(one) for one in cast(list[Any], document)]
-    if not isinstance(document, dict):
-        return document
-    fields = cast(dict[str, Any], document)
-    return {n: _without_reals(value) for n, value in fields.items() if not isinstance(value, float)}
+def _shape_of_draw(drawn: DrawnTrial) -> str:
+    return shape_words(drawn.spec.model.model_dump(mode="json"))

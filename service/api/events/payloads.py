@@ -39,6 +39,9 @@ class TrialEvent(Happened):
     parameters: int
     throughput: float | None = Field(description="samples per second")
     throughput_ratio: float | None = Field(description="times the dense baseline's")
+    latency_p50: float | None = Field(description="seconds of one call, the median")
+    latency_p99: float | None = Field(description="seconds that 99 of 100 calls took at most")
+    bytes: int | None = Field(description="of the file in `export`")
 
 
 class EpochEvent(EpochReport, Happened):
@@ -55,6 +58,8 @@ class MeasurementEvent(Happened):
     device: str
     samples_per_second: float
     ratio: float
+    latency_p50: float | None
+    latency_p99: float | None
     seconds: float = Field(description="how long the measurement lock was held for it")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from search.studies.spec import OBJECTIVES
+from search.documents.objectives import OBJECTIVE_KINDS
 from service.api.fronts.schemas import FrontDocument
 from storage.engine import Database
 from storage.records import TrialRecord, TrialState
@@ -15,14 +15,18 @@ from storage.repositories.trials import Trials
 CSV = "text/csv; charset=utf-8"
 
 _PAGE = 500
+_VALUES = tuple(kind.column for kind in OBJECTIVE_KINDS.values())
+"""Columns of the objectives."""
 _FRONT = (
-    *("trial", "architecture", "parametrization", *OBJECTIVES, "test_quality", "throughput_ratio"),
+    *("trial", "architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
+    *("runtime", "latency_p99", "file_form"),
     *("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean", "continues"),
     *("form", "slower"),
 )
 _TRIAL = (
     *("number", "outcome", "reason", "origin", "repeats", "continues"),
-    *("architecture", "parametrization", *OBJECTIVES, "test_quality", "throughput_ratio"),
+    *("architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
+    "latency_p99",
     *("dense_parameters", "best_epoch", "epochs_trained"),
     *("created_at", "started_at", "finished_at"),
 )

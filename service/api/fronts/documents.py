@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from search.documents.export_kinds import DENSE, ONNX_STREAM
-from search.documents.fronts import Objective
+from search.documents.objectives import Objective
 from search.fronts.pareto import Front, FrontPoint
 from service.api.fronts.schemas import FrontDocument, OriginalDocument, PointDocument, PointLinks
 from service.api.paths import trial_path
@@ -43,8 +43,9 @@ def _links(study_id: str, point: FrontPoint) -> PointLinks:
 
 
 def _values(values: Mapping[Objective, float | None]) -> TrialValues:
-    return TrialValues(
-        quality=values["quality"],
-        parameters=int(values["parameters"] or 0),
-        throughput=values["throughput"],
-    )
+    size = values["bytes"]
+    whole = {
+        "parameters": int(values["parameters"] or 0),
+        "bytes": None if size is None else int(size),
+    }
+    return TrialValues.model_validate({**values, **whole})

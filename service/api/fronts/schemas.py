@@ -5,7 +5,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.spec import Spec
-from search.documents.fronts import Objective, ObjectiveInfo
+from search.documents.fronts import ObjectiveInfo
+from search.documents.objectives import Objective
 from service.api.schema import ByName
 from service.api.trials.schemas import TrialValues
 
@@ -53,11 +54,24 @@ class PointDocument(Spec):
     )
     test_quality: float | None
     throughput_ratio: float | None
+    runtime: str | None = Field(
+        description="what ran it and its dense baseline where throughput was measured; null where "
+        "it was not"
+    )
+    latency_p50: float | None = Field(
+        description="seconds of one call at `throughput.batch_size`, the median; null where the "
+        "study does not ask for it"
+    )
+    latency_p99: float | None = Field(description="seconds that 99 of 100 calls took at most")
     architecture: str
     parametrization: str
     hyperparameters: dict[str, Any]
     form: Literal["structured", "dense"] = Field(
         description="as what its matrices are stored, and were measured"
+    )
+    file_form: str | None = Field(
+        description="how its weights stood in the file that was measured: node, in an operator of "
+        "the runtime; loop, as they are applied step by step; null where no file was"
     )
     slower: bool = Field(
         description="whether the point has fewer parameters than its dense baseline and is yet the "

@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from search.dispatch.remeasuring import Again, asked_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
+from search.documents.objectives import OBJECTIVE_KINDS, Valued
 from search.exports import file_sizes, missing_files
 from service.api.paths import trial_path, trials_path
 from service.api.rows import from_row
@@ -33,6 +34,14 @@ from storage.repositories.trials import Trials
 def trial_document(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> TrialDocument:
     """A trial with its attempts."""
     return from_row(TrialDocument, trial, **_not_in_the_row(trial, attempts))
+
+
+def values_of(trial: Valued) -> TrialValues:
+    """All objectives of a trial."""
+    found = {name: kind.value(trial) for name, kind in OBJECTIVE_KINDS.items()}
+    return TrialValues.model_validate(
+        {**found, "parameters": trial.parameters, "bytes": trial.bytes}
+    )
 
 
 def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
@@ -81,7 +90,7 @@ def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> di
     missing = missing_files(trial)
     return {
         "outcome": trial.state,
-        "values": from_row(TrialValues, trial),
+        "values": values_of(trial),
         "missing": missing,
         "attempts": tuple(from_row(AttemptDocument, attempt) for attempt in attempts),
         "links": TrialLinks(

@@ -13,11 +13,13 @@ _ENDED = frozenset(state for state in TrialState if state.has_ended)
 
 
 class TrialValues(ByName):
-    """The three objectives; null where a trial has no value (yet)."""
+    """All objectives; null where a trial has no value (yet), or its study does not ask for it."""
 
     quality: float | None = Field(description="the task's metric on the validation split")
     parameters: int
     throughput: float | None = Field(description="samples per second")
+    bytes: int | None = Field(description="of the file that the study's `export` names")
+    latency: float | None = Field(description="seconds of one call, the median: `latency_p50`")
 
 
 class TrialLinks(ByName):
@@ -84,6 +86,8 @@ class TrialDocument(Spec):
     throughput_ratio: float | None = Field(
         description="to the dense baseline, measured in turn with it"
     )
+    latency_p50: float | None = Field(description="seconds of one call, the median")
+    latency_p99: float | None = Field(description="seconds that 99 of 100 calls took at most")
     dense_parameters: int = Field(description="of the dense baseline")
     best_epoch: int | None
     epochs_trained: int
@@ -136,6 +140,8 @@ class MeasurementDocument(Spec):
     device: str
     samples_per_second: float
     ratio: float
+    latency_p50: float | None
+    latency_p99: float | None
     seconds: float = Field(description="how long the device was held for it")
     record: dict[str, Any]
     created_at: datetime

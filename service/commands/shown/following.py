@@ -21,6 +21,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.documents.progress import TrialTotals
 from service.api.events.schemas import Event
 from service.api.fronts.schemas import FrontDocument
@@ -139,14 +140,11 @@ class LineView:
             f"trial {trial['trial']} {trial['state']}",
             f"{trial['architecture']} {trial['parametrization']}",
         ]
-        values = {
-            "quality": f"{self._metric} {{}}",
-            "parameters": "{} parameters",
-            "throughput": "{} samples/s",
-        }
-        for name, form in values.items():
-            if trial.get(name) is not None:
-                parts.append(form.format(shown(trial[name], name)))
+        for name, kind in OBJECTIVE_KINDS.items():
+            value = trial.get(kind.column)
+            if value is not None:
+                told = kind.told.format(metric=self._metric, value=shown(value, name))
+                parts.append(told)
         if trial.get("reason"):
             parts.append(trial["reason"])
         return ", ".join(parts)

@@ -9,13 +9,14 @@ from rich.table import Table
 
 from search.documents.catalog import Catalog, RuleEntry
 from search.documents.fronts import Importance, ObjectiveInfo
+from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory
 from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
 
-_DECIMALS = {"quality": 4, "parameters": 0, "throughput": 0}
+_OWN_RUNTIME = "reflectory"
 
 
 def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table:
@@ -29,7 +30,10 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     table.add_column("model")
     for objective in front.objectives:
         table.add_column(heading(objective), justify="right")
-    table.add_column("throughput\n/ dense", justify="right")
+    table.add_column(_ratio_heading(front), justify="right")
+    with_latency = any(point.latency_p99 is not None for point in front.points)
+    if with_latency:
+        table.add_column("latency p99\ns", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
     for point in front.ranked():
@@ -39,10 +43,18 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
         ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
         cells.append(f"{ratio}\nslower" if point.slower else ratio)
+        if with_latency:
+            cells.append(shown(point.latency_p99, "latency"))
         if hyperparameters:
             cells.append(_hyperparameters(point))
         table.add_row(*cells)
     return table
+
+
+def _ratio_heading(front: FrontDocument) -> str:
+    """With what ran both models, where that is not this project's own code."""
+    runtimes = sorted({point.runtime for point in front.points if point.runtime} - {_OWN_RUNTIME})
+    return "\n".join(["throughput", "/ dense", *(f"in {name}" for name in runtimes)])
 
 
 def _about_forms(front: FrontDocument) -> str | None:
@@ -86,14 +98,14 @@ def lines_table(title: str, lines: Mapping[str, str]) -> Table:
 
 
 def heading(objective: ObjectiveInfo) -> str:
-    """Quality goes by its metric's name, the others by their own; a rate needs its unit."""
-    name = objective.metric if objective.name == "quality" else objective.name
-    return escape(f"{name}\n{objective.unit}" if objective.name == "throughput" else name)
+    """Quality goes by its metric's name, the others by their own; rates and times need a unit."""
+    has_unit = OBJECTIVE_KINDS[objective.name].has_unit
+    return escape(f"{objective.metric}\n{objective.unit}" if has_unit else objective.metric)
 
 
-def shown(value: float | None, objective: str) -> str:
+def shown(value: float | None, objective: Objective) -> str:
     """A value in the digits that carry meaning for its objective."""
-    return "–" if value is None else f"{value:,.{_DECIMALS.get(objective, 4)}f}"
+    return "–" if value is None else f"{value:,.{OBJECTIVE_KINDS[objective].decimals}f}"
 
 
 def _hyperparameters(point: PointDocument) -> str:
@@ -109,8 +121,7 @@ def importance_tables(importance: Importance) -> list[Table]:
     tables: list[Table] = []
     for found in importance.objectives:
         axis = found.objective
-        name = axis.metric if axis.name == "quality" else axis.name
-        table = empty_table(escape(f"{name}, by {found.trials} trials"))
+        table = empty_table(escape(f"{axis.metric}, by {found.trials} trials"))
         tables.append(table)
         table.add_column("dimension", overflow="fold")
         if found.reason is not None:

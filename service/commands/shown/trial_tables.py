@@ -6,25 +6,26 @@ from rich.markup import escape
 from rich.table import Table
 
 from search.documents.fronts import ObjectiveInfo
+from search.documents.objectives import USUAL_OBJECTIVES, in_order
 from service.api.trials.schemas import EpochDocument, TrialDetail, TrialDocument
 from service.commands.shown.tables import add_columns, empty_table, heading, lines_table, shown
-
-_VALUES = ("quality", "parameters", "throughput")
 
 
 def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[ObjectiveInfo]) -> Table:
     """Trials, one per line; `objectives` tell by which names their values go."""
-    headings = {objective.name: heading(objective) for objective in objectives}
+    headings: dict[str, str] = {name: name for name in USUAL_OBJECTIVES}
+    headings |= {objective.name: heading(objective) for objective in objectives}
+    ordered = in_order(headings)
     table = empty_table()
     table.add_column("trial", justify="right")
     for column in ("outcome", "model"):
         table.add_column(column)
-    for name in _VALUES:
-        table.add_column(headings.get(name, name), justify="right")
+    for name in ordered:
+        table.add_column(headings[name], justify="right")
     table.add_column("reason", overflow="fold")
     for trial in trials:
         model = f"{trial.architecture} {trial.parametrization}"
-        values = [shown(trial.values.get(name), name) for name in _VALUES]
+        values = [shown(trial.values.get(name), name) for name in ordered]
         reason = escape(trial.reason or "")
         table.add_row(str(trial.number), trial.outcome, model, *values, reason)
     return table
@@ -32,7 +33,12 @@ def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[Objective
 
 def trial_table(trial: TrialDetail) -> Table:
     """What one trial was and became, line by line."""
-    values = {name: shown(trial.values.get(name), name) for name in _VALUES}
+    known = {name for name, value in trial.values.items() if value is not None}
+    values = {
+        name: shown(trial.values.get(name), name) for name in in_order({*known, *USUAL_OBJECTIVES})
+    }
+    if trial.latency_p99 is not None:
+        values["latency, p99"] = shown(trial.latency_p99, "latency")
     ratio = "–" if trial.throughput_ratio is None else f"{trial.throughput_ratio:.2f}"
     lines = {
         "model": f"{trial.architecture} {trial.parametrization}",

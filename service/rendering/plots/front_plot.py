@@ -1,4 +1,4 @@
-"""The plot of a front over two objectives; a point's colour is its value of the third.
+"""The plot of a front over two objectives; a point's colour is its value of another one.
 
 It shows more than the front: what else is complete, dense models, the papers' systems, and, over
 parameters and throughput, the dense baselines that points of the front were measured beside.
@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from search.documents.objectives import OBJECTIVE_KINDS, Objective, in_order
 from search.fronts.pareto import ObjectiveInfo, front_of, value_of
-from search.studies.spec import OBJECTIVES, Objective
 from service.rendering.plots.axes import Axis, Tick, axis, log_axis
 from service.rendering.plots.colours import UNKNOWN, on_scale
 from storage.records import TrialOrigin
@@ -22,6 +22,9 @@ Shape: TypeAlias = Literal["circle", "diamond", "square"]
 
 _LABEL = 18.0
 """How much room a trial's number needs beside its mark, each way."""
+
+_OF_BASELINES: frozenset[Objective] = frozenset({"parameters", "throughput"})
+"""What is known of dense baselines, which are measured and never trained."""
 
 _MOST_OTHERS = 500
 """How many complete trials are shown that are not on the front, the newest of them."""
@@ -36,7 +39,7 @@ class Mark:
     shape: Shape
     """What it is: a drawn configuration, a dense model, or a system of the papers."""
     colour: str | None
-    """By the third objective; null off the front."""
+    """By another objective; null off the front."""
     trial: int
     text: str
     number_at: tuple[float, float] | None = None
@@ -108,7 +111,7 @@ def front_plot(
     Args:
         trials: the complete ones; confirmations are not shown, they repeat points of the front.
         on_front: numbers of those on the study's front.
-        infos: all three objectives, as the study's task calls them.
+        infos: the study's objectives and the usual ones, as its task calls them.
         x: the objective of the x axis.
         y: that of the y axis.
         presets: number of a trial -> the name of the papers' system that it is. An original is
@@ -130,14 +133,14 @@ def front_plot(
         return None
     # The papers' systems are there to be compared with: the axes make room for them.
     framed = [*points, *(trial for trial in shown if trial.number in named)]
-    beside = _measured_baselines(points) if "quality" not in (x, y) else {}
+    beside = _measured_baselines(points) if {x, y} <= _OF_BASELINES else {}
     across = _axis(framed, beside, x, start=LEFT, end=WIDTH - RIGHT)
     up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
-    third = (set(OBJECTIVES) - {x, y}).pop()
+    third = in_order(infos.keys() - {x, y})[0]
     scale = _Scale.of(points, third)
     frame = _Frame(x, y, across, up, infos, named)
-    others = [trial for trial in shown if trial.number not in on_front]
-    inside = [trial for trial in others if frame.holds(trial)]
+    beyond = [trial for trial in shown if trial.number not in on_front]
+    inside = [trial for trial in beyond if frame.holds(trial)]
     marks = [frame.mark(trial, scale.colour(value_of(trial, third))) for trial in points]
     return FrontPlot(
         marks=tuple(_numbered(marks)),
@@ -154,7 +157,7 @@ def front_plot(
         y_label=_axis_label(infos[y], up),
         scale_label=infos[third].metric,
         scale=scale.swatches(),
-        outside=len(others) - len(inside),
+        outside=len(beyond) - len(inside),
     )
 
 
@@ -196,7 +199,7 @@ class _Frame:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The colours of the third objective: by ratios where the axis would be logarithmic."""
+    """The colours of another objective: by ratios where the axis would be logarithmic."""
 
     axis: Axis | None
 
@@ -236,11 +239,12 @@ def _axis(
     values = [_value(trial, objective) for trial in trials]
     values += [baseline[objective] for baseline in baselines.values()]
     # Counts are compared by their ratios, however near to each other they are.
-    return (log_axis if objective == "parameters" else axis)(values, start=start, end=end)
+    drawn = log_axis if OBJECTIVE_KINDS[objective].logarithmic else axis
+    return drawn(values, start=start, end=end)
 
 
 def _axis_label(info: ObjectiveInfo, along: Axis) -> str:
-    unit = f", {info.unit}" if info.unit and info.name == "throughput" else ""
+    unit = f", {info.unit}" if OBJECTIVE_KINDS[info.name].has_unit else ""
     return f"{info.metric}{unit}{' (logarithmic)' if along.logarithmic else ''}"
 
 
@@ -261,14 +265,12 @@ def _describe(
 ) -> str:
     """What a pointer or a reader of the screen is told, one thing a line."""
     name = f" ({presets[trial.number]})" if trial.number in presets else ""
-    lines = [
-        f"trial {trial.number}{name}: {trial.architecture} × {trial.parametrization}",
-        f"{trial.parameters:,} parameters",
-    ]
-    if trial.quality is not None:
-        lines.insert(1, f"{infos['quality'].metric} {trial.quality:.4g}")
-    if trial.throughput is not None:
-        lines.append(f"{trial.throughput:,.0f} samples/s")
+    lines = [f"trial {trial.number}{name}: {trial.architecture} × {trial.parametrization}"]
+    for kind in OBJECTIVE_KINDS.values():
+        value = kind.value(trial)
+        if value is not None:
+            digits = f"{value:.4g}" if kind.decimals else f"{value:,.0f}"
+            lines.append(kind.told.format(metric=infos["quality"].metric, value=digits))
     if trial.throughput_ratio is not None:
         lines.append(f"{trial.throughput_ratio:.2f} × its dense baseline's throughput")
     return "\n".join(lines)

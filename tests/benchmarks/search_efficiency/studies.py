@@ -11,12 +11,12 @@ from functools import cached_property
 import optuna
 
 from models.model import ModelSpec
+from search.documents.objectives import USUAL_OBJECTIVES
 from search.samplers import AnySampler, Past, SamplerContext
 from search.sampling.optuna_study import sampler_seed
-from search.spaces import Candidate, DrawnTrial
+from search.spaces import Candidate, DrawnTrial, Limits
 from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
 from search.spaces.draws import Source, TrialSource
-from search.studies.spec import OBJECTIVES
 from search.training.trial_spec import TrainingSpec, TrialSpec
 from storage.records import TrialOrigin, TrialRecord, TrialState
 from tests.benchmarks.search_efficiency.replay import Configuration, State, Trial
@@ -157,12 +157,12 @@ class StudySampler:
         self._ended: dict[int, TrialRecord] = {}
         self._sampler_context = SamplerContext(
             space=self._space,
-            objectives=OBJECTIVES,
+            objectives=USUAL_OBJECTIVES,
             metric=table.space.metric,
             seed=seed,
             epochs=table.epochs,
-            most_parameters=None,
-            least_throughput_ratio=None,
+            limits=Limits(),
+            file_bytes=lambda _: None,
             is_refused=lambda _: False,
             past=self._past,
         )

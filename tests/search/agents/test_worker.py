@@ -233,7 +233,7 @@ def test_a_trained_trial_stores_checkpoint_and_report_before_it_is_complete(
     assert api.asked[-3:] == ["PUT artifacts/checkpoint", "PUT artifacts/report", "POST complete"]
     loaded = load(api.artifacts["checkpoint"])
     assert loaded.spec == model()
-    assert loaded.metadata["epoch"] == str(completion.best_epoch)
+    assert int(loaded.metadata["epoch"]) == completion.best_epoch
     assert json.loads(loaded.metadata["trial"])["seed"] == 3
     report = ParameterReport.model_validate_json(api.artifacts["report"])
     assert report == parameter_report(model())

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from search.documents.objectives import USUAL_OBJECTIVES, Objective
 from search.fronts.pareto import front_of, hypervolume, objective_infos, reference_point
-from search.studies.spec import OBJECTIVES, Objective, StudySpec
+from search.studies.spec import StudySpec
 from storage.records import TrialRecord, TrialState
 from tests.storage.records import trial
 
@@ -23,7 +24,7 @@ TRIALS = st.lists(
     ),
     max_size=12,
 )
-WANTED = st.lists(st.sampled_from(OBJECTIVES), min_size=1, unique=True)
+WANTED = st.lists(st.sampled_from(USUAL_OBJECTIVES), min_size=1, unique=True)
 
 
 def trials_of(rows: list[tuple[float, int, float | None, TrialState]]) -> list[TrialRecord]:
@@ -75,7 +76,7 @@ def test_hypervolume_is_the_measure_of_the_dominated_cells(rows) -> None:
     Cut the space into the cells that the points' coordinates span, and add up the covered ones.
     """
     trials = trials_of(rows)
-    infos = objective_infos(SPEC.task, OBJECTIVES)
+    infos = objective_infos(SPEC.task, USUAL_OBJECTIVES)
     reference = {"quality": 0.1, "parameters": 10.0, "throughput": 1.0}
     corners = [
         (-trial.quality, math.log10(trial.parameters), -math.log10(trial.throughput))

@@ -40,6 +40,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def summary(number: int, **given: Any) -> TrialSummary:
     summary = TrialSummary(
+        latency_p50=None,
+        latency_p99=None,
+        bytes=None,
         number=number,
         state=TrialState.COMPLETE,
         origin=TrialOrigin.SAMPLER,

@@ -358,7 +358,7 @@ def measuring(site: Site, study: StudyRecord) -> Lease[MeasureJob]:
     with site.database.read() as session:
         trial = Trials(session).get(study.id, 0)
     spec = StudySpec.model_validate(study.spec)
-    job = measure_job(spec.throughput, [trial], device=DEVICE)
+    job = measure_job(spec, [trial], device=DEVICE)
     return site.attempt(study, job, number=0)
 
 

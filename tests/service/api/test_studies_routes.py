@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from search.studies.spec import OBJECTIVES
+from search.documents.objectives import USUAL_OBJECTIVES
 from storage.records import StudyState, TrialState
 from tests.service.site import SMALL_SPEC, Site
 
@@ -36,7 +36,7 @@ def test_only_the_task_is_required(client: TestClient) -> None:
     study = client.post("/v1/studies", json={"task": {"kind": "digits"}}).json()
     assert study["spec"]["architectures"] == ["rnn", "gru"]
     assert study["spec"]["budget"]["trials"] == 30
-    assert study["spec"]["objectives"] == list(OBJECTIVES)
+    assert study["spec"]["objectives"] == list(USUAL_OBJECTIVES)
 
 
 def test_a_dry_run_describes_the_space_and_stores_nothing(client: TestClient) -> None:

@@ -1,0 +1,166 @@
+"""The file that a user takes away of a model, and how large it is.
+
+Sizes follow from shapes, so that they are known before anything is trained. What stands in a file's
+metadata has to have a width of its own: a number that training finds is written with leading zeros.
+"""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, final
+
+import torch
+from pydantic import Field
+
+from models.interface import Interface
+from models.math.initialisation import generator_of
+from models.model import ModelSpec, shape_words
+from models.network import Network
+from models.spec import Spec
+
+FileName: TypeAlias = Literal["onnx", "checkpoint"]
+FileForm: TypeAlias = Literal["auto", "node", "loop"]
+ChosenForm: TypeAlias = Literal["node", "loop"]
+
+_REMEMBERED = 4096
+_NOISE = 1e-3
+
+
+class ExportedFile(Spec):
+    """What a user takes away of a trial."""
+
+    file: FileName = Field(
+        default="onnx",
+        description="onnx: the ONNX file; checkpoint: the safetensors file of this project's own",
+    )
+    form: FileForm = Field(
+        default="auto",
+        description="of an ONNX file: node, matrices are made whole when it is loaded, for the "
+        "runtime's own operators; loop, products go through their factors step by step; auto, "
+        "whichever is faster at `throughput.batch_size`, in a file of the same size for both",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileParts:
+    """What a file is made of beside the model."""
+
+    form: FileForm = "auto"
+    interface: Interface | None = None
+    extra: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Further metadata."""
+
+
+def onnx_file(
+    network: Network, model: ModelSpec, parts: FileParts, *, faster: Callable[[], ChosenForm]
+) -> bytes:
+    """A model's ONNX file; `faster` says, where that is asked, in which form it is faster.
+
+    Raises:
+        ExportError: there is no such file of such a model.
+    """
+    # Whoever never exports, as workers do not, never waits for these libraries.
+    from models.exports.onnx.choice import export_filled
+    from models.exports.onnx.export import FileOptions, export
+
+    if parts.form == "auto":
+        options = FileOptions(form=faster(), interface=parts.interface)
+        return export_filled(network, model, options, extra=parts.extra)
+    options = FileOptions(form=parts.form, interface=parts.interface)
+    return export(network, model, options, extra=parts.extra)
+
+
+def _onnx_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
+    from models.exports.onnx.choice import filled_bytes
+    from models.exports.onnx.export import FileOptions
+
+    if parts.form == "auto":
+        return filled_bytes(
+            network, model, FileOptions(interface=parts.interface), extra=parts.extra
+        )
+    return len(onnx_file(network, model, parts, faster=lambda: "node"))
+
+
+def _checkpoint_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
+    from models.checkpoint import save_bytes
+
+    return len(save_bytes(network, model, extra=parts.extra))
+
+
+FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], int]] = {
+    "onnx": _onnx_bytes,
+    "checkpoint": _checkpoint_bytes,
+}
+"""The registry: how large each file of a network is."""
+
+
+def exported_bytes(
+    model: ModelSpec,
+    exported: ExportedFile,
+    interface: Interface | None = None,
+    *,
+    extra: Mapping[str, str],
+) -> int:
+    """The size of the file that a trained model will have; nothing is trained for it.
+
+    The file is made of freshly initialised numbers and measured. It is made once for all models of
+    the same shapes whose documents are as long.
+
+    Args:
+        model: the model.
+        exported: which file.
+        interface: what stands around the network in the file, if it has it.
+        extra: metadata as wide as those that the file will have.
+
+    Raises:
+        SpecError: the model cannot be built.
+        ExportError: there is no such file of such a model.
+    """
+    parts = FileParts(form=exported.form, interface=interface, extra=extra)
+    words = [
+        exported.model_dump_json(),
+        shape_words(model.model_dump(mode="json")),
+        model.signature.model_dump_json(),
+        len(model.model_dump_json()),
+        None if interface is None else interface.model_dump_json(),
+        *sorted((name, len(value.encode())) for name, value in extra.items()),
+    ]
+    key = hashlib.sha256(repr(words).encode()).hexdigest()
+    return _SIZES.of(key, lambda: FILES[exported.file](_fresh(model), model, parts))
+
+
+def _fresh(model: ModelSpec) -> Network:
+    network = model.build(seed=0)
+    generator = generator_of(0)
+    with torch.no_grad():
+        # A file keeps equal tensors once: zeros that training will move apart are to differ here.
+        for parameter in network.parameters():
+            parameter.add_(_NOISE * torch.rand(parameter.shape, generator=generator))
+    return network.eval()
+
+
+@final
+class _Sizes:
+    """Sizes by key, those that were asked for last. Threads may share this."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, int] = OrderedDict()
+
+    def of(self, key: str, measure: Callable[[], int]) -> int:
+        with self._lock:
+            size = self._known.get(key)
+        if size is None:
+            size = measure()
+        with self._lock:
+            self._known[key] = size
+            self._known.move_to_end(key)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return size
+
+
+_SIZES = _Sizes(_REMEMBERED)

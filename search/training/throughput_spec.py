@@ -1,0 +1,33 @@
+"""How a study's models are measured: at what they will be deployed for."""
+
+from pydantic import Field
+
+from models.spec import Spec
+from search.documents.runtimes import Mode, RuntimeName
+
+
+class Throughput(Spec):
+    """How throughput is measured: as the model will be deployed."""
+
+    runtime: RuntimeName = Field(
+        default="reflectory",
+        description="what runs the model and its dense baseline: reflectory, this project's own "
+        "kernels; onnxruntime, their ONNX files; torch, plain torch.nn layers. GPUs and training "
+        "are for reflectory and torch alone",
+    )
+    mode: Mode = Field(
+        default="inference",
+        description="what is timed: a forward pass, or one with gradients and the optimizer's step",
+    )
+    batch_size: int = Field(default=64, ge=1, le=65536, description="samples per call")
+    sequence_length: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="steps; null: the task's own"
+    )
+    threads: int = Field(
+        default=1, ge=1, le=1024, description="CPU threads of the measured process"
+    )
+    device: str | None = Field(
+        default=None,
+        max_length=200,
+        description="the model of the measuring device; null: the first one's",
+    )
