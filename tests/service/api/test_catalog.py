@@ -48,10 +48,12 @@ def test_the_catalog_names_all_that_a_document_may_name_of_samplers_and_stopping
 def test_every_export_of_the_catalog_is_had_under_its_name(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     exports = client.get("/v1/catalog").json()["exports"]
-    assert [entry["kind"] for entry in exports] == ["checkpoint", "onnx", "dense"]
+    alone, in_the_folder = ["checkpoint", "onnx", "onnx_stream", "dense"], ["c", "example"]
+    assert sorted(entry["kind"] for entry in exports) == sorted([*alone, *in_the_folder])
     for entry in exports:
         assert entry["summary"].endswith(".")
-        assert "get" in paths[f"/v1/studies/{{study_id}}/trials/{{number}}/{entry['kind']}"]
+    for name in (*alone, "folder"):
+        assert "get" in paths[f"/v1/studies/{{study_id}}/trials/{{number}}/{name}"]
 
 
 def test_a_pair_that_is_not_defined_has_a_reason(client: TestClient) -> None:
