@@ -97,10 +97,6 @@ FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], int]] = {
 """The registry: how large each file of a network is."""
 
 
-STORES_BITS: frozenset[FileName] = frozenset({"checkpoint"})
-"""Files that are smaller where a model's numbers have fewer bits."""
-
-
 def exported_bytes(
     model: ModelSpec,
     exported: ExportedFile,

@@ -21,11 +21,7 @@ from search.spaces.model_space import (
 )
 from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
-from search.spaces.torch_defaults import (
-    TORCH_DEFAULTS,
-    with_torch_defaults,
-    without_torch_defaults,
-)
+from search.spaces.torch_defaults import TORCH_DEFAULTS
 
 __all__ = [
     "ARCHITECTURE_KINDS",
@@ -56,6 +52,4 @@ __all__ = [
     "names_of",
     "slow",
     "state_bytes",
-    "with_torch_defaults",
-    "without_torch_defaults",
 ]

@@ -1,9 +1,11 @@
 """From what a user sends to what a study is stored as: facts that follow from data and models."""
 
+from collections.abc import Iterator
+
 from models.model import ModelSpec
 from models.spec import Spec
 from search.errors import DataError, Fault, SpecRefused
-from search.spaces import with_torch_defaults, without_torch_defaults
+from search.spaces import ARCHITECTURE_KINDS, TORCH_DEFAULTS, Scalar
 from search.studies.spec import StudySpec
 from search.studies.task_fits import misfit
 from search.tasks import DataSources
@@ -75,16 +77,33 @@ def with_defaults(spec: StudySpec) -> StudySpec:
     """
     if spec.compress is not None:
         return spec
-    space = with_torch_defaults(spec.space, spec.architectures)
-    return spec.model_copy(update={"space": space})
+    pins = {name: TORCH_DEFAULTS[name] for name in _unsaid(spec)}
+    return spec.model_copy(update={"space": {**spec.space, **pins}})
 
 
 def without_defaults(spec: StudySpec) -> StudySpec:
-    """A stored study as it is to be sent for the same again: `with_defaults` backwards."""
+    """A stored study as it is to be sent for the same again: `with_defaults` backwards.
+
+    One that was stored without the pins is sent with the architectures' own defaults, by name.
+    """
     if spec.compress is not None:
         return spec
-    space = without_torch_defaults(spec.space, spec.architectures)
-    return spec.model_copy(update={"space": space})
+    own = {name: _own_default(name) for name in _unsaid(spec)}
+    said = {name: value for name, value in spec.space.items() if TORCH_DEFAULTS.get(name) != value}
+    return spec.model_copy(update={"space": {**said, **own}})
+
+
+def _unsaid(spec: StudySpec) -> Iterator[str]:
+    """The fields of the architectures that the overrides do not name, by no name of theirs."""
+    for name in TORCH_DEFAULTS:
+        kind, _, field = name.partition(".")
+        if kind in spec.architectures and not spec.space.keys() & {name, field}:
+            yield name
+
+
+def _own_default(name: str) -> Scalar:
+    kind, _, field = name.partition(".")
+    return ARCHITECTURE_KINDS[kind].model_fields[field].default
 
 
 def _path(task: Spec) -> str:

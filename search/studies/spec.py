@@ -14,7 +14,7 @@ from pydantic import (
 )
 
 from models.architectures import ARCHITECTURES
-from models.exports.files import STORES_BITS, ExportedFile
+from models.exports.files import ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
 from search.documents.objectives import (
@@ -336,8 +336,8 @@ class StudySpec(Spec):
 
     @property
     def searches_bits(self) -> bool:
-        """Whether numbers of fewer bits are tried: where they make the file smaller that counts."""
-        return "bytes" in self.objectives and self.export.file in STORES_BITS
+        """Whether numbers of fewer bits are tried: where the size of the file is an objective."""
+        return "bytes" in self.objectives
 
     @property
     def needs_bytes(self) -> bool:

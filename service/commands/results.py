@@ -117,9 +117,10 @@ class Fetched:
     missing: list[str] = field(default_factory=list[str])
     """Sentences on files that cannot be had, or were not to be kept; likewise."""
 
-    def miss(self, sentence: str, *, lost: bool) -> None:
-        """Complain of a file that cannot be had, or not any more."""
-        complain(sentence)
+    def miss(self, sentence: str, *, lost: bool, quiet: bool) -> None:
+        """Complain of a file that cannot be had, or not any more; what is quiet is told later."""
+        if not quiet:
+            complain(sentence)
         (self.lost if lost else self.missing).append(sentence)
 
     def add(self, other: "Fetched") -> None:
@@ -153,7 +154,8 @@ def fetch(
             got = client.folder(study_id, number, file, told=told)
         fetched.files.extend(_unpacked(file, out, f"trial-{number}"))
     for one in got.missing:
-        fetched.miss(f"trial {number} comes without {one.file}: {one.reason}", lost=one.lost)
+        sentence = f"trial {number} comes without {one.file}: {one.reason}"
+        fetched.miss(sentence, lost=one.lost, quiet=quiet)
     return fetched
 
 
@@ -177,7 +179,7 @@ def _bundle(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fetched
     fetched = Fetched([got.path])
     for one in got.missing:
         sentence = f"{file} comes without {one.file}: {one.reason}"
-        fetched.miss(sentence, lost=one.lost)
+        fetched.miss(sentence, lost=one.lost, quiet=quiet)
     return fetched
 
 

@@ -45,6 +45,17 @@ def main() -> None:
         "",
         *(f"- {fact}" for fact in (f"{datetime.now():%Y-%m-%d}", *described())),
         "",
+        *table(quick=arguments.quick),
+    ]
+    text = "\n".join(lines) + "\n"
+    sys.stdout.write(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text)
+
+
+def table(*, quick: bool) -> list[str]:
+    """The lines of the table and what stands above it."""
+    return [
         f"GRU, reset after, T{STEPS} I{INPUTS}, one sample, one thread: speed over onnxruntime "
         f"{onnxruntime.__version__} with the dense model's file, processor time, interleaved, "
         f"medians of ratios within rounds, quartiles in brackets; {' '.join(FLAGS)}. Flash: code "
@@ -52,12 +63,8 @@ def main() -> None:
         "",
         "| n | form | bits | speed over onnxruntime, dense | flash | state |",
         "|---:|---|---:|---:|---:|---:|",
-        *_rows(SIZES[:1] if arguments.quick else SIZES, 2 if arguments.quick else 101),
+        *_rows(SIZES[:1] if quick else SIZES, 2 if quick else 101),
     ]
-    text = "\n".join(lines) + "\n"
-    sys.stdout.write(text)
-    if arguments.out is not None:
-        arguments.out.write_text(text)
 
 
 def forms(size: int) -> dict[str, dict[str, Any]]:

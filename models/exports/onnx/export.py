@@ -71,7 +71,7 @@ def export(
         ExportError: nothing writes such an architecture or such matrices, the weights are more
             than one file holds, or a stream is asked of a model without a state.
     """
-    graph = Graph(factored=options.form == "loop")
+    graph = Graph(factored=options.form == "loop", bits=spec.rounded_to)
     architecture = spec.architecture
     write = WRITERS.get(type(architecture))
     if write is None:
@@ -203,6 +203,7 @@ class _Writing:
 
 def _metadata(spec: ModelSpec, options: FileOptions, network: Network) -> dict[str, str]:
     told = {"format": FORMAT, "spec": spec.model_dump_json(), "reflectory.form": options.form}
+    told["reflectory.bits"] = str(spec.bits)
     interface = options.interface
     if interface is not None:
         told["reflectory.preprocessing"] = interface.model_dump_json(exclude={"answer"})

@@ -8,10 +8,12 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import onnx
+import torch
 from onnx import helper, numpy_helper
 from torch import Tensor
 
 from models.errors import ExportError
+from models.quantization import Bits
 
 OPSET = 17
 IR_VERSION = 8
@@ -46,11 +48,15 @@ class Graph:
     whatever is visible where it stands.
     """
 
-    def __init__(self, root: "Graph | None" = None, *, factored: bool = False) -> None:
+    def __init__(
+        self, root: "Graph | None" = None, *, factored: bool = False, bits: Bits | None = None
+    ) -> None:
         """A graph of its own, or a body within `root`.
 
-        With `factored`, products go through the factors of matrices that have some.
+        With `factored`, products go through the factors of matrices that have some; with `bits`,
+        parameters that are rounded to these are stored as integers.
         """
+        self.bits: Bits | None = bits
         self.root = root or self
         self.factored = factored
         self._nodes: list[onnx.NodeProto] = []
@@ -104,9 +110,17 @@ class Graph:
         """One number of double precision, of no dimension."""
         return self._keep(np.array(value, dtype=np.float64))
 
-    def array(self, value: np.ndarray[Any, Any]) -> str:
-        """Numbers of whatever type they have, say narrow whole ones."""
-        return self._keep(value)
+    def array(self, value: np.ndarray[Any, Any], *, shared: bool = True) -> str:
+        """Numbers of whatever type they have; equal ones are kept once, if they may be shared."""
+        return self._keep(value) if shared else self._store(value)
+
+    def brain_floats(self, value: Tensor) -> str:
+        """Numbers of type bfloat16."""
+        raw = value.detach().cpu().contiguous().view(torch.int16).numpy().tobytes()
+        return self._add(
+            onnx.TensorProto(data_type=onnx.TensorProto.BFLOAT16, dims=value.shape, raw_data=raw),
+            len(raw),
+        )
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """What was made under that key, or is made now: values that depend on nothing else."""
@@ -148,16 +162,19 @@ class Graph:
         return helper.make_graph(self._nodes, "", [], [], initializer=self._weights).ByteSize()
 
     def _store(self, value: np.ndarray[Any, Any]) -> str:
+        # A number that is made contiguous would get a dimension; a copy in this order does not.
+        return self._add(numpy_helper.from_array(np.array(value, order="C")), value.nbytes)
+
+    def _add(self, tensor: onnx.TensorProto, size: int) -> str:
         root = self.root
-        root._weight_bytes += value.nbytes
-        name = root.name()
-        root._weights.append(numpy_helper.from_array(np.array(value, order="C"), name))
-        return name
+        root._weight_bytes += size
+        tensor.name = root.name()
+        root._weights.append(tensor)
+        return tensor.name
 
     def _keep(self, value: np.ndarray[Any, Any]) -> str:
         """The name of an equal one, where there is one."""
         constants = self.root._constants
-        # A number that is made contiguous would get a dimension.
         key = (value.dtype.str, value.shape, value.tobytes())
         if key not in constants:
             constants[key] = self._store(value)

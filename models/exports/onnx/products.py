@@ -4,6 +4,7 @@ from models.architectures.inputs import InputLayer
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices import Factors, Stored, stored_layers
 from models.exports.onnx.matrices.arithmetic import transposed
+from models.exports.onnx.matrices.numbers import parameter
 from models.linear import Affine
 
 
@@ -24,7 +25,8 @@ def multiply_add(graph: Graph, matrices: Stored, x: str, addend: str) -> list[st
 def affine(graph: Graph, layer: InputLayer, x: str) -> str:
     """`x W^T + b` of a plain or structured layer: `[..., in]` -> `[..., G*out]`."""
     if isinstance(layer, Affine):
-        product = graph.apply("MatMul", x, graph.constant(layer.plain_weight().t()))
+        weight = graph.root.apply("Transpose", parameter(graph.root, layer, "weight"), perm=[1, 0])
+        product = graph.apply("MatMul", x, weight)
     else:
         (matrices,) = stored_layers(graph, layer.linear)
         product = multiply(graph, matrices, x)
@@ -41,9 +43,12 @@ def project(graph: Graph, factors: Factors, x: str) -> str:
 def expand(graph: Graph, factors: Factors, inner: str, x: str) -> str:
     """`inner L_g^T + x * D_g` for each g, side by side; `inner` as `project` gives it."""
     root, num_right = graph.root, factors.num_right
-    # [R, s*out, d] -> [R, d, s*out], a matrix for each R
-    by_right = root.integers(num_right, factors.count // num_right * factors.rows, -1)
-    lefts = transposed(root, root.apply("Reshape", factors.left, by_right))
+    lefts = factors.left
+    if num_right < factors.count:
+        # Matrices that read through one R stand in one matrix.
+        served = factors.count // num_right * factors.rows
+        lefts = root.apply("Reshape", lefts, root.integers(num_right, served, -1))
+    lefts = transposed(root, lefts)
     each = [lefts] if num_right == 1 else root.apply_many("Split", lefts, outputs=num_right, axis=0)
     first = root.integers(0)
     parts = [

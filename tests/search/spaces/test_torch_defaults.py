@@ -13,7 +13,7 @@ from models.architectures import Gru, Rnn
 from models.checkpoint import plain_bytes
 from models.compression import to_torch, torch_fault
 from models.network import Network
-from search.spaces import SearchSpace, with_torch_defaults, without_torch_defaults
+from search.spaces import SearchSpace
 from search.spaces.model_space import DrawnTrial
 from search.studies.resolving import with_defaults, without_defaults
 from search.studies.spec import StudySpec
@@ -69,9 +69,9 @@ def test_a_study_that_was_stored_without_them_keeps_the_architectures_own() -> N
 
 
 def test_the_pins_name_fields_that_their_architectures_have() -> None:
-    every = with_torch_defaults({}, ["rnn", "gru"])
-    assert every == PINS
-    assert without_torch_defaults(every, ["rnn", "gru"]) == {}
+    every = with_defaults(study())
+    assert every.space == PINS
+    assert without_defaults(every).space == {}
     for architecture in (Gru(reset="after"), Rnn(activation="tanh")):
         assert torch_fault(architecture) is None
     for architecture in (Gru(), Rnn()):

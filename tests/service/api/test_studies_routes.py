@@ -187,7 +187,13 @@ def test_the_front_is_what_brute_force_finds_among_the_trials(
         assert [point["trial"] for point in front["points"]] == expected
         assert [info["name"] for info in front["objectives"]] == list(names)
     point = front["points"][0]
-    assert point["values"] == {"quality": 0.95, "parameters": 900, "throughput": 50.0}
+    assert point["values"] == {
+        "quality": 0.95,
+        "parameters": 900,
+        "throughput": 50.0,
+        "bytes": None,
+        "latency": None,
+    }
     assert point["throughput_ratio"] == 0.7
     assert front["objectives"][0]["metric"] == "accuracy"
     assert client.get(point["links"]["checkpoint"]).status_code == 200

@@ -66,9 +66,11 @@ _EVERY = pytest.mark.parametrize("name", _READ)
 
 _MAPPINGS = frozenset(
     {
+        "bytes",
         "candidates",
         "combinations",
         "hyperparameters",
+        "missing",
         "reference_point",
         "refusals",
         "samples",

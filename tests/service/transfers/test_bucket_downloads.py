@@ -81,7 +81,7 @@ def test_all_files_of_a_trial_come_through_the_server(tmp_path: Path, s3_server:
         bundle.write_bytes(client.get(f"/v1/studies/{study.id}/bundle").content)
         with zipfile.ZipFile(bundle) as archive:
             assert archive.testzip() is None
-            assert archive.read("trial-0/checkpoint.safetensors") == whole.content
+            assert archive.read("trial-0/model.safetensors") == whole.content
             assert archive.read("trial-0/model.onnx") == onnx.content
         assert not site.settings.artifacts_dir.exists(), "nothing needs a folder"
         deleted = site.study()

@@ -120,12 +120,17 @@ def test_a_model_of_this_task_is_compressed_and_taught_by_itself(
         x = torch.randn(3, 7, signature.input_size)
         if signature.vocabulary is not None:
             x = torch.randint(signature.vocabulary, (3, 7))
+        # What the network reads of raw samples, which are what the file reads.
+        assert loaded.interface is not None
+        raw = loaded.interface.raw(x)
+        x = loaded.preprocess(raw)
         state = safetensors.torch.load(file_of(server, f"{path}/dense"))
         session = onnxruntime.InferenceSession(file_of(server, f"{path}/onnx"))
-        (found, *_) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        (found, *_) = session.run(None, {session.get_inputs()[0].name: raw.numpy()})
         assert isinstance(found, np.ndarray)
         with torch.no_grad():
             answer = loaded.module.eval()(x)
             plain = Plain(state, every=signature.output_steps == "every")(x)
         torch.testing.assert_close(plain, answer, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(torch.from_numpy(found), answer, rtol=1e-3, atol=1e-4)
+        told = loaded.interface.answer.numbers(answer)
+        torch.testing.assert_close(torch.from_numpy(found), told, rtol=1e-3, atol=1e-4)

@@ -63,7 +63,8 @@ def records(server: Server, study_id: str, count: int, number: int = 0) -> list[
 
 def without_links(front: dict[str, Any]) -> dict[str, Any]:
     """A front but for its files, which are still being exported after a study's end."""
-    points = [{**point, "links": None} for point in front["points"]]
+    files = dict.fromkeys(("links", "bytes", "missing"))
+    points = [{**point, **files} for point in front["points"]]
     return {**front, "points": points}
 
 

@@ -9,6 +9,7 @@ from models.architectures.recurrent_network import Cell, RecurrentNetwork
 from models.exports.onnx.graph import Graph, Port
 from models.exports.onnx.matrices import Stored, stored_layers
 from models.exports.onnx.matrices.arithmetic import BOOLEAN, INTEGER_32, cast
+from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.products import affine
 from models.linear import Affine
 
@@ -79,7 +80,7 @@ def write_recurrent(
     """
     batch = graph.apply("Shape", x, start=0, end=1)
     if network.embedding is not None:
-        x = graph.apply("Gather", graph.constant(network.embedding.weight), x, axis=0)
+        x = graph.apply("Gather", parameter(graph, network.embedding, "weight"), x, axis=0)
     below = graph.apply("Transpose", x, perm=[1, 0, 2])
     results: list[_Result] = []
     layers = zip(
@@ -143,9 +144,10 @@ def _write_node(graph: Graph, node: StandardNode, layer: _Layer, *, parts: int) 
 def _input_matrices(graph: Graph, inputs: InputLayer, gates: int, order: list[int]) -> str:
     """`[1, G*n, in]`, the operator's first gate first."""
     if isinstance(inputs, Affine):
-        weight = inputs.plain_weight()
-        ordered = weight.view(gates, -1, weight.shape[1])[order]
-        return graph.constant(ordered.reshape(1, *weight.shape))
+        rows = inputs.plain_weight().shape[0]
+        by_gate = graph.integers(gates, rows // gates, -1)
+        weight = graph.apply("Reshape", parameter(graph, inputs, "weight"), by_gate)
+        return _ordered(graph, weight, rows, order)
     (matrices,) = stored_layers(graph, inputs.linear)
     return _ordered(graph, matrices.whole(), gates * matrices.shape[1], order)
 

@@ -4,26 +4,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from models.exports.onnx.graph import Graph
-from models.exports.onnx.matrices.low_rank import low_rank
-from models.exports.onnx.matrices.plain import matrices
+from models.exports.onnx.matrices.low_rank import low_rank, thin_factors
+from models.exports.onnx.matrices.plain import dense, matrices
 from models.exports.onnx.matrices.reflectors import householder, householder_svd
 from models.exports.onnx.matrices.rotations import packed_rotations, rotation_svd
 from models.exports.onnx.matrices.stored import Factors, Stored
-from models.exports.onnx.matrices.unitary import complex_halves, unitary_fft, unitary_full
+from models.exports.onnx.matrices.unitary import (
+    complex_dense,
+    complex_halves,
+    unitary_fft,
+    unitary_full,
+)
 from models.forms import Thin
 from models.linear import StructuredLinear
+from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
 from models.parametrizations.householder import HouseholderLinear
 from models.parametrizations.householder_svd import HouseholderSvdLinear
+from models.parametrizations.low_rank import LowRankLinear
+from models.parametrizations.low_rank_diagonal import LowRankDiagonalLinear
 from models.parametrizations.packed_rotations import PackedRotationsLinear
 from models.parametrizations.rotation_svd import RotationSvdLinear
 from models.parametrizations.unitary_fft import UnitaryFftLinear
 from models.parametrizations.unitary_full import UnitaryFullLinear
+from models.quantization import Bits
 
 __all__ = ["Factors", "Stored", "stored_layers"]
 
 Recipe = Callable[[Graph, Any], Stored]
 
 _RECIPES: Mapping[type[StructuredLinear], Recipe] = {
+    DenseLinear: dense,
+    ComplexDenseLinear: complex_dense,
+    LowRankLinear: low_rank,
+    LowRankDiagonalLinear: low_rank,
     HouseholderLinear: householder,
     HouseholderSvdLinear: householder_svd,
     PackedRotationsLinear: packed_rotations,
@@ -54,17 +67,18 @@ def stored_layers(
 def _stored(graph: Graph, linear: StructuredLinear, *, factored: bool) -> Stored:
     plain = _PLAIN[linear.slot.field]
     has_factors = isinstance(linear.form().parts(), Thin)
-    recipe = _RECIPES.get(type(linear), low_rank if has_factors else plain)
+    recipe = _RECIPES.get(type(linear), thin_factors if has_factors else plain)
     if factored and has_factors:
         return recipe(graph, linear)
-    if recipe is not plain and _bytes(recipe, linear) >= _bytes(plain, linear):
+    bits = graph.root.bits
+    if recipe is not plain and _bytes(recipe, linear, bits) > _bytes(plain, linear, bits):
         recipe = plain
     return recipe(graph, linear).without_factors()
 
 
-def _bytes(recipe: Recipe, linear: StructuredLinear) -> int:
+def _bytes(recipe: Recipe, linear: StructuredLinear, bits: Bits | None) -> int:
     """What a recipe's numbers and nodes take in a file."""
-    graph = Graph()
+    graph = Graph(bits=bits)
     recipe(graph, linear).whole()
     return graph.bytes()
 

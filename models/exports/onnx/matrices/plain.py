@@ -4,8 +4,16 @@ from torch import Tensor
 
 from models.errors import ExportError
 from models.exports.onnx.graph import Graph
+from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.matrices.stored import Stored
 from models.linear import StructuredLinear
+from models.parametrizations.dense import DenseLinear
+
+
+def dense(graph: Graph, linear: DenseLinear) -> Stored:
+    """W as it is stored."""
+    shape = linear.num_matrices, linear.out_features, linear.in_features
+    return Stored(graph, shape, whole=lambda: parameter(graph, linear, "weight"))
 
 
 def matrices(graph: Graph, linear: StructuredLinear) -> Stored:

@@ -18,6 +18,7 @@ from models.exports.onnx.matrices.arithmetic import (
     product,
     transposed,
 )
+from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.matrices.stored import Factors, Stored
 from models.parametrizations.householder import HouseholderLinear
 from models.parametrizations.householder_svd import HouseholderSvdLinear
@@ -110,7 +111,7 @@ def _rows(graph: Graph, side: Staircase) -> str:
     """Rows Z `[G, m, n]` of length sqrt(2), in double precision; a zero row stays one."""
     count, size = side.count, side.size
     place, held = graph.once((_rows, count, size), lambda: _places(graph, count, size))
-    entries = cast(graph, graph.constant(side.entries), DOUBLE)
+    entries = parameter(graph, side, "entries", element=DOUBLE)
     spread = graph.apply("Gather", entries, place, axis=1)
     rows = graph.apply("Mul", spread, held)
     squares = graph.apply("Mul", rows, rows)

@@ -1,7 +1,6 @@
 """Packed rotations: a file holds angles; who turns with whom is computed."""
 
 import torch
-from torch import Tensor
 
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices.arithmetic import (
@@ -13,6 +12,7 @@ from models.exports.onnx.matrices.arithmetic import (
     product,
     transposed,
 )
+from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.matrices.stored import Stored
 from models.parametrizations.packed_rotations import PackedRotationsLinear
 from models.parametrizations.parts.packed_angles import PackedAngles
@@ -44,7 +44,8 @@ def _product(graph: Graph, angles: PackedAngles) -> str:
     """`P_{K-1} ... P_0` `[G, n, n]`, stage after stage on the rows of the identity."""
     size, count = angles.size, angles.count
     partner, sign, place = _schedule(graph, size, count)
-    stored = graph.constant(_within_a_turn(angles.theta).flatten(1))
+    each = graph.integers(angles.theta.shape[0], -1)
+    stored = graph.apply("Reshape", _angles(graph, angles), each)
     theta = graph.apply("Gather", stored, place, axis=1)
     theta = graph.apply("Mul", theta, cast(graph, sign))
     theta = graph.apply("Unsqueeze", theta, graph.integers(3))  # [G, K, n, 1]
@@ -94,6 +95,8 @@ def _shape(graph: Graph, value: str) -> str:
     return graph.apply("Shape", value)
 
 
-def _within_a_turn(theta: Tensor) -> Tensor:
-    """The same angles in ±pi: runtimes take cosines of large ones less exactly."""
-    return torch.remainder(theta + torch.pi, 2 * torch.pi) - torch.pi
+def _angles(graph: Graph, angles: PackedAngles) -> str:
+    """Within ±pi, where rounded ones are: runtimes take cosines of large ones less exactly."""
+    if graph.root.bits is not None:
+        return parameter(graph, angles, "theta")
+    return graph.constant(torch.remainder(angles.theta + torch.pi, 2 * torch.pi) - torch.pi)

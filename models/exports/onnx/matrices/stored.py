@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices.arithmetic import by_rows, identity, part
@@ -63,9 +64,20 @@ class Stored:
         return self._factors
 
     def split(self, layers: int) -> "list[Stored]":
-        """As many equal parts."""
-        size = self.shape[0] // layers
-        return [self.select(layer * size, (layer + 1) * size) for layer in range(layers)]
+        """As many equal parts, none of which shares a factor with another one."""
+        if layers == 1:
+            return [self]
+        shape = self.shape[0] // layers, *self.shape[1:]
+        has_factors = self._make_factors is not None
+        return [
+            Stored(
+                self.graph,
+                shape,
+                whole=lambda layer=layer: self._cut(self.whole(), layers)[layer],
+                factors=partial(self._layer, layer, layers) if has_factors else None,
+            )
+            for layer in range(layers)
+        ]
 
     def select(self, start: int, stop: int) -> "Stored":
         """The matrices start..stop-1."""
@@ -81,6 +93,26 @@ class Stored:
     def without_factors(self) -> "Stored":
         """The same, as if there were only the whole matrices."""
         return Stored(self.graph, self.shape, whole=self.whole)
+
+    def _cut(self, value: str, parts: int) -> list[str]:
+        """Equal parts of the first dimension."""
+        graph = self.graph
+        return graph.once(
+            (Stored._cut, value), lambda: graph.apply_many("Split", value, outputs=parts, axis=0)
+        )
+
+    def _layer(self, layer: int, layers: int) -> Factors:
+        factors = self.factors()
+        assert factors is not None
+        diagonal = factors.diagonal
+        return replace(
+            factors,
+            left=self._cut(factors.left, layers)[layer],
+            right=self._cut(factors.right, layers)[layer],
+            diagonal=None if diagonal is None else self._cut(diagonal, layers)[layer],
+            count=factors.count // layers,
+            num_right=factors.num_right // layers,
+        )
 
     def _some(self, start: int, stop: int) -> Factors:
         """Matrices that read through one R are taken together, or are some of those of one."""

@@ -18,9 +18,11 @@ from models.exports.onnx.matrices.arithmetic import (
     product,
     transposed,
 )
+from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.matrices.plain import whole_matrices
 from models.exports.onnx.matrices.stored import Stored
 from models.linear import StructuredLinear
+from models.parametrizations.dense import ComplexDenseLinear
 from models.parametrizations.unitary_fft import UnitaryFftLinear
 from models.parametrizations.unitary_full import UnitaryFullLinear
 
@@ -47,7 +49,7 @@ def unitary_fft(graph: Graph, linear: UnitaryFftLinear) -> Stored:
     size, num_matrices = linear.slot.in_features, linear.num_matrices
 
     def whole() -> str:
-        phases = cast(graph, graph.constant(linear.phases), DOUBLE)
+        phases = parameter(graph, linear, "phases", element=DOUBLE)
         # [G, 1, n] each, to be multiplied with columns
         diagonals = [
             _Complex(graph.apply("Cos", angle), graph.apply("Sin", angle))
@@ -79,6 +81,17 @@ def complex_halves(graph: Graph, linear: StructuredLinear) -> Stored:
         return _real_form(graph, real, graph.constant(weight[:, size:, :size]))
 
     return Stored(graph, (weight.shape[0], 2 * size, 2 * size), whole=whole)
+
+
+def complex_dense(graph: Graph, linear: ComplexDenseLinear) -> Stored:
+    """Both parts as they are stored."""
+    size, axis = linear.slot.in_features, graph.integers(1)
+
+    def whole() -> str:
+        both = graph.apply_many("Split", parameter(graph, linear, "weight"), outputs=2, axis=1)
+        return _real_form(graph, *(graph.apply("Squeeze", part, axis) for part in both))
+
+    return Stored(graph, (linear.num_matrices, 2 * size, 2 * size), whole=whole)
 
 
 def unitary_full(graph: Graph, linear: UnitaryFullLinear) -> Stored:
@@ -156,7 +169,7 @@ def _fourier(graph: Graph, size: int) -> _Complex:
 
 def _reflections(graph: Graph, linear: UnitaryFftLinear) -> list[_Complex]:
     """Both vectors `[G, n, 1]` of length sqrt(2)."""
-    vectors = cast(graph, graph.constant(linear.reflections), DOUBLE)
+    vectors = parameter(graph, linear, "reflections", element=DOUBLE)
     squares = graph.apply("Mul", vectors, vectors)
     squares = graph.apply("ReduceSum", squares, graph.integers(2), keepdims=1)
     length = graph.apply("Max", graph.apply("Sqrt", squares), graph.double(_SHORTEST))

@@ -9,10 +9,13 @@ import onnxruntime
 import pytest
 import torch
 
+from models import checkpoint
+from models.errors import RoundingError
 from models.exports.onnx.choice import choose_form, export_filled, forms_of
 from models.exports.onnx.export import FileOptions, GraphForm, export
 from models.exports.onnx.verify import verify
 from models.model import ModelSpec
+from models.quantization import Bits, round_
 from tests.models.exports.onnx.test_export import ran, trained
 
 SIGNATURE = {"input_size": 5, "sequence_length": 6, "output_size": 3}
@@ -110,6 +113,44 @@ def test_a_file_is_as_small_as_its_numbers(
         layers = int(architecture.get("layers", 1))
         assert len(content) <= 4 * spec.parameter_count() + 6_144 + 300 * stages * layers
         assert len(content) <= 1.02 * len(dense) + (600 if form == "loop" else 0)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("parametrization", [*REAL, *COMPLEX], ids=named)
+def test_rounded_numbers_are_stored_as_integers(
+    parametrization: dict[str, Any], bits: Bits, tmp_path: Path
+) -> None:
+    cells = [{"kind": "urnn"}] if parametrization in COMPLEX else CELLS
+    for architecture in (*cells, {**cells[0], "input_weight_norm": True}):
+        full = spec_of(architecture, parametrization, size=65)
+        spec = full.model_copy(update={"bits": bits})
+        network = trained(full)
+        with pytest.raises(RoundingError, match=f"not rounded to {bits} bits"):
+            export(network, spec)
+        round_(network, bits)
+        for form in ("node", "loop"):
+            content = export(network, spec, FileOptions(form=form))
+            onnx.checker.check_model(content, full_check=True)
+            verify(content, network, spec, FileOptions(form=form))
+            dense = export(network, full, FileOptions(form=form))
+            assert operators(content, tmp_path) == operators(dense, tmp_path)
+            if parametrization["kind"] not in _MADE_WHOLE:
+                stored = len(checkpoint.save_bytes(network, spec))
+                assert len(content) <= stored + 6_144
+
+
+_MADE_WHOLE = ("factorized_svd", "unitary_full")
+"""Of skew matrices no runtime's operators make the matrices: they are stored as they are."""
+
+
+def test_embeddings_are_stored_as_integers() -> None:
+    full = spec_of({"kind": "gru"}, {"kind": "dense"}, size=33, vocabulary=50)
+    spec = full.model_copy(update={"bits": 4})
+    network = trained(full)
+    round_(network, 4)
+    content = export(network, spec)
+    verify(content, network, spec)
+    assert len(content) <= len(checkpoint.save_bytes(network, spec)) + 3_000
 
 
 def test_zero_reflectors_are_the_identity() -> None:
