@@ -136,7 +136,10 @@ def test_download_brings_the_folder_of_a_trial(
     assert {"report.json", "report.csv", "report.html"} <= files
     # These trials were stored without raw samples: the reason stands in all places.
     (reason,) = (one for one in got["missing"] if "trial-2/samples.json" in one)
-    assert reason in run.stderr
+    assert run.stderr == "", "a program finds it in the document"
+    told = reflectory(site, "download", study.id, 2, "--out", tmp_path / "told")
+    succeeded(told)
+    assert reason in told.stderr
     card = (folder / "MODEL_CARD.md").read_text()
     assert f"`samples.json`: {reason.partition('samples.json: ')[2]}" in card
     loaded = checkpoint.load(folder / "model.safetensors")
