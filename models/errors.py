@@ -9,6 +9,7 @@ ModelError
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
 ├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
 └── ExportError         a model has no faithful file of a format; the message says why
+    └── ToolMissing     what such a file is tried with is not here: install it, and ask again
 """
 
 
@@ -46,3 +47,7 @@ class RoundingError(ModelError, ValueError):
 
 class ExportError(ModelError):
     """A file of a model cannot be written or run, or does not compute what the model does."""
+
+
+class ToolMissing(ExportError):
+    """A file cannot be tried here, for a program is missing; that says nothing of the model."""

@@ -32,7 +32,7 @@ class InputStep(Spec):
 
     @abstractmethod
     def undo(self, x: Tensor) -> Tensor:
-        """Numbers of which `apply` makes x, but for rounding."""
+        """Numbers to try it with, of which `apply` makes about x."""
 
 
 class Divide(InputStep):
@@ -63,8 +63,11 @@ class Reorder(InputStep):
         return x[:, torch.tensor(self.order, device=x.device)]
 
     def undo(self, x: Tensor) -> Tensor:
-        """`[B, N]` in the order it had."""
-        return x[:, torch.tensor(self.order, device=x.device).argsort()]
+        """`[B, N]` in the order they had; 0 where the order names no number."""
+        size = len(self.order)
+        raw = x.new_zeros(len(x), max(size, max(self.order) + 1))
+        raw[:, list(self.order)] = torch.nn.functional.pad(x, (0, size - x.shape[1]))
+        return raw
 
 
 class Layout(InputStep):
@@ -102,6 +105,10 @@ class OneHot(InputStep):
         return x.argmax(dim=-1)
 
 
+_ONE_IN = 10
+"""So often a number is missing, where that is tried."""
+
+
 class FillMissing(InputStep):
     """A number for each missing one, which is NaN, of a feature."""
 
@@ -113,8 +120,9 @@ class FillMissing(InputStep):
         return torch.where(x.isnan(), x.new_tensor(self.values), x)
 
     def undo(self, x: Tensor) -> Tensor:
-        """The same: nothing is missing."""
-        return x
+        """The same, but that every tenth number is missing."""
+        places = torch.arange(x.numel(), device=x.device).view(x.shape) % _ONE_IN == 0
+        return x.masked_fill(places, torch.nan)
 
 
 class Standardise(InputStep):
@@ -141,8 +149,9 @@ class Standardise(InputStep):
 
     def undo(self, x: Tensor) -> Tensor:
         """`[B, T, F]` in the data's own unit."""
-        means, deviations = (x.new_tensor(part) for part in (self.means, self.deviations))
-        return x * deviations + means
+        exact = x.double()
+        means, deviations = (exact.new_tensor(part) for part in (self.means, self.deviations))
+        return (exact * deviations + means).to(x.dtype)
 
 
 _Steps: TypeAlias = Divide | Reorder | Layout | OneHot | FillMissing | Standardise
@@ -341,7 +350,7 @@ class Interface(Spec):
         return bool(self.inputs) or len(self.sample) > 1
 
     def raw(self, x: Tensor) -> Tensor:
-        """Samples `[B, *sample]` of which `preprocess` makes x, but for rounding."""
+        """Samples `[B, *sample]` to try a file with, of which `preprocess` makes about x."""
         for step in reversed(self.inputs):
             x = step.undo(x)
         return x

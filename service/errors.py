@@ -22,6 +22,7 @@ from models.errors import (
     SignatureError,
     SlotError,
     SpecError,
+    ToolMissing,
 )
 from search.errors import (
     DataError,
@@ -94,6 +95,7 @@ ANSWERS: Mapping[type[Exception], Answer] = {
     CheckpointError: Answer(_WRONG, "checkpoint", "No valid checkpoint"),
     ConversionError: Answer(_WRONG, "conversion", "The weights cannot be converted"),
     RoundingError: Answer(_WRONG, "rounding", "The numbers are not rounded"),
+    ToolMissing: Answer(_OURS, "tool-missing", "The server lacks a program to make this file"),
     ExportError: Answer(_OURS, "export", "The model has no such file"),
     SearchError: Answer(_OURS, "search", "The search failed"),
     SpecRefused: Answer(_WRONG, "spec-refused", "The spec cannot be run"),

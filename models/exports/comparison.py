@@ -83,8 +83,11 @@ class Bound:
         if not held.any():
             raise ExportError(f"at {list(expected.shape)} the model gives no number to compare")
         error = _largest(rounded.double() - expected, held)
-        self._allowed = TOLERANCE * _largest(expected, held) + ROUNDINGS * error
-        self._expected, self._held, self._answer = expected, held, answer
+        self.allowed = TOLERANCE * _largest(expected, held) + ROUNDINGS * error
+        """How far outputs may be apart, `[1, ..., 1]`, or `[1, T, 1]`."""
+        self.held = held
+        """Which outputs `[B, ..., out]` are compared."""
+        self._expected, self._answer = expected, answer
 
     def share(self, found: Tensor, file: str) -> float:
         """The largest difference of answers of the batch's first samples, as a share of the bound.
@@ -94,8 +97,8 @@ class Bound:
         """
         expected, held, allowed = (
             self._expected[: len(found)],
-            self._held[: len(found)],
-            self._allowed,
+            self.held[: len(found)],
+            self.allowed,
         )
         if self._answer is not None:
             expected, allowed = self._answer.numbers(expected), self._answer.spread(allowed)
@@ -121,7 +124,7 @@ class Bound:
         Raises:
             ExportError: it differs elsewhere.
         """
-        expected, held = self._expected[: len(told)], self._held[: len(told)]
+        expected, held = self._expected[: len(told)], self.held[: len(told)]
         answer = self._answer
         label = None if answer is None else answer.label(expected)
         if answer is None or label is None:
@@ -130,7 +133,7 @@ class Bound:
             raise ExportError(
                 f"{file} decides {list(told.shape)} where the model decides {list(label.shape)}"
             )
-        wrong = (told != label) & ~answer.tied(expected, 2 * self._allowed)
+        wrong = (told != label) & ~answer.tied(expected, 2 * self.allowed)
         wrong &= held if answer.each else held.all(dim=-1)
         if wrong.any():
             raise ExportError(

@@ -80,7 +80,7 @@ class MadeExport(Export):
     @classmethod
     @abstractmethod
     def make(cls, context: ExportContext) -> Made:
-        """The file; equal contexts give equal bytes.
+        """The file; where a study leaves its form to measurement, that decides some of its bytes.
 
         Raises:
             ExportError: this model has no such file, for a reason to be shown to its user; kept, so

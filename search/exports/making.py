@@ -1,7 +1,8 @@
 """A trial's files: which are there, and how the others are made and stored.
 
 Files are made when they are wanted. One that failed is not tried again: the trial keeps the reason,
-which is told to whoever asks for the file, see `search.exports.missing`.
+which is told to whoever asks for the file, see `search.exports.missing`. A program that is missing
+here is no such reason: it may be here the next time.
 """
 
 import io
@@ -12,7 +13,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from models.checkpoint import load
-from models.errors import ExportError
+from models.errors import ExportError, ToolMissing
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
@@ -65,11 +66,12 @@ def export_trial(
 ) -> None:
     """Make a trial's file, unless it has one: the bytes first, whole, then the row.
 
-    Making it twice is harmless: a checkpoint always gives the same bytes.
+    Making it twice at a time is harmless: both are whole and verified, and the later one stays.
 
     Raises:
         ExportError: the file would not compute what the model computes, or cannot be written; the
             trial keeps the reason.
+        ToolMissing: a program is not here that it is tried with.
         ConversionError: no plain torch.nn layer computes what the model does.
         CheckpointError, ArtifactDamaged: the checkpoint is damaged.
         NotFound, ArtifactNotFound, Conflict: see `exported`.
@@ -90,6 +92,8 @@ def export_trial(
     )
     try:
         made = MAKERS[role].make(context)
+    except ToolMissing:
+        raise
     except ExportError as error:
         outcome = ExportOutcome.of(artifact.sha256, reason=str(error))
         with database.write() as session:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from models.errors import ExportError
+from models.errors import ExportError, ToolMissing
 from models.exports.c.export import CFile
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -26,14 +26,14 @@ def compiler() -> str:
     """What `CC` names, or else the first of `COMPILERS` that is here.
 
     Raises:
-        ExportError: there is none.
+        ToolMissing: there is none.
     """
     named = os.environ.get("CC")
     found = next(filter(shutil.which, [named] if named else COMPILERS), None)
     if found is None and named:
-        raise ExportError(f"CC = {named!r} is not found here; allowed is the name of a C compiler")
+        raise ToolMissing(f"CC = {named!r} is not found here; allowed is the name of a C compiler")
     if found is None:
-        raise ExportError(f"there is no C compiler here; looked for were {', '.join(COMPILERS)}")
+        raise ToolMissing(f"there is no C compiler here; looked for were {', '.join(COMPILERS)}")
     return found
 
 

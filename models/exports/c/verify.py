@@ -2,10 +2,9 @@
 
 import copy
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,15 +13,7 @@ from models.errors import ExportError
 from models.exports.c.export import CFile
 from models.exports.c.toolchain import STRICT, compiler, run, write
 from models.exports.comparison import Bound, in_double_precision, normal_inputs
-from models.interface import (
-    Divide,
-    FillMissing,
-    InputStep,
-    Interface,
-    Layout,
-    Reorder,
-    Standardise,
-)
+from models.interface import Interface
 from models.model import ModelSpec
 
 WHOLE, BY_STEP = 0, -1
@@ -51,8 +42,8 @@ def verify(
         The largest difference found, as a share of what is let pass.
 
     Raises:
-        ExportError: there is no C compiler, it refuses the file, the program fails, or the
-            answers differ by more.
+        ToolMissing: there is no C compiler.
+        ExportError: it refuses the file, the program fails, or the answers differ by more.
     """
     exact = in_double_precision(network, spec)
     single = copy.deepcopy(exact).float()
@@ -92,7 +83,8 @@ def build(
     """A program in the folder that answers samples, see `driver.c`; every warning is an error.
 
     Raises:
-        ExportError: there is no C compiler, or it refuses the file.
+        ToolMissing: there is no C compiler.
+        ExportError: it refuses the file.
     """
     write(file, folder)
     (folder / "the-driver.c").write_text(driver(file, spec))
@@ -165,48 +157,10 @@ def answers(
 
 
 def raw_samples(spec: ModelSpec, interface: Interface | None) -> Iterator[Tensor]:
-    """Samples of which the interface makes normal numbers; of an order or a layout one length.
-
-    What is filled in is missing in a tenth of the places.
-    """
-    for x in normal_inputs(spec):
-        raw = x
-        if interface is not None:
-            fixed = "steps" not in interface.sample
-            if fixed and x.shape[1] != spec.signature.sequence_length:
-                continue
-            for step in reversed(interface.inputs):
-                raw = BACKWARDS[type(step)](step, raw)
-        yield raw
-
-
-def _missing(step: FillMissing, x: Tensor) -> Tensor:
-    del step
-    places = torch.arange(x.numel()).view(x.shape) % 10 == 3
-    return x.masked_fill(places, torch.nan)
-
-
-def _unordered(step: Reorder, x: Tensor) -> Tensor:
-    raw = torch.zeros(len(x), max(len(step.order), max(step.order) + 1))
-    raw[:, list(step.order)] = torch.nn.functional.pad(x, (0, len(step.order) - x.shape[1]))
-    return raw
-
-
-def _unscaled(step: Standardise, x: Tensor) -> Tensor:
-    means, deviations = (
-        torch.tensor(v, dtype=torch.float64) for v in (step.means, step.deviations)
-    )
-    return (x.double() * deviations + means).float()
-
-
-BACKWARDS: Mapping[type[InputStep], Callable[[Any, Tensor], Tensor]] = {
-    Divide: lambda step, x: x * step.by,
-    Reorder: _unordered,
-    Layout: lambda _step, x: x.flatten(1),
-    FillMissing: _missing,
-    Standardise: _unscaled,
-}
-"""What each input step was given, roughly, of what it gave."""
+    """Samples of which the interface makes about the inputs of `normal_inputs`."""
+    own_length = interface is not None and "steps" not in interface.sample
+    for x in normal_inputs(spec, own_length=own_length):
+        yield x if interface is None else interface.raw(x)
 
 
 def _check_parts(
