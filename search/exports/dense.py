@@ -1,12 +1,19 @@
 """The file of plain torch.nn layers."""
 
+import copy
 from typing import ClassVar, Literal
 
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
 from models.checkpoint import plain_bytes
-from models.compression import to_torch, torch_fault
+from models.compression import plain_module, to_torch, torch_fault
+from models.exports.comparison import Bound, in_double_precision, normal_inputs
 from models.model import ModelSpec
 from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
+from search.exports.verification import deciding, on_random_inputs, verified
 
 
 class DenseExport(MadeExport):
@@ -25,8 +32,8 @@ class DenseExport(MadeExport):
 
     @classmethod
     def make(cls, context: ExportContext) -> Made:
-        """Tensors under the names of torch.nn's layers."""
-        model = context.model
+        """Tensors under the names of torch.nn's layers, which compute with them first."""
+        model, interface, samples = context.model, context.interface, context.samples
         assert isinstance(model.module, Network)
         tensors = to_torch(model.module, model.spec)
         metadata = {
@@ -36,4 +43,40 @@ class DenseExport(MadeExport):
             "signature": model.spec.signature.model_dump_json(),
             "checkpoint_sha256": context.sha256,
         }
-        return Made(plain_bytes(tensors, metadata))
+        content = plain_bytes(tensors, metadata)
+        plain = plain_module(model.spec, safetensors.torch.load(content))
+        _compare(plain, model.module, model.spec)
+        runtime = {"runtime": "torch", "runtime_version": torch.__version__}
+        if interface is None or samples is None:
+            return Made(content, on_random_inputs(**runtime))
+
+        def numbers(raw: Tensor, lengths: Tensor | None) -> Tensor:
+            x = interface.preprocess(raw, lengths)
+            return interface.answer.numbers(_answered(plain, model.spec, x, lengths))
+
+        run = deciding(numbers, interface)
+        return Made(content, verified(run, model, context.task, samples, **runtime))
+
+
+@torch.no_grad()
+def _compare(plain: nn.Module, network: Network, spec: ModelSpec) -> None:
+    exact = in_double_precision(network, spec)
+    single = copy.deepcopy(exact).float()
+    for x in normal_inputs(spec):
+        expected = exact(x.double() if x.is_floating_point() else x)
+        Bound(expected, single(x)).share(plain(x).double(), "the dense file")
+
+
+def _answered(plain: nn.Module, spec: ModelSpec, x: Tensor, lengths: Tensor | None) -> Tensor:
+    """What plain layers answer, which know nothing of lengths: a sample is cut to its own."""
+    if (
+        lengths is None
+        or spec.signature.output_steps == "every"
+        or not spec.architecture.any_length
+    ):
+        return plain(x)
+    found = torch.empty(len(x), spec.signature.output_size)
+    for length in sorted({int(length) for length in lengths}):
+        same = lengths == length
+        found[same] = plain(x[same, :length])
+    return found

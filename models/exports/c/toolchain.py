@@ -37,6 +37,11 @@ def compiler() -> str:
     return found
 
 
+def compiler_version(name: str) -> str:
+    """What a compiler says that it is: the first line of `--version`."""
+    return run([name, "--version"], Path.cwd()).decode().splitlines()[0]
+
+
 def write(file: CFile, folder: Path) -> None:
     """Put header and source into a folder."""
     (folder / f"{file.name}.h").write_text(file.header)

@@ -96,15 +96,18 @@ def example_of(
         ),
         initial_state=_initial_state(network),
         vocabulary=_vocabulary(interface, level) if reads_tokens else None,
-        mean_error=_mean_error(interface, answers.single, samples.y[:LOOKED_AT]),
+        mean_error=_mean_error(interface, answers.every, samples.y[:LOOKED_AT]),
     )
 
 
 class _Answers:
-    """The last answers to samples `[N, out]`, in single and in double precision."""
+    """The last answers to samples `[N, out]`, in single and in double precision.
 
-    def __init__(self, single: Tensor, exact: Tensor) -> None:
-        self.single, self.exact = single, exact
+    `every` are all there are in single precision, `[N, ..., out]`.
+    """
+
+    def __init__(self, single: Tensor, exact: Tensor, *, every: Tensor) -> None:
+        self.single, self.exact, self.every = single, exact, every
 
     def is_finite(self, row: int) -> bool:
         return bool(self.single[row].isfinite().all())
@@ -135,16 +138,18 @@ class _Answers:
 def _answers(network: nn.Module, spec: ModelSpec, read: Tensor, lengths: Tensor | None) -> _Answers:
     state = {name: value.cpu() for name, value in network.state_dict().items()}
     found: list[Tensor] = []
+    whole: list[Tensor] = []
     for dtype in (torch.float32, torch.float64):
         same = spec.build(seed=0).to(dtype).eval()
         same.load_state_dict(state)
         with torch.no_grad():
             output = same(read.to(dtype) if read.is_floating_point() else read, lengths)
+        whole.append(output)
         if output.ndim == _EVERY_STEP:
             ends = output.shape[1] if lengths is None else lengths
             output = output[torch.arange(len(output)), torch.as_tensor(ends) - 1]
         found.append(output)
-    return _Answers(*found)
+    return _Answers(*found, every=whole[0])
 
 
 def _cut(sample: Tensor, interface: Interface, steps: int) -> Tensor:
@@ -202,8 +207,8 @@ def _mean_error(interface: Interface, output: Tensor, y: Tensor) -> MeanError | 
     """The spread of squared errors, where they are what the metric is the mean of."""
     if not isinstance(interface.answer, Numbers) or interface.metric != "mse" or len(y) < 2:
         return None
-    found = interface.answer.numbers(output).flatten(1)
-    errors = (found - y.reshape(found.shape)).square().mean(dim=1)
+    found = interface.answer.numbers(output)
+    errors = (found - y.reshape(found.shape)).square().flatten(1).mean(dim=1)
     if not bool(errors.isfinite().all()):
         return None
     return MeanError(samples=len(errors), deviation=float(errors.std()))
