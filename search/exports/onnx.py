@@ -7,7 +7,7 @@ from models.exports.files import ChosenForm, ExportedFile, FileParts, onnx_file
 from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.verification import on_random_inputs, verified
-from search.training.taken_away import onnx_metadata
+from search.training.deliverables import onnx_metadata
 from search.training.throughput_spec import Throughput
 
 _RUNTIME: Final = "onnxruntime"

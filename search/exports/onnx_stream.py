@@ -13,7 +13,7 @@ from models.model import ModelSpec
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.onnx import faster_form
 from search.exports.verification import check_pieces, on_random_inputs
-from search.training.taken_away import onnx_metadata
+from search.training.deliverables import onnx_metadata
 
 _RUNTIME: Final = "onnxruntime"
 
