@@ -14,6 +14,7 @@ LARGEST_INTERFACE: Final = 1 << 20
 """Bytes of an interface in a checkpoint's header, in which each one is escaped."""
 
 _EPOCH_WIDTH = 6
+_COMPARED_WIDTH = 6
 _ANY_DIGEST = "0" * 64
 
 
@@ -44,9 +45,21 @@ def checkpoint_metadata(
     return found if continues is None else {**found, "continues": str(continues)}
 
 
-def onnx_metadata(task: Task, checkpoint_sha256: str) -> dict[str, str]:
-    """What an ONNX file says beside its model: its task, and the checkpoint it was made of."""
-    return {"checkpoint_sha256": checkpoint_sha256, "reflectory.task": task.kind}
+def onnx_metadata(task: Task, checkpoint_sha256: str, *, compared: int = 0) -> dict[str, str]:
+    """What an ONNX file says beside its model; as wide for one number of samples as for another.
+
+    Args:
+        task: what it was trained for.
+        checkpoint_sha256: of the checkpoint that it is made of.
+        compared: raw validation samples that it has to answer as the model does before anybody gets
+            it; 0 where normal numbers alone are tried.
+    """
+    inputs = "validation" if compared else "random"
+    return {
+        "checkpoint_sha256": checkpoint_sha256,
+        "reflectory.task": task.kind,
+        "reflectory.verified": f"{inputs:<10} {compared:0{_COMPARED_WIDTH}}",
+    }
 
 
 def file_bytes(
