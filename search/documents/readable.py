@@ -36,11 +36,13 @@ def metric(name: str, value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A short time in the largest unit that leaves at least 1: `12.1 µs`."""
+    """A short time with three digits, in the largest unit that leaves at least 1: `12.1 µs`."""
     if value is None:
         return NONE
     scale, unit = next(((s, u) for s, u in _UNITS if value >= s), _UNITS[-1])
-    return f"{number(value / scale, 3)} {unit}"
+    scaled = value / scale
+    whole = math.floor(math.log10(scaled)) + 1 if scaled > 0 else 1
+    return f"{scaled:,.{max(3 - whole, 0)}f} {unit}"
 
 
 def interval(name: str, found: tuple[float, float] | None) -> str:

@@ -21,7 +21,7 @@ _RUNTIME: Final = "onnxruntime"
 class OnnxStreamExport(MadeExport):
     """An ONNX file that reads a sequence in pieces: it takes states and gives the next ones."""
 
-    words: ClassVar[str] = "ONNX file of a stream"
+    words: ClassVar[str] = "ONNX file for streams"
     file_name: ClassVar[str] = "model.stream.onnx"
 
     kind: Literal["onnx_stream"] = "onnx_stream"

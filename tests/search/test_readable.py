@@ -37,7 +37,13 @@ def test_a_number_is_what_it_says_but_for_rounding(value: float, digits: int) ->
 
 @pytest.mark.parametrize(
     ("value", "told"),
-    [(2.5, "2.5 s"), (0.0123, "12.3 ms"), (1.2139e-05, "12.1 µs"), (3e-9, "0.003 µs")],
+    [
+        (2.5, "2.50 s"),
+        (0.0123, "12.3 ms"),
+        (1.4e-05, "14.0 µs"),
+        (3e-9, "0.00300 µs"),
+        (0, "0.00 µs"),
+    ],
 )
 def test_short_times_have_a_unit_that_fits(value: float, told: str) -> None:
     assert seconds(value) == told
