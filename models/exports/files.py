@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
-import torch
 from pydantic import Field
 
 from models.interface import Interface
-from models.math.initialisation import generator_of
 from models.model import ModelSpec, shape_words
 from models.network import Network
-from models.quantization.rounding import round_
 from models.spec import Spec
 
 FileName: TypeAlias = Literal["onnx", "checkpoint"]
@@ -26,7 +23,6 @@ FileForm: TypeAlias = Literal["auto", "node", "loop"]
 ChosenForm: TypeAlias = Literal["node", "loop"]
 
 _REMEMBERED = 4096
-_NOISE = 1e-3
 
 
 class ExportedFile(Spec):
@@ -129,20 +125,7 @@ def exported_bytes(
         *sorted((name, len(value.encode())) for name, value in extra.items()),
     ]
     key = hashlib.sha256(repr(words).encode()).hexdigest()
-    return _SIZES.of(key, lambda: FILES[exported.file](fresh_network(model), model, parts))
-
-
-def fresh_network(model: ModelSpec) -> Network:
-    """A model whose numbers are no two alike and rounded to its bits, for files of its size."""
-    network = model.build(seed=0)
-    generator = generator_of(0)
-    with torch.no_grad():
-        # A file keeps equal tensors once: zeros that training will move apart are to differ here.
-        for parameter in network.parameters():
-            parameter.add_(_NOISE * torch.rand(parameter.shape, generator=generator))
-    if model.rounded_to is not None:
-        round_(network, model.rounded_to)
-    return network.eval()
+    return _SIZES.of(key, lambda: FILES[exported.file](model.build(seed=0).eval(), model, parts))
 
 
 @final

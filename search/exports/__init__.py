@@ -5,6 +5,7 @@ from search.exports.making import export_trial, exported
 from search.exports.missing import file_sizes, missing_files
 from search.exports.outcomes import ExportOutcome, outcome
 from search.exports.registry import EXPORTS, MADE, MAKERS
+from search.exports.verification import Verification
 
 __all__ = [
     "EXPORTS",
@@ -15,6 +16,7 @@ __all__ = [
     "ExportOutcome",
     "Made",
     "MadeExport",
+    "Verification",
     "export_trial",
     "exported",
     "file_sizes",

@@ -7,7 +7,7 @@ from models.exports.files import ChosenForm, ExportedFile, FileParts, onnx_file
 from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.verification import on_random_inputs, verified
-from search.training.taken_away import onnx_metadata
+from search.training.deliverables import onnx_metadata
 from search.training.throughput_spec import Throughput
 
 _RUNTIME: Final = "onnxruntime"
@@ -32,14 +32,12 @@ class OnnxExport(MadeExport):
         model, interface = context.model, context.interface
         assert isinstance(model.module, Network)
         exported = ExportedFile.model_validate(context.study.spec.get("export", {}))
-        parts = FileParts(
-            form=exported.form,
-            interface=interface,
-            extra=onnx_metadata(context.task, context.sha256),
-        )
+        samples = None if interface is None else context.samples
+        extra = onnx_metadata(context.task, context.sha256, compared=len(samples or ()))
+        parts = FileParts(form=exported.form, interface=interface, extra=extra)
         content = onnx_file(model.module, model.spec, parts, faster=lambda: faster_form(context))
         verify(content, model.module, model.spec, FileOptions(interface=interface))
-        if interface is None or context.samples is None:
+        if samples is None:
             return Made(content, on_random_inputs(_RUNTIME, version(_RUNTIME)))
         return Made(
             content,
@@ -47,7 +45,7 @@ class OnnxExport(MadeExport):
                 Session(content).run,
                 model,
                 context.task,
-                context.samples,
+                samples,
                 runtime=_RUNTIME,
                 runtime_version=version(_RUNTIME),
             ),

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from service.api.paths import trial_path, trials_path
 from service.api.trials.schemas import (
@@ -25,6 +25,15 @@ from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls, missing_in
 
 _MAKING = HTTPStatus.ACCEPTED
+
+
+class Waiting(TypedDict, total=False):
+    """How a file is waited for."""
+
+    told: ToldProgress | None
+    """Called with the bytes so far and in all."""
+    patience: float
+    """Seconds that the server may take to make the file; 300 by default."""
 
 
 class TrialCalls(FileCalls):
@@ -183,64 +192,45 @@ class TrialCalls(FileCalls):
         """
         return self._download(f"{trial_path(study_id, number)}/checkpoint", out, told)
 
-    def onnx(
-        self,
-        study_id: str,
-        number: int,
-        out: Path,
-        *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
-    ) -> Downloaded:
-        """Fetch a trial's model as an ONNX file, as `download` fetches its checkpoint.
-
-        The server makes the file when it is first asked for.
-
-        Raises:
-            Damaged: the bytes that arrived do not have the digest that the server names.
-            Unfinished: it was not made within `patience` seconds.
-        """
-        return self._made(study_id, number, "onnx", out, told=told, patience=patience)
+    def onnx(self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]) -> Downloaded:
+        """Fetch a trial's model as an ONNX file, see `file`."""
+        return self.file(study_id, number, "onnx", out, **options)
 
     def onnx_stream(
-        self,
-        study_id: str,
-        number: int,
-        out: Path,
-        *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
+        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
     ) -> Downloaded:
-        """Fetch a trial's model as an ONNX file that reads a sequence in pieces.
-
-        The server makes the file when it is first asked for.
-
-        Raises:
-            Damaged: the bytes that arrived do not have the digest that the server names.
-            Refused: the model has no state.
-            Unfinished: it was not made within `patience` seconds.
-        """
-        return self._made(study_id, number, "onnx_stream", out, told=told, patience=patience)
+        """Fetch a trial's model as an ONNX file that reads a sequence in pieces, see `file`."""
+        return self.file(study_id, number, "onnx_stream", out, **options)
 
     def dense(
+        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
+    ) -> Downloaded:
+        """Fetch a trial's model as a state dict of plain torch.nn layers, see `file`."""
+        return self.file(study_id, number, "dense", out, **options)
+
+    def file(
         self,
         study_id: str,
         number: int,
+        kind: Literal["onnx", "onnx_stream", "dense"],
         out: Path,
         *,
         told: ToldProgress | None = None,
         patience: float = 300.0,
     ) -> Downloaded:
-        """Fetch a trial's model as a state dict of plain torch.nn layers, in safetensors.
+        """Fetch one file of a trial, in safetensors where it is dense, as `download` does.
 
         The server makes the file when it is first asked for.
 
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
-            Refused: torch.nn has no layer that computes what the model does.
+            Refused: no such file can be made of the model, for the reason told.
             Unfinished: it was not made within `patience` seconds.
         """
-        return self._made(study_id, number, "dense", out, told=told, patience=patience)
+        path = f"{trial_path(study_id, number)}/{kind}"
+        what = f"the {kind} file of trial {number} of study {study_id}"
+        self._wait_for(path, what, patience)
+        return self._download(path, out, told)
 
     def folder(
         self,
@@ -261,17 +251,7 @@ class TrialCalls(FileCalls):
             Unfinished: not all was made within `patience` seconds.
         """
         path = f"{trial_path(study_id, number)}/folder"
-
-        def look() -> None:
-            with self._stream(path, headers={}) as response:
-                if response.status_code == _MAKING:
-                    raise Busy(response)
-
-        unfinished = (
-            f"the files of trial {number} of study {study_id} were not made within {patience:g} s; "
-            "they are there later"
-        )
-        self._until_made(look, unfinished, patience=patience)
+        self._wait_for(path, f"the folder of trial {number} of study {study_id}", patience)
         got = self._download(path, out, told, proof=whole_zip)
         return DownloadedBundle(**vars(got), missing=missing_in(out))
 
@@ -279,30 +259,17 @@ class TrialCalls(FileCalls):
         """What a trial's model is, for people: the text of its `MODEL_CARD.md`."""
         return self._text(f"{trial_path(study_id, number)}/card")
 
-    def _made(
-        self,
-        study_id: str,
-        number: int,
-        role: str,
-        out: Path,
-        *,
-        told: ToldProgress | None,
-        patience: float,
-    ) -> Downloaded:
-        path = f"{trial_path(study_id, number)}/{role}"
+    def _wait_for(self, path: str, what: str, patience: float) -> None:
+        """Ask for a file until it was made."""
 
         def look() -> None:
             # One byte is enough to learn whether it is there, or why it never will be.
-            answer = self._request("GET", path, headers={"Range": "bytes=0-0"})
-            if answer.status_code == _MAKING:
-                raise Busy(answer)
+            with self._stream(path, headers={"Range": "bytes=0-0"}) as response:
+                if response.status_code == _MAKING:
+                    raise Busy(response)
 
-        unfinished = (
-            f"the {role} file of trial {number} of study {study_id} was not made within "
-            f"{patience:g} s; it is there later"
-        )
+        unfinished = f"{what} was not made within {patience:g} s; it is there later"
         self._until_made(look, unfinished, patience=patience)
-        return self._download(path, out, told)
 
 
 def _decoder() -> codecs.IncrementalDecoder:

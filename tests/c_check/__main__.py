@@ -23,9 +23,9 @@ from models.exports.c.verify import answers, build, raw_samples
 from models.model import ModelSpec
 from models.parametrizations import Family
 from tests.c_check import arm
-from tests.c_check.builds import Build, builds, check, missing, same_bits, trained
+from tests.c_check.builds import Build, builds, check, missing, same_bits
 from tests.c_check.rounding import rounding
-from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
+from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs, trained
 
 FORMS = {
     "dense": {"kind": "dense"},

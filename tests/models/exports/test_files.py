@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 import pytest
-import torch
 
 from models.architectures import Architecture, Gru
 from models.checkpoint import save_bytes
@@ -19,10 +18,8 @@ from models.exports.files import (
 )
 from models.exports.onnx.choice import forms_of
 from models.model import ModelSpec, NumberBits
-from models.network import Network
 from models.parametrizations import Family, HouseholderSvd, LowRank
-from models.quantization.rounding import round_
-from tests.conformance.model_specs import LAST, pair_name, pairs, specs
+from tests.conformance.model_specs import LAST, pair_name, pairs, specs, trained
 
 EXTRA = {"checkpoint_sha256": "0" * 64}
 KINDS = (
@@ -33,18 +30,6 @@ KINDS = (
 )
 
 Pair = tuple[type[Architecture], type[Family]]
-
-
-def trained(spec: ModelSpec) -> Network:
-    """A model whose every number is away from its start."""
-    network = spec.build(seed=1).eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-    if spec.rounded_to is not None:
-        round_(network, spec.rounded_to)
-    return network
 
 
 def test_every_file_has_a_name_in_the_registry() -> None:

@@ -24,8 +24,8 @@ from models.model import ModelSpec
 from models.parametrizations import Family
 from tests.c_check import arm
 from tests.c_check.__main__ import on_arm, variants
-from tests.c_check.builds import Build, builds, check, same_bits, trained
-from tests.conformance.model_specs import LAST, pair_name, pairs, specs
+from tests.c_check.builds import Build, builds, check, same_bits
+from tests.conformance.model_specs import LAST, pair_name, pairs, specs, trained
 
 Pair = tuple[type[Architecture], type[Family]]
 

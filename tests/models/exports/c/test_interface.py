@@ -15,7 +15,8 @@ from models.exports.c.toolchain import STRICT, compiler, run, write
 from models.exports.c.verify import answers, build, verify
 from models.interface import ANSWERS, INPUT_STEPS, Interface, OneHot
 from models.model import ModelSpec
-from tests.c_check.builds import builds, check, trained
+from tests.c_check.builds import builds, check
+from tests.conformance.model_specs import trained
 from tests.models.exports.c.test_export import spec_of
 
 ORDER = [(7 * place + 3) % 17 for place in range(17)]

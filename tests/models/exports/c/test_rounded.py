@@ -17,8 +17,9 @@ from models.network import Network
 from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
 from models.parametrizations.parts.low_rank_factors import LowRankLinear
 from models.parametrizations.parts.staircase import Staircase
-from tests.c_check.builds import LEVELS, trained
+from tests.c_check.builds import LEVELS
 from tests.c_check.rounding import rounding
+from tests.conformance.model_specs import trained
 from tests.models.exports.c.test_export import spec_of
 
 Bits = Literal[8, 4]

@@ -16,7 +16,8 @@ from models.exports.onnx.export import FileOptions, GraphForm, export
 from models.exports.onnx.verify import verify
 from models.model import ModelSpec
 from models.quantization import Bits, round_
-from tests.models.exports.onnx.test_export import ran, trained
+from tests.conformance.model_specs import trained
+from tests.models.exports.onnx.test_export import ran
 
 SIGNATURE = {"input_size": 5, "sequence_length": 6, "output_size": 3}
 
