@@ -16,6 +16,7 @@ from models.exports.c.verify import answers, build, raw_samples, verify
 from models.interface import Interface
 from models.model import ModelSpec
 from models.network import Network
+from models.quantization import round_
 
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 LEVELS = (("-O0",), ("-O2",), ("-Os",), ("-O3", "-march=native", "-fno-trapping-math"), SANITIZED)
@@ -55,7 +56,10 @@ def _links(one: Build) -> bool:
 
 
 def trained(spec: ModelSpec) -> Network:
-    """A model whose every number is away from its start, biases and statistics included."""
+    """A model whose every number is away from its start, biases and statistics included.
+
+    Of few bits it is rounded as models are.
+    """
     network = spec.build(seed=1).eval()
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
@@ -64,6 +68,8 @@ def trained(spec: ModelSpec) -> Network:
         for name, value in network.state_dict().items():
             if name.endswith("std"):
                 value.abs_().add_(0.1)
+    if spec.rounded_to is not None:
+        round_(network, spec.rounded_to)
     return network
 
 

@@ -18,13 +18,13 @@ from models.architectures.highway import (
     StackName,
 )
 from models.exports.c.activations import activate
-from models.exports.c.matrices.product import Product, Span, thin_product
+from models.exports.c.matrices.product import Product, Span, column_scales, thin_product
 from models.exports.c.matrices.products import affine, narrow_middle, product, with_bias
+from models.exports.c.parameters import parameter
 from models.exports.c.program import Program, State
 from models.exports.c.source import Source
-from models.exports.c.tables import GROUP, Vectors
+from models.exports.c.tables import GROUP, Matrix
 from models.linear import Affine
-from models.math.weight_norm import NormalisedRows
 
 _BLOCK = 64
 """Numbers of a sample that are prepared at a time, or a step's if that is more."""
@@ -95,15 +95,14 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
     steps, features = program.spec.signature.sequence_length, program.features
     guard = f"if (steps > {steps}) {{\n    steps = {steps};\n}}"
     if isinstance(projection, Affine):
-        weight = projection.plain_weight()
-        stored = not isinstance(projection.weight, NormalisedRows)
-        rows, columns = weight.shape
-        about = f"{rows} x {columns}"
-        table = source.tables.matrix("input", weight, about, stored=stored)
-        read, work = _by_blocks(program, table, rows)
+        weight = parameter(projection, "weight", source.tables.bits)
+        rows, columns = weight.numbers.shape
+        table = source.tables.matrix("input", weight, f"{rows} x {columns}")
+        read, work = _by_blocks(program, table)
         lines = [guard, source.call("clear", "h", rows), read]
-        if table.scale is not None:
-            lines.append(source.call("stretch", "h", table.scale, rows))
+        if table.by_row is not None:
+            scale = table.by_row
+            lines.append(source.call(f"stretch{scale.suffix}", "h", scale.name, rows))
         if projection.bias is not None:
             bias = source.tables.numbers("input_bias", projection.bias)
             lines.append(source.call("add", "h", bias, rows))
@@ -120,10 +119,10 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
     return body, numbers + enter.scratch
 
 
-def _by_blocks(program: Program, table: Vectors, rows: int) -> tuple[str, int]:
+def _by_blocks(program: Program, table: Matrix) -> tuple[str, int]:
     """Columns of the input matrix, a block of prepared numbers at a time."""
-    features, steps = program.features, program.spec.signature.sequence_length
-    _define_columns(program.source, table, rows=rows, columns=steps * features)
+    features = program.features
+    _define_columns(program.source, table)
     if not program.prepares:
         return f"input_columns(h, x, 0, steps * {features});", 0
     # A block begins where a group of columns does.
@@ -139,13 +138,13 @@ for (int t = 0; t < steps; t += {block}) {{
     return body, block * features
 
 
-def _define_columns(source: Source, table: Vectors, *, rows: int, columns: int) -> None:
+def _define_columns(source: Source, table: Matrix) -> None:
     """`input_columns(y, x, first, count)`: the product with some columns alone."""
-    accumulate, groups = f"accumulate{table.encoding.suffix}", columns // GROUP * GROUP
-    place = f"{table.name} + first * {table.encoding.places(rows)}"
+    accumulate, groups = f"accumulate{table.encoding.suffix}", table.columns // GROUP * GROUP
+    part = [f"{table.name} + first * {table.places}", *column_scales(table, "first"), table.rows]
     numbers = "float *restrict y, const float *restrict x"
-    whole = source.call(accumulate, "y", "x", place, rows, "count")
-    last = source.call(accumulate, "y", "last", place, rows, GROUP)
+    whole = source.call(accumulate, "y", "x", *part, "count")
+    last = source.call(accumulate, "y", "last", *part, GROUP)
     source.define(
         f"void input_columns({numbers}, int first, int count)",
         f"""

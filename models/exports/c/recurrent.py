@@ -4,8 +4,9 @@ from models.architectures.recurrent import Recurrent
 from models.architectures.recurrent_network import RecurrentNetwork
 from models.errors import ExportError
 from models.exports.c.cells import Layer, Write
-from models.exports.c.matrices.product import at
+from models.exports.c.matrices.product import at, looked_up
 from models.exports.c.matrices.products import affine
+from models.exports.c.parameters import parameter
 from models.exports.c.program import Program, State
 
 
@@ -107,19 +108,11 @@ def _define_lookup(program: Program, network: RecurrentNetwork) -> None:
     if program.prepares:
         raise ExportError("the network reads tokens; input steps for numbers do not fit")
     assert network.embedding is not None
-    source, weight = program.source, network.embedding.weight
-    vocabulary, features = weight.shape
-    table = source.tables.vectors(
-        "embedding", weight, "a row for each token", starts=[0] * vocabulary
-    )
-    places = table.encoding.places(features)
-    one = "1.0f" if table.scale is None else f"{table.scale}[token]"
-    row = f"{table.name} + token * {places}"
-    add = source.call(f"accumulate{table.encoding.suffix}", "y", "&one", row, features, 1)
-    clear = source.call("clear", "y", features)
+    source = program.source
+    weight = parameter(network.embedding, "weight", source.tables.bits)
+    table = source.tables.vectors("embedding", weight, "a row for each token")
     source.define(
         "void lookup(float *restrict y, int32_t token)",
-        f"{clear}\nif (token >= 0 && token < {vocabulary}) {{\n"
-        f"    const float one = {one};\n    {add}\n}}",
+        looked_up(source, table, "y", "token"),
         "The numbers of a token; of no token zeros.",
     )
