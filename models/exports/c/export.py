@@ -46,6 +46,8 @@ class CFile:
     source: str
     tables_bytes: int
     state_bytes: int
+    reads: str = "float"
+    """The type of raw numbers: float, or int32_t of tokens"""
 
 
 def export(
@@ -84,6 +86,7 @@ def export(
         source=program.source.written(f"{name}.h"),
         tables_bytes=program.source.tables.bytes,
         state_bytes=state.bytes,
+        reads=program.reads,
     )
 
 

@@ -114,6 +114,12 @@ def looked_up(source: Source, table: Matrix, y: str, place: str) -> str:
     return "\n".join(lines)
 
 
+def one_hot(source: Source, y: str, place: str, count: int) -> str:
+    """Statements for y = 0 but for a single 1, or 0 altogether where there is no such place."""
+    inside = f"{place} >= 0 && {place} < {count}"
+    return f"{source.call('clear', y, count)}\nif ({inside}) {{\n    ({y})[{place}] = 1.0f;\n}}"
+
+
 def added_column(source: Source, table: Matrix, y: str, place: str) -> str:
     """Statements for y += a column of a matrix of `Tables.vectors`, but for the scales of rows."""
     where = f"{table.name} + {place} * {table.places}"

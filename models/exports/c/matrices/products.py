@@ -14,6 +14,7 @@ from models.exports.c.matrices.product import (
     ThinTables,
     complex_product,
     few_enough,
+    looked_up,
     pays,
     thin_product,
     thin_tables,
@@ -55,6 +56,18 @@ def affine(source: Source, layer: InputLayer, name: str) -> Product:
     else:
         linear = layer.linear
         plain = product(source, linear, Span(name, 0, linear.num_matrices))
+    return with_bias(source, plain, name, layer.bias)
+
+
+def column_of(source: Source, layer: Affine, name: str) -> Product:
+    """`y = W x + b` of one-hot x, whose place in C stands for it; of no place `y = b`."""
+    weight = parameter(layer, "weight", source.tables.bits).transposed()
+    table = source.tables.vectors(name, weight, "a column for each token")
+
+    def write(y: str, x: str, _t: str) -> str:
+        return looked_up(source, table, y, x)
+
+    plain = Product(table.rows, table.columns, 0, write)
     return with_bias(source, plain, name, layer.bias)
 
 
