@@ -180,7 +180,7 @@ def driver(file: CFile, spec: ModelSpec) -> str:
     recurrent, signature = spec.architecture.any_length, spec.signature
     every = signature.output_steps == "every"
     words = {
-        "READS": "float" if signature.vocabulary is None else "int32_t",
+        "READS": file.reads,
         "EVERY": str(int(every)),
         "STEP": "NAME_step(&state, from);" if recurrent else "exit(5);",
         "RUN": f"NAME_run(&state, from, steps{', to' if every else ''});",
@@ -217,7 +217,7 @@ def answers(
     lengths, parts = (
         [one] * len(raw) if isinstance(one, int) else list(one) for one in (steps, at_a_time)
     )
-    numbers = raw.flatten(1).to(torch.int32 if spec.signature.vocabulary is not None else raw.dtype)
+    numbers = raw.flatten(1).to(raw.dtype if raw.is_floating_point() else torch.int32)
     sent = [_bytes(len(raw))]
     for sample, length, part in zip(numbers, lengths, parts, strict=True):
         sent += [_bytes(length, part, sample.numel()), sample.contiguous().numpy().tobytes()]

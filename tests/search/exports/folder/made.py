@@ -250,11 +250,9 @@ def folder(case: Case, *, without: tuple[str, ...] = ()) -> Folder:
     contents = {
         "checkpoint": save_bytes(network, case.spec),
         "onnx": export(network, case.spec, FileOptions(interface=case.interface)),
+        "c": c_files(case),
         "example": example.model_dump_json().encode(),
     }
-    if not any(isinstance(step, OneHot) for step in case.interface.inputs):
-        # One-hot tokens have no C writer.
-        contents["c"] = c_files(case)
     stored = {hashlib.sha256(content).hexdigest(): content for content in contents.values()}
     artifacts = {
         role: ArtifactRecord(
