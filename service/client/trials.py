@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from service.api.paths import trial_path, trials_path
 from service.api.trials.schemas import (
@@ -189,6 +190,10 @@ class TrialCalls(FileCalls):
         number: int,
         out: Path,
         *,
+        raw: bool = False,
+        guard: bool = False,
+        form: Literal["auto", "node", "loop"] | None = None,
+        quantization: Literal["none", "qdq"] = "none",
         told: ToldProgress | None = None,
         patience: float = 300.0,
     ) -> Downloaded:
@@ -196,11 +201,29 @@ class TrialCalls(FileCalls):
 
         The server makes the file when it is first asked for.
 
+        Args:
+            study_id: the study.
+            number: the trial.
+            out: the file to write.
+            raw: the network alone, without scaling, layouts, lengths and labels.
+            guard: batches may be empty.
+            form: whole matrices or products through factors; None: as the study says.
+            quantization: of a model of 8 or 4 bits: qdq has `DequantizeLinear` nodes.
+            told: is called with the bytes so far and in all.
+            patience: seconds.
+
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
+            Refused: the model has no such file.
             Unfinished: it was not made within `patience` seconds.
         """
-        return self._made(study_id, number, "onnx", out, told=told, patience=patience)
+        wanted = {
+            "raw": "true" if raw else None,
+            "guard": "true" if guard else None,
+            "form": form,
+            "quantization": None if quantization == "none" else quantization,
+        }
+        return self._made(study_id, number, "onnx", out, told=told, patience=patience, **wanted)
 
     def onnx_stream(
         self,
@@ -288,8 +311,10 @@ class TrialCalls(FileCalls):
         *,
         told: ToldProgress | None,
         patience: float,
+        **wanted: str | None,
     ) -> Downloaded:
-        path = f"{trial_path(study_id, number)}/{role}"
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        path = f"{trial_path(study_id, number)}/{role}" + (f"?{query}" if query else "")
 
         def look() -> None:
             # One byte is enough to learn whether it is there, or why it never will be.

@@ -26,7 +26,6 @@ from models.parametrizations.packed_rotations import PackedRotationsLinear
 from models.parametrizations.rotation_svd import RotationSvdLinear
 from models.parametrizations.unitary_fft import UnitaryFftLinear
 from models.parametrizations.unitary_full import UnitaryFullLinear
-from models.quantization import Bits
 
 __all__ = ["Factors", "Stored", "stored_layers"]
 
@@ -70,15 +69,15 @@ def _stored(graph: Graph, linear: StructuredLinear, *, factored: bool) -> Stored
     recipe = _RECIPES.get(type(linear), thin_factors if has_factors else plain)
     if factored and has_factors:
         return recipe(graph, linear)
-    bits = graph.root.bits
-    if recipe is not plain and _bytes(recipe, linear, bits) > _bytes(plain, linear, bits):
+    root = graph.root
+    if recipe is not plain and _bytes(recipe, linear, root) > _bytes(plain, linear, root):
         recipe = plain
     return recipe(graph, linear).without_factors()
 
 
-def _bytes(recipe: Recipe, linear: StructuredLinear, bits: Bits | None) -> int:
+def _bytes(recipe: Recipe, linear: StructuredLinear, root: Graph) -> int:
     """What a recipe's numbers and nodes take in a file."""
-    graph = Graph(bits=bits)
+    graph = Graph(bits=root.bits, dequantizes=root.dequantizes)
     recipe(graph, linear).whole()
     return graph.bytes()
 
