@@ -8,6 +8,7 @@ from models.exports.onnx.matrices.low_rank import low_rank, thin_factors
 from models.exports.onnx.matrices.plain import dense, matrices
 from models.exports.onnx.matrices.reflectors import householder, householder_svd
 from models.exports.onnx.matrices.rotations import packed_rotations, rotation_svd
+from models.exports.onnx.matrices.skew import factorized_svd
 from models.exports.onnx.matrices.stored import Factors, Stored
 from models.exports.onnx.matrices.unitary import (
     complex_dense,
@@ -18,6 +19,7 @@ from models.exports.onnx.matrices.unitary import (
 from models.forms import Thin
 from models.linear import StructuredLinear
 from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
+from models.parametrizations.factorized_svd import FactorizedSvdLinear
 from models.parametrizations.householder import HouseholderLinear
 from models.parametrizations.householder_svd import HouseholderSvdLinear
 from models.parametrizations.low_rank import LowRankLinear
@@ -40,6 +42,7 @@ _RECIPES: Mapping[type[StructuredLinear], Recipe] = {
     HouseholderSvdLinear: householder_svd,
     PackedRotationsLinear: packed_rotations,
     RotationSvdLinear: rotation_svd,
+    FactorizedSvdLinear: factorized_svd,
     UnitaryFftLinear: unitary_fft,
     UnitaryFullLinear: unitary_full,
 }
