@@ -21,6 +21,9 @@ from models.spec import Spec
 FileName: TypeAlias = Literal["onnx", "checkpoint"]
 FileForm: TypeAlias = Literal["auto", "node", "loop"]
 ChosenForm: TypeAlias = Literal["node", "loop"]
+Quantization: TypeAlias = Literal["none", "qdq"]
+"""How an ONNX file makes numbers of integers: none, by casts and products, which are computed when
+the file is loaded; qdq, by `DequantizeLinear`, as runtimes for quantized models look for."""
 
 _REMEMBERED = 4096
 
@@ -40,12 +43,25 @@ class ExportedFile(Spec):
     )
 
 
+def quantization_fault(model: ModelSpec, quantization: Quantization) -> str | None:
+    """Why integers of a model's ONNX file cannot be written so; None where they can."""
+    if quantization == "none" or model.rounded_to is not None:
+        return None
+    return (
+        f"{quantization!r} is for models of 8 or 4 bits; this one has {model.bits}, and no "
+        "integers: allowed is 'none'"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileParts:
     """What a file is made of beside the model."""
 
     form: FileForm = "auto"
     interface: Interface | None = None
+    guard: bool = False
+    """Of an ONNX file: whether a batch may be empty."""
+    quantization: Quantization = "none"
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further metadata."""
 
@@ -62,11 +78,14 @@ def onnx_file(
     from models.exports.onnx.choice import export_filled
     from models.exports.onnx.export import FileOptions, export
 
-    if parts.form == "auto":
-        options = FileOptions(form=faster(), interface=parts.interface)
-        return export_filled(network, model, options, extra=parts.extra)
-    options = FileOptions(form=parts.form, interface=parts.interface)
-    return export(network, model, options, extra=parts.extra)
+    options = FileOptions(
+        form=faster() if parts.form == "auto" else parts.form,
+        interface=parts.interface,
+        guard=parts.guard,
+        quantization=parts.quantization,
+    )
+    write = export_filled if parts.form == "auto" else export
+    return write(network, model, options, extra=parts.extra)
 
 
 def _onnx_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:

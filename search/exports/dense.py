@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import safetensors.torch
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from models.checkpoint import plain_bytes
 from models.compression import plain_module, to_torch, torch_fault
@@ -13,7 +13,7 @@ from models.exports.comparison import Bound, in_double_precision, normal_inputs
 from models.model import ModelSpec
 from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
-from search.exports.verification import deciding, on_random_inputs, verified
+from search.exports.verification import around, on_random_inputs, verified
 
 
 class DenseExport(MadeExport):
@@ -49,12 +49,7 @@ class DenseExport(MadeExport):
         runtime = {"runtime": "torch", "runtime_version": torch.__version__}
         if interface is None or samples is None:
             return Made(content, on_random_inputs(**runtime))
-
-        def numbers(raw: Tensor, lengths: Tensor | None) -> Tensor:
-            x = interface.preprocess(raw, lengths)
-            return interface.answer.numbers(_answered(plain, model.spec, x, lengths))
-
-        run = deciding(numbers, interface)
+        run = around(plain, interface, model.spec)
         return Made(content, verified(run, model, context.task, samples, **runtime))
 
 
@@ -65,18 +60,3 @@ def _compare(plain: nn.Module, network: Network, spec: ModelSpec) -> None:
     for x in normal_inputs(spec):
         expected = exact(x.double() if x.is_floating_point() else x)
         Bound(expected, single(x)).share(plain(x).double(), "the dense file")
-
-
-def _answered(plain: nn.Module, spec: ModelSpec, x: Tensor, lengths: Tensor | None) -> Tensor:
-    """What plain layers answer, which know nothing of lengths: a sample is cut to its own."""
-    if (
-        lengths is None
-        or spec.signature.output_steps == "every"
-        or not spec.architecture.any_length
-    ):
-        return plain(x)
-    found = torch.empty(len(x), spec.signature.output_size)
-    for length in sorted({int(length) for length in lengths}):
-        same = lengths == length
-        found[same] = plain(x[same, :length])
-    return found

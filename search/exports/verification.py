@@ -18,6 +18,7 @@ from models.checkpoint import LoadedModel
 from models.errors import ExportError
 from models.exports.comparison import ROUNDINGS, TOLERANCE, Bound
 from models.interface import Interface
+from models.model import ModelSpec
 from models.network import Network
 from models.spec import Spec
 from search.tasks import Meter, RawSamples, Task
@@ -86,6 +87,29 @@ def deciding(numbers: Callable[[Tensor, Tensor | None], Tensor], interface: Inte
         return {OUTPUT: output} if label is None else {OUTPUT: output, LABEL: label}
 
     return run
+
+
+def around(network: Callable[[Tensor], Tensor], interface: Interface, spec: ModelSpec) -> Run:
+    """A file of the network alone, with what stands around it; it knows nothing of lengths."""
+
+    def numbers(raw: Tensor, lengths: Tensor | None) -> Tensor:
+        x = interface.preprocess(raw, lengths)
+        return interface.answer.numbers(_to_own_ends(network, spec, x, lengths))
+
+    return deciding(numbers, interface)
+
+
+def _to_own_ends(
+    network: Callable[[Tensor], Tensor], spec: ModelSpec, x: Tensor, lengths: Tensor | None
+) -> Tensor:
+    every_step = spec.signature.output_steps == "every"
+    if lengths is None or every_step or not spec.architecture.any_length:
+        return network(x)
+    found = torch.empty(len(x), spec.signature.output_size)
+    for length in sorted({int(length) for length in lengths}):
+        same = lengths == length
+        found[same] = network(x[same, :length])
+    return found
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
+from urllib.parse import urlencode
 
 from service.api.paths import trial_path, trials_path
 from service.api.trials.schemas import (
@@ -192,9 +193,38 @@ class TrialCalls(FileCalls):
         """
         return self._download(f"{trial_path(study_id, number)}/checkpoint", out, told)
 
-    def onnx(self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]) -> Downloaded:
-        """Fetch a trial's model as an ONNX file, see `file`."""
-        return self.file(study_id, number, "onnx", out, **options)
+    def onnx(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        raw: bool = False,
+        guard: bool = False,
+        form: Literal["auto", "node", "loop"] | None = None,
+        quantization: Literal["none", "qdq"] = "none",
+        **options: Unpack[Waiting],
+    ) -> Downloaded:
+        """Fetch a trial's model as an ONNX file, see `file`.
+
+        Args:
+            study_id: the study.
+            number: the trial.
+            out: the file to write.
+            raw: the network alone, without scaling, layouts, lengths and labels.
+            guard: batches may be empty.
+            form: whole matrices or products through factors; None: as the study says.
+            quantization: of a model of 8 or 4 bits: qdq has `DequantizeLinear` nodes.
+            options: how it is waited for.
+        """
+        wanted = {
+            "raw": "true" if raw else None,
+            "guard": "true" if guard else None,
+            "form": form,
+            "quantization": None if quantization == "none" else quantization,
+        }
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        return self._file(study_id, number, "onnx", out, query=query, **options)
 
     def onnx_stream(
         self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
@@ -214,9 +244,7 @@ class TrialCalls(FileCalls):
         number: int,
         kind: Literal["onnx", "onnx_stream", "dense"],
         out: Path,
-        *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
+        **options: Unpack[Waiting],
     ) -> Downloaded:
         """Fetch one file of a trial, in safetensors where it is dense, as `download` does.
 
@@ -227,7 +255,20 @@ class TrialCalls(FileCalls):
             Refused: no such file can be made of the model, for the reason told.
             Unfinished: it was not made within `patience` seconds.
         """
-        path = f"{trial_path(study_id, number)}/{kind}"
+        return self._file(study_id, number, kind, out, **options)
+
+    def _file(
+        self,
+        study_id: str,
+        number: int,
+        kind: str,
+        out: Path,
+        *,
+        query: str = "",
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        path = f"{trial_path(study_id, number)}/{kind}" + (f"?{query}" if query else "")
         what = f"the {kind} file of trial {number} of study {study_id}"
         self._wait_for(path, what, patience)
         return self._download(path, out, told)
