@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-RuntimeName: TypeAlias = Literal["reflectory", "onnxruntime", "torch"]
+RuntimeName: TypeAlias = Literal["reflectory", "onnxruntime", "c", "torch"]
 Mode: TypeAlias = Literal["inference", "training"]
 DeviceKind: TypeAlias = Literal["cpu", "cuda"]
 
@@ -16,11 +16,14 @@ class RuntimeKind:
     name: RuntimeName
     devices: tuple[DeviceKind, ...]
     modes: tuple[Mode, ...]
+    most_threads: int | None = None
+    """Null: as many as the machine has."""
 
 
 _KINDS = (
     RuntimeKind(name="reflectory", devices=("cpu", "cuda"), modes=("inference", "training")),
     RuntimeKind(name="onnxruntime", devices=("cpu",), modes=("inference",)),
+    RuntimeKind(name="c", devices=("cpu",), modes=("inference",), most_threads=1),
     RuntimeKind(name="torch", devices=("cpu", "cuda"), modes=("inference", "training")),
 )
 

@@ -131,6 +131,12 @@ def _refuse_runtime(spec: StudySpec) -> None:
         allowed = ", ".join(running(mode=wanted.mode))
         message = f"{wanted.runtime!r} runs no {wanted.mode}; allowed are {allowed}"
         faults.append(Fault("throughput.runtime", message))
+    if kind.most_threads is not None and wanted.threads > kind.most_threads:
+        message = (
+            f"{wanted.runtime!r} runs on no {wanted.threads} threads; allowed is "
+            f"{kind.most_threads}, or another throughput.runtime"
+        )
+        faults.append(Fault("throughput.threads", message))
     device = spec.resources.device
     if device != "any" and device not in kind.devices:
         allowed = ", ".join(running(device=device))

@@ -12,8 +12,9 @@ class Throughput(Spec):
     runtime: RuntimeName = Field(
         default="reflectory",
         description="what runs the model and its dense baseline: reflectory, this project's own "
-        "kernels; onnxruntime, their ONNX files; torch, plain torch.nn layers. GPUs and training "
-        "are for reflectory and torch alone",
+        "kernels; onnxruntime, their ONNX files; c, their C files, compiled where it is measured, "
+        "on one thread and one sample after the other; torch, plain torch.nn layers. GPUs and "
+        "training are for reflectory and torch alone",
     )
     mode: Mode = Field(
         default="inference",
