@@ -13,6 +13,7 @@ from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
 from search.studies import Need, StudySpec, measured_kind
+from search.training.deliverables import prepared_interface
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
@@ -133,9 +134,7 @@ class StudyContext:
         if self._interface is None:
             with self.database.read() as session:
                 prepared = Studies(session).get(self.id).prepared
-            told = (prepared or {}).get("interface")
-            if isinstance(told, str):
-                self._interface = Interface.model_validate_json(told)
+            self._interface = prepared_interface(prepared)
         return self._interface
 
     @property

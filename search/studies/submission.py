@@ -10,8 +10,8 @@ from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun
 from search.errors import Fault, SpecRefused
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace, state_bytes
-from search.studies.feasibility import runtime_fault, smallest_bytes
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
+from search.studies.feasibility import runtime_fault, smallest_bytes, smallest_state
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
@@ -227,11 +227,11 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
             )
             faults.append(Fault("limits.bytes", message))
     if limits.state_bytes is not None:
-        kept = [(state_bytes(d.spec.model), str(d.candidate)) for d in space.ends(highest=False)]
-        if limits.state_bytes < min(kept)[0]:
+        least_state = smallest_state(spec, space)
+        if least_state is not None and limits.state_bytes < least_state[1]:
             message = (
                 f"no candidate keeps {limits.state_bytes} bytes or fewer from a step to the next; "
-                f"the smallest, {min(kept)[1]}, keeps {min(kept)[0]}"
+                f"the smallest, {least_state[0]}, keeps {least_state[1]}"
             )
             faults.append(Fault("limits.state_bytes", message))
     if faults:

@@ -1,7 +1,8 @@
 """What a trial stores beside its numbers, for the files that are made of them later."""
 
 import json
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from models.interface import Interface
 
@@ -16,3 +17,9 @@ def stored_interface(interface: Interface) -> str:
         return told
     unnamed = interface.answer.unnamed()
     return interface.model_copy(update={"answer": unnamed}).model_dump_json()
+
+
+def prepared_interface(prepared: Mapping[str, Any] | None) -> Interface | None:
+    """The interface that preparing a study's data found; None before that."""
+    told = (prepared or {}).get("interface")
+    return Interface.model_validate_json(told) if isinstance(told, str) else None

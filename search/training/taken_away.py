@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from models.checkpoint import INTERFACE
-from models.exports.files import ExportedFile, FileName, exported_bytes
+from models.exports.files import ExportedFile, FileName, FileSize, exported_size
 from models.interface import Interface
 from search.tasks import AnyTask, Task
 from search.training.deliverables import stored_interface
@@ -36,14 +36,14 @@ def onnx_metadata(task: Task, checkpoint_sha256: str) -> dict[str, str]:
     return {"checkpoint_sha256": checkpoint_sha256, "reflectory.task": task.kind}
 
 
-def file_bytes(
+def file_size(
     task: AnyTask,
     trial: TrialSpec,
     export: ExportedFile,
     interface: Interface | None,
     *,
     continues: int | None = None,
-) -> int:
+) -> FileSize:
     """The size of the file that a trial will have, before it is trained.
 
     `interface` is what preparing the study's data found; None before that.
@@ -57,7 +57,8 @@ def file_bytes(
         "checkpoint": checkpoint_metadata(
             task, trial, epoch=0, continues=continues, interface=interface
         ),
+        "c": {},
     }
     # A checkpoint says it in its metadata alone.
     around = None if export.file == "checkpoint" else interface
-    return exported_bytes(trial.model, export, around, extra=metadata[export.file])
+    return exported_size(trial.model, export, around, extra=metadata[export.file])

@@ -229,7 +229,7 @@ def test_what_torch_does_not_have_is_refused_with_the_reason(server: Server) -> 
             "throughput.runtime",
             "'reflectory', 'onnxruntime', 'c' or 'torch'",
         ),
-        ({"export": {"file": "pickle"}}, "export.file", "'onnx' or 'checkpoint'"),
+        ({"export": {"file": "pickle"}}, "export.file", "'onnx', 'checkpoint' or 'c'"),
         ({"limits": {"state_bytes": 31}}, "limits.state_bytes", "keeps 32"),
         ({"limits": {"bytes": 100}}, "limits.bytes", "no candidate has a file of 100 bytes"),
     ],
