@@ -18,13 +18,19 @@ class RuntimeKind:
     modes: tuple[Mode, ...]
     most_threads: int | None = None
     """Null: as many as the machine has."""
+    compiles: bool = False
+    """Whether it needs a C compiler where it measures."""
+    rounds: bool = True
+    """Whether it runs numbers of fewer bits than 32 as they are stored or rounded."""
 
 
 _KINDS = (
     RuntimeKind(name="reflectory", devices=("cpu", "cuda"), modes=("inference", "training")),
     RuntimeKind(name="onnxruntime", devices=("cpu",), modes=("inference",)),
-    RuntimeKind(name="c", devices=("cpu",), modes=("inference",), most_threads=1),
-    RuntimeKind(name="torch", devices=("cpu", "cuda"), modes=("inference", "training")),
+    RuntimeKind(name="c", devices=("cpu",), modes=("inference",), most_threads=1, compiles=True),
+    RuntimeKind(
+        name="torch", devices=("cpu", "cuda"), modes=("inference", "training"), rounds=False
+    ),
 )
 
 RUNTIME_KINDS: Mapping[RuntimeName, RuntimeKind] = {kind.name: kind for kind in _KINDS}

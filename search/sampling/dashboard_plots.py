@@ -52,7 +52,7 @@ def plots(
     """
     on_front = {trial.number for trial in front}
     others = [trial for trial in complete if trial.number not in on_front]
-    costs = [name for name in objectives if name != "quality"] or ["parameters"]
+    costs: list[Objective] = [name for name in objectives if name != "quality"] or ["parameters"]
     found = {
         PARETO if name == costs[0] else f"{PARETO}-{name}": _pareto(
             others,

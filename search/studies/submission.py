@@ -116,6 +116,7 @@ def checked_space(spec: StudySpec) -> SearchSpace:
     """
     space = SearchSpace(spec)
     _refuse_runtime(spec)
+    _refuse_bits(spec, space)
     _refuse_presets(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
@@ -155,6 +156,22 @@ def _refuse_runtime(spec: StudySpec) -> None:
         faults.append(Fault("throughput.runtime", f"the model that is compressed: {fault}"))
     if faults:
         raise SpecRefused(faults)
+
+
+def _refuse_bits(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse to measure numbers of fewer bits by what has none."""
+    runtime = spec.throughput.runtime
+    if RUNTIME_KINDS[runtime].rounds or not spec.needs_throughput:
+        return
+    fewer = {drawn.spec.model.bits for drawn in space.ends(highest=False)} - {32}
+    if fewer:
+        allowed = ", ".join(kind.name for kind in RUNTIME_KINDS.values() if kind.rounds)
+        message = (
+            f"{runtime!r} has numbers of 32 bits alone, and model.bits may be "
+            f"{', '.join(map(str, sorted(fewer)))}; allowed are {allowed}, or a space with "
+            "model.bits 32"
+        )
+        raise SpecRefused([Fault("throughput.runtime", message)])
 
 
 def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from models.spec import Spec
-from search.documents.runtimes import Mode, RuntimeName
+from search.documents.runtimes import RUNTIME_KINDS, Mode, RuntimeName
 
 
 class Throughput(Spec):
@@ -32,3 +32,8 @@ class Throughput(Spec):
         max_length=200,
         description="the model of the measuring device; null: the first one's",
     )
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it takes a C compiler where it is measured."""
+        return RUNTIME_KINDS[self.runtime].compiles

@@ -39,6 +39,15 @@ def compiler() -> str:
     return found
 
 
+def has_compiler() -> bool:
+    """Whether `compiler` finds one."""
+    try:
+        compiler()
+    except ToolMissing:
+        return False
+    return True
+
+
 def described(flags: Sequence[str]) -> str:
     """The compiler's name and version, and what it is given.
 

@@ -13,7 +13,6 @@ from models.architectures import Architecture
 from models.errors import ExportError
 from models.exports.c.export import CFile, export, fault
 from models.exports.c.toolchain import FAST, compiler, described, run, write
-from models.exports.files import fresh_network
 from models.model import ModelSpec
 from search.measuring.runtimes.runtime import SEED, Runtime, Subject, input_of
 from search.training.jobs import MeasureJob
@@ -64,7 +63,7 @@ class CFiles(Runtime):
     def subject(self, model: ModelSpec, job: MeasureJob, device: torch.device) -> Subject:  # noqa: ARG002 -- a CPU
         """A whole batch in a call, one sample after the other, each from the first state on."""
         x = input_of(job, model, torch.Generator().manual_seed(SEED))
-        batch = CompiledBatch(export(fresh_network(model), model, name=_NAME), model, x)
+        batch = CompiledBatch(export(model.build(seed=SEED).eval(), model, name=_NAME), model, x)
         return Subject(lambda: batch.run(1), ("c",), (), "float32", form="loop", repeated=batch.run)
 
 

@@ -9,7 +9,6 @@ from models.architectures import ARCHITECTURES, Gru
 from models.errors import ToolMissing
 from models.example_input import example_input
 from models.exports.c.export import export
-from models.exports.files import fresh_network
 from models.math.initialisation import generator_of
 from models.model import ModelSpec
 from models.parametrizations import Dense, Family, LowRank
@@ -55,7 +54,7 @@ def test_every_runtime_has_a_name_and_code() -> None:
 )
 def test_what_is_timed_of_a_c_file_answers_each_sample(model: ModelSpec) -> None:
     """However often it is called: all answers of the batch are those of the model."""
-    network = fresh_network(model)
+    network = model.build(seed=0).eval()
     x = example_input(model.signature, batch=3, steps=5, generator=generator_of(3))
     batch = CompiledBatch(export(network, model), model, x)
     batch.run(2)

@@ -135,3 +135,14 @@ def test_what_cannot_be_is_a_fault_at_its_path(
         assert answer.status_code == 422, answer.text
         faults = {fault["path"]: fault["message"] for fault in answer.json()["errors"]}
         assert words in faults[path], faults
+
+
+def test_a_server_without_a_compiler_fails_the_study_with_the_reason(tmp_path: Path) -> None:
+    bare = {"CC": "no-such-compiler", "REFLECTORY_SLOT_WAIT_SECONDS": "0"}
+    server = Server(tmp_path / "data", workers=1, environment=bare).start()
+    try:
+        study = server.wait(server.submit(SPEC))
+        assert study["state"] == "failed"
+        assert "throughput.runtime 'c' runs on, with a C compiler" in study["state_reason"]
+    finally:
+        server.close()

@@ -229,6 +229,12 @@ def test_what_torch_does_not_have_is_refused_with_the_reason(server: Server) -> 
             "throughput.runtime",
             "'reflectory', 'onnxruntime', 'c' or 'torch'",
         ),
+        (
+            {"throughput": {"runtime": "torch"}, "space": {"bits": {"options": [32, 8, 4]}}},
+            "throughput.runtime",
+            "'torch' has numbers of 32 bits alone, and model.bits may be 4; allowed are "
+            "reflectory, onnxruntime, c, or a space with model.bits 32",
+        ),
         ({"export": {"file": "pickle"}}, "export.file", "'onnx', 'checkpoint' or 'c'"),
         ({"limits": {"state_bytes": 31}}, "limits.state_bytes", "keeps 32"),
         ({"limits": {"bytes": 100}}, "limits.bytes", "no candidate has a file of 100 bytes"),
