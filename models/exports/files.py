@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from models.interface import Interface
 from models.model import ModelSpec, shape_words
 from models.network import Network
 from models.spec import Spec
 
-FileName: TypeAlias = Literal["onnx", "checkpoint"]
+FileName: TypeAlias = Literal["onnx", "checkpoint", "c"]
 FileForm: TypeAlias = Literal["auto", "node", "loop"]
 ChosenForm: TypeAlias = Literal["node", "loop"]
 Quantization: TypeAlias = Literal["none", "qdq"]
@@ -33,14 +33,29 @@ class ExportedFile(Spec):
 
     file: FileName = Field(
         default="onnx",
-        description="onnx: the ONNX file; checkpoint: the safetensors file of this project's own",
+        description="onnx: the ONNX file; checkpoint: the safetensors file of this project's own; "
+        "c: the C file, whose bytes are those of its constant tables, with which its header "
+        "begins. On a device its code adds a few thousand, as many for one size as for another",
     )
     form: FileForm = Field(
         default="auto",
         description="of an ONNX file: node, matrices are made whole when it is loaded, for the "
         "runtime's own operators; loop, products go through their factors step by step; auto, "
-        "whichever is faster at `throughput.batch_size`, in a file of the same size for both",
+        "whichever is faster at `throughput.batch_size`, in a file of the same size for both. C "
+        "files have none but auto",
     )
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the file itself says what is kept of a sample from a step to the next."""
+        return self.file == "c"
+
+    @field_validator("form")
+    @classmethod
+    def _is_one_of_the_file(cls, form: FileForm, info: ValidationInfo) -> FileForm:
+        if info.data.get("file") == "c" and form != "auto":
+            raise ValueError(f"{form!r} is of ONNX files, and file is 'c'; allowed is 'auto'")
+        return form
 
 
 def quantization_fault(model: ModelSpec, quantization: Quantization) -> str | None:
@@ -88,37 +103,53 @@ def onnx_file(
     return write(network, model, options, extra=parts.extra)
 
 
-def _onnx_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
+@dataclass(frozen=True)
+class FileSize:
+    """What a file takes."""
+
+    bytes: int
+    state_bytes: int | None = None
+    """What its caller keeps of one sample; None where that is what the model keeps."""
+
+
+def _onnx_size(network: Network, model: ModelSpec, parts: FileParts) -> FileSize:
     from models.exports.onnx.choice import filled_bytes
     from models.exports.onnx.export import FileOptions
 
     if parts.form == "auto":
-        return filled_bytes(
-            network, model, FileOptions(interface=parts.interface), extra=parts.extra
-        )
-    return len(onnx_file(network, model, parts, faster=lambda: "node"))
+        options = FileOptions(interface=parts.interface)
+        return FileSize(filled_bytes(network, model, options, extra=parts.extra))
+    return FileSize(len(onnx_file(network, model, parts, faster=lambda: "node")))
 
 
-def _checkpoint_bytes(network: Network, model: ModelSpec, parts: FileParts) -> int:
+def _checkpoint_size(network: Network, model: ModelSpec, parts: FileParts) -> FileSize:
     from models.checkpoint import save_bytes
 
-    return len(save_bytes(network, model, extra=parts.extra))
+    return FileSize(len(save_bytes(network, model, extra=parts.extra)))
 
 
-FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], int]] = {
-    "onnx": _onnx_bytes,
-    "checkpoint": _checkpoint_bytes,
+def _c_size(_network: Network, model: ModelSpec, parts: FileParts) -> FileSize:
+    from models.exports.c.export import sizes
+
+    found = sizes(model, interface=parts.interface)
+    return FileSize(found.tables_bytes, found.state_bytes)
+
+
+FILES: Mapping[FileName, Callable[[Network, ModelSpec, FileParts], FileSize]] = {
+    "onnx": _onnx_size,
+    "checkpoint": _checkpoint_size,
+    "c": _c_size,
 }
 """The registry: how large each file of a network is."""
 
 
-def exported_bytes(
+def exported_size(
     model: ModelSpec,
     exported: ExportedFile,
     interface: Interface | None = None,
     *,
     extra: Mapping[str, str],
-) -> int:
+) -> FileSize:
     """The size of the file that a trained model will have; nothing is trained for it.
 
     The file is made of freshly initialised numbers and measured. It is made once for all models of
@@ -154,9 +185,9 @@ class _Sizes:
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
-        self._known: OrderedDict[str, int] = OrderedDict()
+        self._known: OrderedDict[str, FileSize] = OrderedDict()
 
-    def of(self, key: str, measure: Callable[[], int]) -> int:
+    def of(self, key: str, measure: Callable[[], FileSize]) -> FileSize:
         with self._lock:
             size = self._known.get(key)
         if size is None:

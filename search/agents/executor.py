@@ -55,6 +55,8 @@ class Slot:
     """Bytes of its machine's memory that an attempt on it may take; null: unknown."""
     device_memory: int | None = None
     """Bytes of a GPU's own memory that an attempt on it may take; null: unknown, or a CPU."""
+    compiles: bool = True
+    """Whether its machine has a C compiler, as far as that is known."""
 
 
 @dataclass(frozen=True)

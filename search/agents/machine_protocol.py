@@ -52,6 +52,7 @@ class MachineSlot(Spec):
     device_memory: int | None = Field(
         default=None, gt=0, lt=2**63, description="bytes of the GPU's own memory, likewise"
     )
+    compiles: bool = Field(default=True, description="whether the machine has a C compiler")
 
 
 class Join(Spec):

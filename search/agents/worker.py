@@ -15,7 +15,7 @@ from torch import Tensor
 
 from models.backends.vendor import allow_tf32
 from models.checkpoint import load, save_bytes
-from models.errors import CheckpointError, ConversionError
+from models.errors import CheckpointError, ConversionError, ToolMissing
 from models.interface import Interface
 from models.math.precision import denormals_as_zero
 from models.network import Network
@@ -142,6 +142,9 @@ def _outcome(attempt: _Attempt) -> Completion:
         raise
     except DataError as error:
         completion = Completion(outcome="data", reason=str(error))
+    except ToolMissing as error:
+        # Where it ran says nothing that its sentence does not.
+        completion = Completion(outcome="failed", reason=str(error))
     except Exception as error:
         _log.exception("the attempt failed")
         completion = Completion(outcome="failed", reason=_last_lines(error))

@@ -47,7 +47,8 @@ def can_run(study: StudyRecord, space: Capacity) -> bool:
     slots = (slot for slot in space.slots if serves(slot, wish.device))
     measuring = (slot for slot in space.measuring_slots if serves(slot, kind))
     return any(slot.share >= (wish.fraction or 0.0) for slot in slots) and any(
-        model is None or slot.model == model for slot in measuring
+        (model is None or slot.model == model) and (slot.compiles or not throughput.compiles)
+        for slot in measuring
     )
 
 
@@ -115,7 +116,7 @@ def say_that_it_waits(database: Database, study: StudyRecord) -> None:
         wanted.append(f"resources.fraction {wish.fraction:g}")
     if model is not None:
         wanted.append(f"throughput.device {model!r}")
-    if measured_kind(throughput, wish) != wish.device:
+    if throughput.compiles or measured_kind(throughput, wish) != wish.device:
         wanted.append(f"throughput.runtime {throughput.runtime!r}")
     with database.write() as session:
         if Studies(session).get(study.id).state is StudyState.QUEUED:

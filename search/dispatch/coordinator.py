@@ -228,12 +228,18 @@ class Coordinator:
         """Whether nothing runs on a slot's machine, which is kept free until that is so."""
         return self._seclusion.choose(study_id, [slot], self._used()) is not None
 
-    def measuring_slot(self, device: str, model: str | None) -> Slot | None:
+    def measuring_slot(
+        self, device: str, model: str | None, *, compiles: bool = False
+    ) -> Slot | None:
         """A measuring slot of a device model, or of the first one's that serves the wish.
 
         Where several machines have such a device, it is one that is free, if any is.
         """
-        slots = [slot for slot in self._measuring_slots if serves(slot, device)]
+        slots = [
+            slot
+            for slot in self._measuring_slots
+            if serves(slot, device) and (slot.compiles or not compiles)
+        ]
         fitting = [slot for slot in slots if slot.model == (model or slots[0].model)]
         free = (slot for slot in fitting if self._is_idle(slot))
         return next(free, fitting[0] if fitting else None)
@@ -604,6 +610,7 @@ def _measuring_slots(slots: Sequence[Slot]) -> tuple[Slot, ...]:
             machine=machine,
             memory=slot.memory,
             device_memory=slot.device_memory,
+            compiles=slot.compiles,
         )
         for (machine, device), slot in reversed(devices.items())
     )

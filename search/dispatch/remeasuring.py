@@ -86,14 +86,14 @@ def asked_again(session: Session, trial: TrialRecord) -> Again | None:
 def ended_studies_to_measure(session: Session, dispatcher: Dispatcher) -> list[StudyRecord]:
     """Studies that have ended, with something to measure that this dispatcher can measure."""
     asked = {command.study_id for command in Commands(session).open(CommandKind.MEASURE)}
-    found = [study for study in Studies(session).with_ids(asked) if study.state.has_ended]
-    return [
-        study
-        for study in found
-        if dispatcher.measuring_slot(
-            *_measured_on(session, study.id, StudySpec.model_validate(study.spec))
-        )
-    ]
+    ended = [study for study in Studies(session).with_ids(asked) if study.state.has_ended]
+    found: list[StudyRecord] = []
+    for study in ended:
+        spec = StudySpec.model_validate(study.spec)
+        wanted = _measured_on(session, study.id, spec)
+        if dispatcher.measuring_slot(*wanted, compiles=spec.throughput.compiles):
+            found.append(study)
+    return found
 
 
 class Remeasuring:
@@ -126,7 +126,9 @@ class Remeasuring:
                 else:
                     Commands(session).answer(command.id, number)
             return False
-        slot = self._study.dispatcher.measuring_slot(*wanted)
+        slot = self._study.dispatcher.measuring_slot(
+            *wanted, compiles=self._study.spec.throughput.compiles
+        )
         # The search may be measuring the very trial.
         busy = any((one.kind, one.trial) == (AttemptKind.MEASURE, number) for one in at_work)
         if (

@@ -210,6 +210,8 @@ class StudyRun:
                     if wish.device is not None
                     else f"no device is here that throughput.runtime {wish.runtime!r} runs on"
                 )
+                if self._study.spec.throughput.compiles:
+                    sentence += ", with a C compiler"
                 self._fail(session, f"{sentence}; there is {', '.join(models)}")
             return Studies(session).get(study.id)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-RuntimeName: TypeAlias = Literal["reflectory", "onnxruntime", "torch"]
+RuntimeName: TypeAlias = Literal["reflectory", "onnxruntime", "c", "torch"]
 Mode: TypeAlias = Literal["inference", "training"]
 DeviceKind: TypeAlias = Literal["cpu", "cuda"]
 
@@ -16,12 +16,21 @@ class RuntimeKind:
     name: RuntimeName
     devices: tuple[DeviceKind, ...]
     modes: tuple[Mode, ...]
+    most_threads: int | None = None
+    """Null: as many as the machine has."""
+    compiles: bool = False
+    """Whether it needs a C compiler where it measures."""
+    rounds: bool = True
+    """Whether it runs numbers of fewer bits than 32 as they are stored or rounded."""
 
 
 _KINDS = (
     RuntimeKind(name="reflectory", devices=("cpu", "cuda"), modes=("inference", "training")),
     RuntimeKind(name="onnxruntime", devices=("cpu",), modes=("inference",)),
-    RuntimeKind(name="torch", devices=("cpu", "cuda"), modes=("inference", "training")),
+    RuntimeKind(name="c", devices=("cpu",), modes=("inference",), most_threads=1, compiles=True),
+    RuntimeKind(
+        name="torch", devices=("cpu", "cuda"), modes=("inference", "training"), rounds=False
+    ),
 )
 
 RUNTIME_KINDS: Mapping[RuntimeName, RuntimeKind] = {kind.name: kind for kind in _KINDS}

@@ -33,12 +33,12 @@ class CExport(MadeExport):
     def make(cls, context: ExportContext) -> Made:
         """Both files in a ZIP file, after what they answer to raw samples was compared."""
         from models.exports.c.export import export
-        from models.exports.c.toolchain import compiler, compiler_version
+        from models.exports.c.toolchain import described
         from models.exports.c.verify import compiled
 
         model, interface, samples = context.model, context.interface, context.samples
         file = export(model.module, model.spec, name=_NAME, interface=interface)
-        runtime = {"runtime": "c", "runtime_version": compiler_version(compiler())}
+        runtime = {"runtime": "c", "runtime_version": described(())}
         with compiled(file, model.spec, interface) as program:
             program.share(model.module)
             checked = on_random_inputs(**runtime)

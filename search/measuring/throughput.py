@@ -82,7 +82,8 @@ class ThroughputRecord(Spec):
     backend: tuple[str, ...] = Field(
         default=(),
         description="what ran the model: cpp, our kernels; vendor, torch's own recurrent kernels; "
-        "graph, steps in CUDA graphs; torch, its single operations; empty in older records",
+        "graph, steps in CUDA graphs; torch, its single operations; onnxruntime; c, a compiled C "
+        "file, which takes the samples of a batch one after the other; empty in older records",
     )
     dense_backend: tuple[str, ...] = Field(
         default=(),
@@ -119,7 +120,9 @@ class ThroughputRecord(Spec):
     )
     runtime_version: str | None = Field(default=None, description="null in older records")
     compiler: str | None = Field(
-        default=None, description="what compiled the model; null where nothing did"
+        default=None,
+        description="what compiled the model's file: its name, version and flags; null where "
+        "nothing did",
     )
     form: str | None = Field(
         default=None,
@@ -206,14 +209,14 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 @dataclass(frozen=True)
 class _Contestant:
-    """Something to time: one call, how to time several of them, and how many are enough."""
+    """Something to time: how to time several calls of it, and how many are enough."""
 
-    call: Callable[[], None]
+    subject: Subject
     timer: "_Timer"
     repetitions: int
 
     def seconds_per_call(self) -> float:
-        return self.timer(self.call, self.repetitions) / self.repetitions
+        return self.timer(self.subject, self.repetitions) / self.repetitions
 
 
 @dataclass(frozen=True)
@@ -230,13 +233,12 @@ class _Timer:
         # A single thread's own CPU time does not count what other processes took from it.
         return cls(device, "thread" if threads == 1 else "wall")
 
-    def __call__(self, call: Callable[[], None], repetitions: int) -> float:
+    def __call__(self, subject: Subject, repetitions: int) -> float:
         if self.clock == "cuda":
-            return self._by_events(call, repetitions)
+            return self._by_events(subject, repetitions)
         now = time.thread_time if self.clock == "thread" else time.perf_counter
         started = now()
-        for _ in range(repetitions):
-            call()
+        subject.calls(repetitions)
         return now() - started
 
     def one_call(self, call: Callable[[], None]) -> float:
@@ -247,12 +249,11 @@ class _Timer:
             torch.cuda.synchronize(self.device)
         return time.perf_counter() - started
 
-    def _by_events(self, call: Callable[[], None], repetitions: int) -> float:
+    def _by_events(self, subject: Subject, repetitions: int) -> float:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(self.device)
         begin.record()
-        for _ in range(repetitions):
-            call()
+        subject.calls(repetitions)
         end.record()
         end.synchronize()
         return begin.elapsed_time(end) / 1000
@@ -341,7 +342,7 @@ def _single_calls(model: _Contestant, dense: _Contestant) -> tuple[list[float], 
     for _ in range(LATENCY_CALLS):
         order.shuffle(contestants)
         for contestant in contestants:
-            found[id(contestant)].append(contestant.timer.one_call(contestant.call))
+            found[id(contestant)].append(contestant.timer.one_call(contestant.subject.call))
     return found[id(model)], found[id(dense)]
 
 
@@ -374,27 +375,26 @@ def _ratio(seconds: Sequence[tuple[float, float]]) -> Estimate:
     return estimate([dense / own for own, dense in seconds])
 
 
-def _contestant(call: Callable[[], None], timer: _Timer) -> _Contestant:
+def _contestant(subject: Subject, timer: _Timer) -> _Contestant:
     """Find how many calls make one timing long enough; what is run for it warms up, too.
 
     The shortest of a few timings decides: by one that was disturbed, a model would be timed by
     fewer calls than its baseline, of which the first, after the other's, is the slowest.
     """
-    for _ in range(_CALLS_BEFORE_A_GRAPH if timer.clock == "cuda" else 1):
-        call()
+    subject.calls(_CALLS_BEFORE_A_GRAPH if timer.clock == "cuda" else 1)
     shortest = _SHORTEST_TIMING_SECONDS[timer.clock]
     repetitions = 1
-    while (seconds := min(timer(call, repetitions) for _ in range(_TRIES))) < shortest:
+    while (seconds := min(timer(subject, repetitions) for _ in range(_TRIES))) < shortest:
         missing = shortest / seconds if seconds > 0 else 10
         repetitions = math.ceil(repetitions * min(max(missing * 1.1, 1.5), 10))
-    return _Contestant(call, timer, repetitions)
+    return _Contestant(subject, timer, repetitions)
 
 
 def _fastest(
     rivals: Sequence[Subject], timer: _Timer, *, ahead: float = 1.0
 ) -> tuple[Subject, _Contestant]:
     """Whichever is faster here; the first one, where no other is so many times as fast."""
-    contestants = [_contestant(rival.call, timer) for rival in rivals]
+    contestants = [_contestant(rival, timer) for rival in rivals]
     if len(rivals) == 1:
         return rivals[0], contestants[0]
     timed = [

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 from models.interface import Interface
@@ -13,6 +13,7 @@ from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.spaces import SearchSpace
 from search.studies import Need, StudySpec, measured_kind
+from search.training.deliverables import prepared_interface
 from search.training.jobs import Job
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord
@@ -54,8 +55,13 @@ class Dispatcher(Protocol):
         """Whether nothing runs on a slot's machine, which is kept free until that is so."""
         ...
 
-    def measuring_slot(self, device: str, model: str | None) -> Slot | None:
-        """A measuring slot of a device model, or of the first one's that serves the wish."""
+    def measuring_slot(
+        self, device: str, model: str | None, *, compiles: bool = False
+    ) -> Slot | None:
+        """A measuring slot of a device model, or of the first one's that serves the wish.
+
+        With `compiles` it is one on a machine that has a C compiler.
+        """
         ...
 
     def is_measuring_slot_free(self, study_id: str, slot: Slot) -> bool:
@@ -133,9 +139,7 @@ class StudyContext:
         if self._interface is None:
             with self.database.read() as session:
                 prepared = Studies(session).get(self.id).prepared
-            told = (prepared or {}).get("interface")
-            if isinstance(told, str):
-                self._interface = Interface.model_validate_json(told)
+            self._interface = prepared_interface(prepared)
         return self._interface
 
     @property
@@ -163,17 +167,19 @@ class StudyContext:
 
         Null while no machine with that model is here.
         """
-        named, device = (
-            self.spec.throughput.device,
+        named = self.spec.throughput.device
+        find = partial(
+            self.dispatcher.measuring_slot,
             measured_kind(self.spec.throughput, self.spec.resources),
+            compiles=self.spec.throughput.compiles,
         )
-        slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
+        slot = find(named or self.measured_on)
         if slot is None and named is None and self.measured_on is not None:
             with self.database.read() as session:
                 self.measured_on = Measurements(session).first_device(self.id)
-            slot = self.dispatcher.measuring_slot(device, self.measured_on)
+            slot = find(self.measured_on)
         if slot is not None and self.measured_on is None:
             with self.database.read() as session:
                 self.measured_on = Measurements(session).first_device(self.id) or slot.model
-            slot = self.dispatcher.measuring_slot(device, named or self.measured_on)
+            slot = find(named or self.measured_on)
         return slot

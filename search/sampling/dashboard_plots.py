@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
 from search.fronts import ObjectiveInfo
 from search.studies import Limits
 from storage.repositories.trial_summaries import TrialSummary
@@ -24,21 +25,46 @@ _GREY = "#9aa0a6"
 
 _Axis = Callable[[TrialSummary], float | None]
 
+_LIMITS: Mapping[Objective, Callable[[Limits], float | None]] = {
+    "parameters": lambda limits: limits.parameters,
+    "bytes": lambda limits: limits.bytes,
+    "latency": lambda limits: limits.latency_seconds,
+}
+"""Of what is drawn; the one on throughput is drawn with the ratios."""
+_LIMIT_WORDS: Mapping[Objective, str] = {"latency": "the limit on p99"}
+
+
+def _no_limit(_: Limits) -> None:
+    return None
+
 
 def plots(
     complete: Sequence[TrialSummary],
     front: Sequence[TrialSummary],
     *,
     quality: ObjectiveInfo,
+    objectives: Sequence[Objective],
     limits: Limits,
 ) -> dict[str, str]:
-    """Each plot's JSON by its id; none of throughput where nothing was measured.
+    """Each plot's JSON by its id: the quality over each other objective, and ratios, if any.
 
     `complete` are all complete trials, `front` those of them that none dominates.
     """
     on_front = {trial.number for trial in front}
     others = [trial for trial in complete if trial.number not in on_front]
-    found = {PARETO: _pareto(others, front, quality=quality, limits=limits)}
+    costs: list[Objective] = [name for name in objectives if name != "quality"] or ["parameters"]
+    found = {
+        PARETO if name == costs[0] else f"{PARETO}-{name}": _pareto(
+            others,
+            front,
+            quality=quality,
+            cost=OBJECTIVE_KINDS[name],
+            # What neither axis shows.
+            colour=next((OBJECTIVE_KINDS[one] for one in reversed(costs) if one != name), None),
+            limits=limits,
+        )
+        for name in costs
+    }
     if any(trial.throughput_ratio is not None for trial in complete):
         found[RATIO] = _ratio(others, front, limits=limits)
     return {name: json.dumps(plot, separators=(",", ":")) for name, plot in found.items()}
@@ -49,24 +75,25 @@ def _pareto(
     front: Sequence[TrialSummary],
     *,
     quality: ObjectiveInfo,
+    cost: ObjectiveKind,
+    colour: ObjectiveKind | None,
     limits: Limits,
 ) -> dict[str, Any]:
-    def x(trial: TrialSummary) -> float:
-        return trial.parameters
-
     def y(trial: TrialSummary) -> float | None:
         return trial.quality
 
-    better = "higher" if quality.direction == "maximize" else "lower"
-    lines = [] if limits.parameters is None else [_line("x", limits.parameters, "the limit")]
+    x, better = cost.value, "higher" if quality.direction == "maximize" else "lower"
+    limit = _LIMITS.get(cost.name, _no_limit)(limits)
+    lines = [] if limit is None else [_line("x", limit, _LIMIT_WORDS.get(cost.name, "the limit"))]
+    scale = {"type": "log"} if cost.logarithmic else {}
     return {
         "data": [
             _points(others, "dominated", x, y, marker={"color": _GREY, "size": 6}),
-            _points(front, "on the front", x, y, marker=_coloured(_drawn(front))),
+            _points(front, "on the front", x, y, marker=_coloured(_drawn(front), colour)),
         ],
         "layout": _layout(
             "Pareto front of Reflectory",
-            {"title": {"text": "parameters"}, "type": "log", **_AXIS},
+            {"title": {"text": _heading(cost)}, **scale, **_AXIS},
             {"title": {"text": f"{quality.metric} ({better} is better)"}, **_AXIS},
             lines,
         ),
@@ -123,14 +150,18 @@ def _points(
     }
 
 
-def _coloured(trials: Sequence[TrialSummary]) -> dict[str, Any]:
-    """Markers of a front: by throughput, where it is known."""
-    speeds = [trial.throughput for trial in trials]
-    if not speeds or None in speeds:
+def _coloured(trials: Sequence[TrialSummary], kind: ObjectiveKind | None) -> dict[str, Any]:
+    """Markers of a front: by another objective, where it is known of all."""
+    values = [] if kind is None else [kind.value(trial) for trial in trials]
+    if kind is None or not values or None in values:
         return {"color": "#1a73e8", "size": 9}
-    bar = {"title": {"text": "samples/s"}, "thickness": 12}
-    colours = {"color": [_short(speed) for speed in speeds], "colorscale": "Viridis"}
+    bar = {"title": {"text": _heading(kind)}, "thickness": 12}
+    colours = {"color": [_short(value) for value in values], "colorscale": "Viridis"}
     return {"size": 9, **colours, "showscale": True, "colorbar": bar}
+
+
+def _heading(kind: ObjectiveKind) -> str:
+    return f"{kind.name}, {kind.unit}" if kind.has_unit else kind.name
 
 
 def _words(trial: TrialSummary) -> str:

@@ -40,7 +40,13 @@ class DashboardSync:
             complete = self._figures.complete(session, study)
         spec = self._study.spec
         (quality,) = objective_infos(spec.task, ["quality"])
-        drawn = plots(complete, standing.front, quality=quality, limits=spec.limits)
+        drawn = plots(
+            complete,
+            standing.front,
+            quality=quality,
+            objectives=spec.objectives,
+            limits=spec.limits,
+        )
         self._optuna_study.show(note_of(study, spec), drawn)
         self._version, self._shown_at = study.data_version, time.monotonic()
 

@@ -40,14 +40,15 @@ class Limits(Spec):
         default=None,
         ge=1,
         le=10**18,
-        description="most bytes that the file in `export` may have",
+        description="most bytes that the file in `export` may have; of a C file, its tables",
     )
     state_bytes: int | None = Field(
         default=None,
         ge=1,
         le=10**18,
         description="most bytes that a model may keep of one sample from a step to the next, in "
-        "single precision; 0 for models without a state",
+        "single precision; 0 for models without a state. Where the file in `export` is `c`: the "
+        "size of its struct, in which a step is computed, too",
     )
     latency_seconds: float | None = Field(
         default=None,
@@ -82,7 +83,7 @@ class MeasuredValues(Protocol):
 
 
 def excesses(
-    limits: Limits, model: ModelSpec, *, file_bytes: int | None = None
+    limits: Limits, model: ModelSpec, *, file_bytes: int | None = None, state: int | None = None
 ) -> Iterator[tuple[str, float]]:
     """Each limit that a model is over: the sentence that says so, and the relative excess.
 
@@ -92,6 +93,7 @@ def excesses(
         limits: the study's.
         model: what was drawn.
         file_bytes: the size of the file that a user takes away, where there is a limit on it.
+        state: bytes that the file keeps of a sample; null: as many as the model.
 
     Raises:
         SpecError: the model cannot be built.
@@ -107,7 +109,8 @@ def excesses(
         ]
     if file_bytes is not None:
         found.append(("bytes of the file", file_bytes, limits.bytes))
-    found.append(("bytes of state", state_bytes(model), limits.state_bytes))
+    kept = state_bytes(model) if state is None else state
+    found.append(("bytes of state", kept, limits.state_bytes))
     for what, value, limit in found:
         if limit is not None and value > limit:
             yield f"{value} {what} are over the limit of {limit}", value / limit - 1

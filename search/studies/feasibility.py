@@ -1,14 +1,15 @@
 """Which configurations a study refuses before any training, and how large their files are."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from models.architectures import Architecture
 from models.errors import ExportError, SpecError
 from models.interface import Interface
 from search.measuring.runtimes import RUNTIMES
-from search.spaces import SearchSpace, excesses
+from search.spaces import SearchSpace, excesses, state_bytes
 from search.studies.spec import StudySpec
-from search.training.deliverables import file_bytes
+from search.training.deliverables import file_size
 from search.training.trial_spec import TrialSpec
 
 _BROKEN = 1.0
@@ -26,9 +27,33 @@ def bytes_wanted(
     if not spec.needs_bytes:
         return None
     try:
-        return file_bytes(spec.task, trial, spec.export, interface, continues=continues)
+        return file_size(spec.task, trial, spec.export, interface, continues=continues).bytes
     except (ExportError, SpecError):
         return None
+
+
+def state_wanted(spec: StudySpec, trial: TrialSpec, interface: Interface | None = None) -> int:
+    """What is kept of one sample from a step to the next: by the file, where that says it.
+
+    Raises:
+        SpecError: the model cannot be built.
+        ExportError: there is no such file of it.
+    """
+    size = file_size(spec.task, trial, spec.export, interface) if spec.export.has_state else None
+    kept = None if size is None else size.state_bytes
+    return state_bytes(trial.model) if kept is None else kept
+
+
+def smallest_state(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | None:
+    """The candidate that keeps the least at the lower ends of a space, and how much it keeps."""
+    kept: list[tuple[int, str]] = []
+    for one in space.ends(highest=False):
+        with suppress(ExportError):
+            kept.append((state_wanted(spec, one.spec), str(one.candidate)))
+    if not kept:
+        return None
+    size, candidate = min(kept)
+    return candidate, size
 
 
 def largest_bytes(spec: StudySpec, space: SearchSpace) -> int | None:
@@ -69,12 +94,15 @@ def refusals(
         SpecError: the model cannot be built.
     """
     size: int | None = None
+    state: int | None = None
     fault = runtime_fault(spec, trial.model.architecture)
     if fault is not None:
         yield fault, _BROKEN
-    if spec.needs_bytes:
-        try:
-            size = file_bytes(spec.task, trial, spec.export, interface)
-        except ExportError as error:
-            yield f"there is no {spec.export.file} file: {error}", _BROKEN
-    yield from excesses(spec.limits, trial.model, file_bytes=size)
+    try:
+        if spec.needs_bytes:
+            size = file_size(spec.task, trial, spec.export, interface).bytes
+        if spec.limits.state_bytes is not None:
+            state = state_wanted(spec, trial, interface)
+    except ExportError as error:
+        yield f"there is no {spec.export.file} file: {error}", _BROKEN
+    yield from excesses(spec.limits, trial.model, file_bytes=size, state=state)

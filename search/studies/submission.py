@@ -10,8 +10,8 @@ from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun
 from search.errors import Fault, SpecRefused
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace, state_bytes
-from search.studies.feasibility import runtime_fault, smallest_bytes
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
+from search.studies.feasibility import runtime_fault, smallest_bytes, smallest_state
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
@@ -116,6 +116,7 @@ def checked_space(spec: StudySpec) -> SearchSpace:
     """
     space = SearchSpace(spec)
     _refuse_runtime(spec)
+    _refuse_bits(spec, space)
     _refuse_presets(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
@@ -131,6 +132,12 @@ def _refuse_runtime(spec: StudySpec) -> None:
         allowed = ", ".join(running(mode=wanted.mode))
         message = f"{wanted.runtime!r} runs no {wanted.mode}; allowed are {allowed}"
         faults.append(Fault("throughput.runtime", message))
+    if kind.most_threads is not None and wanted.threads > kind.most_threads:
+        message = (
+            f"{wanted.runtime!r} runs on no {wanted.threads} threads; allowed is "
+            f"{kind.most_threads}, or another throughput.runtime"
+        )
+        faults.append(Fault("throughput.threads", message))
     device = spec.resources.device
     if device != "any" and device not in kind.devices:
         allowed = ", ".join(running(device=device))
@@ -149,6 +156,22 @@ def _refuse_runtime(spec: StudySpec) -> None:
         faults.append(Fault("throughput.runtime", f"the model that is compressed: {fault}"))
     if faults:
         raise SpecRefused(faults)
+
+
+def _refuse_bits(spec: StudySpec, space: SearchSpace) -> None:
+    """Refuse to measure numbers of fewer bits by what has none."""
+    runtime = spec.throughput.runtime
+    if RUNTIME_KINDS[runtime].rounds or not spec.needs_throughput:
+        return
+    fewer = {drawn.spec.model.bits for drawn in space.ends(highest=False)} - {32}
+    if fewer:
+        allowed = ", ".join(kind.name for kind in RUNTIME_KINDS.values() if kind.rounds)
+        message = (
+            f"{runtime!r} has numbers of 32 bits alone, and model.bits may be "
+            f"{', '.join(map(str, sorted(fewer)))}; allowed are {allowed}, or a space with "
+            "model.bits 32"
+        )
+        raise SpecRefused([Fault("throughput.runtime", message)])
 
 
 def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:
@@ -221,11 +244,11 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
             )
             faults.append(Fault("limits.bytes", message))
     if limits.state_bytes is not None:
-        kept = [(state_bytes(d.spec.model), str(d.candidate)) for d in space.ends(highest=False)]
-        if limits.state_bytes < min(kept)[0]:
+        least_state = smallest_state(spec, space)
+        if least_state is not None and limits.state_bytes < least_state[1]:
             message = (
                 f"no candidate keeps {limits.state_bytes} bytes or fewer from a step to the next; "
-                f"the smallest, {min(kept)[1]}, keeps {min(kept)[0]}"
+                f"the smallest, {least_state[0]}, keeps {least_state[1]}"
             )
             faults.append(Fault("limits.state_bytes", message))
     if faults:

@@ -17,6 +17,7 @@ from search.spaces import SearchSpace
 from search.studies.configurations import is_trained_afresh
 from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
+from search.training.deliverables import prepared_interface
 from search.training.trial_spec import TrialSpec
 from storage.engine import Database
 from storage.errors import NotFound
@@ -117,6 +118,7 @@ def _fitting(
 ) -> Iterator[WarmStartTrialRecord]:
     validations = Metrics(session).validations(other.id)
     same_speed = StudySpec.model_validate(other.spec).throughput == spec.throughput
+    interface = prepared_interface(other.prepared)
     measured = ("throughput", "throughput_ratio", "latency_p50", "latency_p99")
     for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):
         curve = validations.get(trial.number, {})
@@ -132,8 +134,9 @@ def _fitting(
             "hyperparameters": dict(place.hyperparameters),
             "drawn": dict(place.drawn),
             **{name: copied[name] if same_speed else None for name in measured},
-            # Of this study's file, which may be another.
-            "bytes": bytes_wanted(spec, trained),
+            # Of this study's file, which may be another; the task is the same, and so is what
+            # preparing its data found.
+            "bytes": bytes_wanted(spec, trained, interface),
         }
         yield WarmStartTrialRecord(
             source_study=other.id,

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from models.checkpoint import INTERFACE
-from models.exports.files import ExportedFile, FileName, exported_bytes
+from models.exports.files import ExportedFile, FileName, FileSize, exported_size
 from models.interface import Interface
 from search.tasks import AnyTask, Task
 from search.training.trial_spec import TrialSpec
@@ -25,6 +25,12 @@ def stored_interface(interface: Interface) -> str:
         return told
     unnamed = interface.answer.unnamed()
     return interface.model_copy(update={"answer": unnamed}).model_dump_json()
+
+
+def prepared_interface(prepared: Mapping[str, Any] | None) -> Interface | None:
+    """The interface that preparing a study's data found; None before that."""
+    told = (prepared or {}).get("interface")
+    return Interface.model_validate_json(told) if isinstance(told, str) else None
 
 
 def checkpoint_metadata(
@@ -62,14 +68,14 @@ def onnx_metadata(task: Task, checkpoint_sha256: str, *, compared: int = 0) -> d
     }
 
 
-def file_bytes(
+def file_size(
     task: AnyTask,
     trial: TrialSpec,
     export: ExportedFile,
     interface: Interface | None,
     *,
     continues: int | None = None,
-) -> int:
+) -> FileSize:
     """The size of the file that a trial will have, before it is trained.
 
     `interface` is what preparing the study's data found; None before that.
@@ -83,7 +89,8 @@ def file_bytes(
         "checkpoint": checkpoint_metadata(
             task, trial, epoch=0, continues=continues, interface=interface
         ),
+        "c": {},
     }
     # A checkpoint says it in its metadata alone.
     around = None if export.file == "checkpoint" else interface
-    return exported_bytes(trial.model, export, around, extra=metadata[export.file])
+    return exported_size(trial.model, export, around, extra=metadata[export.file])

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from models.spec import Spec
-from search.documents.runtimes import Mode, RuntimeName
+from search.documents.runtimes import RUNTIME_KINDS, Mode, RuntimeName
 
 
 class Throughput(Spec):
@@ -12,8 +12,9 @@ class Throughput(Spec):
     runtime: RuntimeName = Field(
         default="reflectory",
         description="what runs the model and its dense baseline: reflectory, this project's own "
-        "kernels; onnxruntime, their ONNX files; torch, plain torch.nn layers. GPUs and training "
-        "are for reflectory and torch alone",
+        "kernels; onnxruntime, their ONNX files; c, their C files, compiled where it is measured, "
+        "on one thread and one sample after the other; torch, plain torch.nn layers. GPUs and "
+        "training are for reflectory and torch alone",
     )
     mode: Mode = Field(
         default="inference",
@@ -31,3 +32,8 @@ class Throughput(Spec):
         max_length=200,
         description="the model of the measuring device; null: the first one's",
     )
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it takes a C compiler where it is measured."""
+        return RUNTIME_KINDS[self.runtime].compiles

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
+from models.exports.files import ExportedFile
 from search.documents.catalog import CatalogEntry, RuleEntry
 from search.spaces.dimension import ChoiceDimension, Dimension
 from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
@@ -13,6 +14,7 @@ from search.studies.catalog import catalog
 from search.studies.spec import Budget, Limits, StudySpec
 from search.tasks import Digits
 from search.training.compression import Compress
+from search.training.throughput_spec import Throughput
 
 Input: TypeAlias = Literal["text", "integer", "number", "choice"]
 
@@ -63,6 +65,8 @@ class FormFields:
     compress: tuple[Field, ...]
     limits: tuple[Field, ...]
     budget: tuple[Field, ...]
+    throughput: tuple[Field, ...]
+    export: tuple[Field, ...]
 
 
 @cache
@@ -95,6 +99,8 @@ def form_fields() -> FormFields:
         compress=tuple(_fields(Compress.model_json_schema(), "compress", "compress")),
         limits=tuple(_fields(Limits.model_json_schema(), "limits", "limits")),
         budget=tuple(_fields(Budget.model_json_schema(), "budget", "budget")),
+        throughput=tuple(_fields(Throughput.model_json_schema(), "throughput", "throughput")),
+        export=tuple(_fields(ExportedFile.model_json_schema(), "export", "export")),
     )
 
 

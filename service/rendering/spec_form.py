@@ -21,7 +21,7 @@ EXTRA = "extra"
 """The field for all that has no field of its own, as JSON."""
 
 _LISTS = ("architectures", "parametrizations", "objectives", "presets")
-_PARTS = ("compress", "limits", "budget")
+_PARTS = ("compress", "limits", "budget", "throughput", "export")
 """What is an object of words and numbers."""
 _NONE = "none"
 """Stands for null where a union may be left out on purpose."""
@@ -122,7 +122,7 @@ def fields_of_faults(
     places: dict[str, str] = {name: name for name in (*_LISTS, "name", "seed", "priority", EXTRA)}
     places |= {name: name for name in ("task", "sampler", "early_stopping")}
     places["compress"] = form.compress[0].name
-    fields = [*form.compress, *form.limits, *form.budget]
+    fields = [field for name in _PARTS for field in getattr(form, name)]
     for name, variants in (
         ("task", form.tasks),
         ("sampler", form.samplers),

@@ -25,6 +25,8 @@ class PlaceRecord:
     """Bytes of the machine's memory that an attempt may take; null: unknown."""
     device_memory: int | None = None
     """Bytes of its GPU's memory, likewise."""
+    compiles: bool = True
+    """Whether its machine has a C compiler, as far as that is known."""
 
 
 _Place = TypeVar("_Place", bound=PlaceRecord)

@@ -101,18 +101,24 @@ def sizes(spec: ModelSpec, *, interface: Interface | None = None) -> Sizes:
     return Sizes(program.source.tables.bytes, state.bytes)
 
 
+def fault(architecture: Architecture) -> str | None:
+    """Why no model of an architecture can be written; None where it can."""
+    if type(architecture) in WRITERS:
+        return None
+    written = ", ".join(sorted(kind_of(variant) for variant in WRITERS))
+    return f"there is no C writer for {kind_of(type(architecture))}; written are {written}"
+
+
 def _built(
     network: nn.Module,
     spec: ModelSpec,
     name: str,
     interface: Interface | None,
 ) -> tuple[Program, State, list[str]]:
-    write = WRITERS.get(type(spec.architecture))
-    if write is None:
-        written = ", ".join(sorted(kind_of(variant) for variant in WRITERS))
-        raise ExportError(
-            f"there is no C writer for {spec.architecture.kind}; written are {written}"
-        )
+    refused = fault(spec.architecture)
+    if refused is not None:
+        raise ExportError(refused)
+    write = WRITERS[type(spec.architecture)]
     source = Source(Tables(spec.rounded_to))
     with torch.no_grad():
         exact = in_double_precision(network, spec)

@@ -20,6 +20,8 @@ STRICT = (
     "-Wshadow",
     "-Werror",
 )
+FAST = ("-std=c99", "-O3", "-march=native", "-fno-trapping-math")
+"""For speed on this machine; they change no bits."""
 
 
 def compiler() -> str:
@@ -37,9 +39,27 @@ def compiler() -> str:
     return found
 
 
-def compiler_version(name: str) -> str:
-    """What a compiler says that it is: the first line of `--version`."""
-    return run([name, "--version"], Path.cwd()).decode().splitlines()[0]
+def has_compiler() -> bool:
+    """Whether `compiler` finds one."""
+    try:
+        compiler()
+    except ToolMissing:
+        return False
+    return True
+
+
+def described(flags: Sequence[str]) -> str:
+    """The compiler's name and version, and what it is given.
+
+    Raises:
+        ToolMissing: there is no compiler.
+        ExportError: it does not say its version.
+    """
+    named = compiler()
+    told = run([named, "--version"], Path.cwd()).decode(errors="replace")
+    # `cc` calls itself so whichever it is.
+    name = Path(shutil.which(named) or named).resolve().name
+    return " ".join([f"{name}: {told.partition(chr(10))[0].strip()}", *flags])
 
 
 def write(file: CFile, folder: Path) -> None:

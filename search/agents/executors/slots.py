@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from models.exports.c.toolchain import has_compiler
 from search.agents.executor import Slot
 from search.errors import ExecutorError
 from search.measuring.devices import device_model
@@ -39,7 +40,8 @@ def cpu_slots(count: int | None = None) -> tuple[Slot, ...]:
     if cores < 0:
         raise ValueError(f"{count} CPU slots: the count is 0 or more")
     model = device_model("cpu")
-    return tuple(Slot(f"cpu-{core}", "cpu", model, 1.0) for core in range(cores))
+    compiles = has_compiler()
+    return tuple(Slot(f"cpu-{core}", "cpu", model, 1.0, compiles=compiles) for core in range(cores))
 
 
 def gpu_slots(slots_per_gpu: int = 1) -> tuple[Slot, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from search.documents.runtimes import RuntimeName
+from search.measuring.runtimes.c_files import CFiles
 from search.measuring.runtimes.onnxruntime_files import OnnxRuntime
 from search.measuring.runtimes.plain_torch import PlainTorch
 from search.measuring.runtimes.reflectory import Reflectory
@@ -11,6 +12,7 @@ from search.measuring.runtimes.runtime import Runtime, Subject
 RUNTIMES: Mapping[RuntimeName, Runtime] = {
     "reflectory": Reflectory(),
     "onnxruntime": OnnxRuntime(),
+    "c": CFiles(),
     "torch": PlainTorch(),
 }
 """By the name that studies call them by."""

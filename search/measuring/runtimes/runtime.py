@@ -27,6 +27,16 @@ class Subject:
     dtype: str
     form: str | None = None
     """How its weights stand in the file that is run; null where no file is."""
+    repeated: Callable[[int], None] | None = None
+    """So many calls in a row, where Python would take a part of each call's time."""
+
+    def calls(self, count: int) -> None:
+        """So many calls in a row."""
+        if self.repeated is not None:
+            self.repeated(count)
+            return
+        for _ in range(count):
+            self.call()
 
 
 class Runtime(ABC):

@@ -20,6 +20,7 @@ class MachineSlotDocument(Spec):
     device_memory: int | None = Field(
         default=None, description="bytes of a GPU's own memory, likewise"
     )
+    compiles: bool = Field(default=True, description="whether the machine has a C compiler")
 
 
 class MachineDocument(Spec):

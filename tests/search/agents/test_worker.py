@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -419,6 +420,21 @@ def test_shapes_are_measured_in_turn_and_reported_one_by_one(
     reports = [(body.trial, body.shape_key) for body in api.bodies(MeasurementReport)]
     assert reports == [(4, model().shape_key()), (7, gru.shape_key())]
     assert api.completion.outcome == "complete"
+
+
+def test_a_worker_without_a_compiler_says_that_alone(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    shape = Shape(trial=0, shape_key=model().shape_key(), model=model())
+    api = serve(MeasureJob(shapes=(shape,), batch_size=1, runtime="c"))
+    with closing(LocalExecutor([SLOT], logs=tmp_path)) as executor:
+        start(executor, api, tmp_path)
+        assert end(executor).returncode == FAILED
+    assert api.completion.outcome == "failed"
+    assert api.completion.reason == (
+        "CC = 'no-such-compiler' is not found here; allowed is the name of a C compiler"
+    )
 
 
 def test_nothing_is_measured_while_somebody_computes(

@@ -49,6 +49,15 @@ def test_a_study_runs_where_a_slot_and_a_measuring_slot_serve_it(
     assert not can_run(study(**given), NOTHING)
 
 
+def test_c_files_are_measured_where_a_compiler_is() -> None:
+    wanted = study(throughput={"runtime": "c"})
+    bare = replace(CORE, compiles=False)
+    assert can_run(wanted, space(CORE))
+    assert not can_run(wanted, space(bare))
+    assert not can_run(wanted, space(HALF))
+    assert can_run(study(), space(bare))
+
+
 class Clock:
     def __init__(self) -> None:
         self.now = 0.0

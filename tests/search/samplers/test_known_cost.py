@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from models.exports.c.export import export
 from search.samplers.modelling.acquisition import (
     Candidates,
     History,
@@ -15,7 +16,13 @@ from search.samplers.modelling.acquisition import (
     rank,
     spread,
 )
+from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.gaussian_process import NOISES, fit
+from search.sampling.sampler_context import sampler_context_of
+from search.spaces.draws import CornerSource
+from search.spaces.space import SearchSpace
+from search.studies.spec import StudySpec
+from tests.search.samplers.test_samplers import Played
 
 
 def matern_by_loops(a: np.ndarray, b: np.ndarray, length: float) -> np.ndarray:
@@ -150,3 +157,26 @@ def test_the_farthest_point_is_the_next_of_a_spread_start() -> None:
     assert spread(points[:0], points) == 0
     assert spread(np.array([[9.0, 9.0], [4.0, 4.0]]), points) == 0
     assert spread(np.array([[1.0, 0.0]]), points) == 2
+
+
+def test_tables_of_c_files_are_a_cost_that_is_known_exactly() -> None:
+    document = {
+        "task": {"kind": "digits", "layout": "rows"},
+        "architectures": ["gru"],
+        "objectives": ["quality", "bytes"],
+        "export": {"file": "c"},
+    }
+    spec = StudySpec.model_validate(document)
+    space = SearchSpace(spec)
+    context = sampler_context_of(spec, space, Played({"kind": "random"}).past)
+    drawn = [space.draw(CornerSource(highest=highest)) for highest in (False, True)]
+    tables = [
+        export(one.spec.model.build(seed=1).eval(), one.spec.model).tables_bytes for one in drawn
+    ]
+    assert [context.file_bytes(one.spec) for one in drawn] == tables
+    costs = Costs(spec.objectives, [], file_bytes=context.file_bytes).of_draws(drawn)
+    np.testing.assert_allclose(costs[:, 0], np.log10(tables))
+    for most, refused in ((tables[0], [False, True]), (tables[0] - 1, [True, True])):
+        limited = StudySpec.model_validate({**document, "limits": {"bytes": most}})
+        asked = sampler_context_of(limited, space, context.past)
+        assert [asked.is_refused(one) for one in drawn] == refused

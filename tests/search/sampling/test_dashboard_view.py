@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from optuna.storages import InMemoryStorage
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
+from search.documents.objectives import Objective
 from search.fronts.pareto import front_of, objective_infos
 from search.optuna_tables import study_name
 from search.samplers.adapters.distributions import distribution_of
@@ -61,9 +62,15 @@ def summary(number: int, **given: Any) -> TrialSummary:
     return replace(summary, **given)
 
 
-def drawn(complete: list[TrialSummary], limits: Limits | None = None) -> dict[str, Any]:
-    front = front_of(complete, INFOS)
-    found = plots(complete, front, quality=INFOS[0], limits=limits or Limits())
+def drawn(
+    complete: list[TrialSummary],
+    limits: Limits | None = None,
+    objectives: Sequence[Objective] = SPEC.objectives,
+) -> dict[str, Any]:
+    front = front_of(complete, objective_infos(SPEC.task, objectives))
+    found = plots(
+        complete, front, quality=INFOS[0], objectives=objectives, limits=limits or Limits()
+    )
     return {name: json.loads(plot) for name, plot in found.items()}
 
 
@@ -89,8 +96,32 @@ def test_the_front_and_the_rest_are_told_apart_by_all_objectives() -> None:
 def test_a_study_without_trials_or_throughput_has_plots_too() -> None:
     assert [trace["x"] for trace in drawn([])[PARETO]["data"]] == [[], []]
     unmeasured = summary(0, throughput=None, throughput_ratio=None, measurement_id=None)
-    (only,) = [plots([unmeasured], [unmeasured], quality=INFOS[0], limits=Limits())]
-    assert set(only) == {PARETO}
+    assert set(drawn([unmeasured])) == {PARETO, f"{PARETO}-throughput"}
+
+
+def test_every_objective_of_a_study_has_a_plot_with_its_limit() -> None:
+    small = summary(0, quality=0.6, bytes=2000, latency_p50=2e-6)
+    large = summary(1, quality=0.9, bytes=9000, latency_p50=5e-6)
+    worse = summary(2, quality=0.5, bytes=9500, latency_p50=9e-6)
+    limits = Limits(bytes=10_000, latency_seconds=1e-4)
+    found = drawn([small, large, worse], limits, ("quality", "bytes", "latency"))
+    assert set(found) == {PARETO, f"{PARETO}-latency", RATIO}
+    for name, values, colours, limit in (
+        (PARETO, [2000, 9000], [2e-6, 5e-6], 10_000),
+        (f"{PARETO}-latency", [2e-6, 5e-6], [2000, 9000], 1e-4),
+    ):
+        _, front = found[name]["data"]
+        assert (front["x"], front["y"]) == (values, [0.6, 0.9])
+        assert front["marker"]["color"] == colours
+        assert [line["x0"] for line in found[name]["layout"]["shapes"]] == [limit]
+        assert found[name]["layout"]["xaxis"]["type"] == "log"
+    assert found[PARETO]["layout"]["xaxis"]["title"]["text"] == "bytes"
+    assert found[f"{PARETO}-latency"]["layout"]["xaxis"]["title"]["text"] == "latency, s"
+
+
+def test_a_study_for_quality_alone_is_drawn_over_its_parameters() -> None:
+    (best,) = drawn([summary(0)], objectives=("quality",))[PARETO]["data"][1]["x"]
+    assert best == 100
 
 
 def test_plots_do_not_grow_with_their_study() -> None:
@@ -101,7 +132,9 @@ def test_plots_do_not_grow_with_their_study() -> None:
     # All on the front at once, too.
     for front in (front_of(complete, INFOS), complete):
         began = time.process_time()
-        found = plots(complete, front, quality=INFOS[0], limits=Limits())
+        found = plots(
+            complete, front, quality=INFOS[0], objectives=SPEC.objectives, limits=Limits()
+        )
         assert time.process_time() - began < 1
         for plot in found.values():
             assert len(plot) < 30_000

@@ -2,18 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from models.interface import Classes, Interface, Standardise
 from search.samplers import Knowledge
 from search.samplers.sampler import Sampler
 from search.spaces.draws import TrialSource
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
+from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
+from search.studies.warm_start import warm_start_trials
+from search.training.deliverables import stored_interface
+from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord, TrialState
+from storage.repositories.studies import Studies
 from tests.search.samplers.test_samplers import SPEC, Played
+from tests.service.site import Site
 
 LEARNING = {
     "tpe": {"startup_trials": 4},
@@ -157,3 +165,31 @@ def test_a_space_finds_the_draw_of_a_configuration_of_another_space() -> None:
 def test_every_sampler_is_asked_about() -> None:
     kinds = {kind.model_fields["kind"].default for kind in Sampler.__subclasses__()}
     assert kinds == {*LEARNING, "random", "grid"}
+
+
+@pytest.mark.parametrize("file", ["onnx", "c", "checkpoint"])
+def test_files_of_known_trials_have_what_stands_around_the_model(tmp_path: Path, file: str) -> None:
+    """Scaled rows: their means and deviations count in the files of this study and of the other."""
+    site = Site(tmp_path)
+    other = site.study(task={"kind": "digits", "layout": "rows"})
+    spec = StudySpec.model_validate(
+        {**other.spec, "objectives": ["quality", "bytes"], "export": {"file": file}}
+    )
+    spec = spec.model_copy(update={"warm_start": (other.id,)})
+    scaled = Interface(
+        sample=("steps", 8),
+        inputs=(Standardise(means=(0.5,) * 8, deviations=(2.0,) * 8),),
+        answer=Classes(classes=tuple("0123456789")),
+    )
+    with site.database.write() as session:
+        Studies(session).set_prepared(other.id, {"interface": stored_interface(scaled)})
+    trial = site.trial(other, 0, quality=0.5)
+    site.epoch(other, 0, 1)
+    (known,) = warm_start_trials(site.database, spec, SearchSpace(spec))
+    sizes = [
+        bytes_wanted(spec, TrialSpec.model_validate(trial.spec), interface)
+        for interface in (None, scaled)
+    ]
+    site.close()
+    assert sizes[0] != sizes[1]
+    assert known.bytes == sizes[1]

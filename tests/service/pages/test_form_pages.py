@@ -85,6 +85,9 @@ def test_the_form_offers_all_that_a_spec_can_name(client: TestClient) -> None:
         assert offered == [entry["kind"] for entry in catalog[part]]
     offered = [field["value"] for field in page.all("input") if field.get("name") == "presets"]
     assert offered == [preset["name"] for preset in catalog["presets"]]
+    for part in (StudySpec.model_fields["throughput"], StudySpec.model_fields["export"]):
+        for name in type(part.default).model_fields:
+            assert any((found.get("name") or "").endswith(f":{name}") for _, found in page.found)
 
 
 def test_every_field_has_a_label(client: TestClient) -> None:
@@ -127,6 +130,12 @@ def test_every_task_comes_through_the_form(task: Any) -> None:
         {"early_stopping": {"kind": "mo_asha", "eta": 4}, "sampler": {"kind": "nsga2"}},
         {"confirm": 2, "throughput": {"batch_size": 1}, "retention": {"keep": "front"}},
         {"objectives": ["parameters", "throughput"], "sampler": {"kind": "tpe"}},
+        {
+            "objectives": ["quality", "bytes", "latency"],
+            "throughput": {"runtime": "c", "batch_size": 1},
+            "export": {"file": "c"},
+            "limits": {"bytes": 50_000, "state_bytes": 9000, "latency_seconds": 0.5},
+        },
         {"presets": ["rnn-32"], "limits": {"parameters": 9000, "min_throughput_ratio": 0.5}},
         {"budget": {"trials": 7, "device_hours": 0.25, "wall_seconds": 1e-3}, "seed": 4294967295},
     ],
@@ -268,6 +277,21 @@ def test_faults_stand_beside_their_fields(client: TestClient) -> None:
     assert set(linked) <= ids
     assert client.get("/v1/studies").json()["items"] == []
     assert filled_in(answer.text)["name"] == ['<script>"x']
+
+
+def test_what_runs_and_what_is_taken_away_have_their_faults_beside_them(
+    client: TestClient,
+) -> None:
+    refused = (
+        ({"throughput:runtime": ["c"], "throughput:threads": ["2"]}, "throughput-threads-fault"),
+        ({"export:file": ["c"], "export:form": ["loop"]}, "export-form-fault"),
+    )
+    for values, place in refused:
+        answer = send(client, "check", **values)
+        assert answer.status_code == 422
+        page = Elements(answer.text)
+        wrong = {found["id"] for _, found in page.found if found.get("class") == "fault"}
+        assert wrong == {place}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", "[" * 50_000])

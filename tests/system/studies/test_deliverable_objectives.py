@@ -227,6 +227,21 @@ def test_what_torch_does_not_have_is_refused_with_the_reason(server: Server) -> 
             "'onnxruntime' does not run on cuda; allowed are reflectory, torch",
         ),
         (
+            {"throughput": {"runtime": "c", "mode": "training"}, "objectives": ["quality"]},
+            "throughput.runtime",
+            "'c' runs no training; allowed are reflectory, torch",
+        ),
+        (
+            {"throughput": {"runtime": "c"}, "resources": {"device": "cuda"}},
+            "throughput.runtime",
+            "'c' does not run on cuda; allowed are reflectory, torch",
+        ),
+        (
+            {"throughput": {"runtime": "c", "threads": 2}},
+            "throughput.threads",
+            "'c' runs on no 2 threads; allowed is 1, or another throughput.runtime",
+        ),
+        (
             {"throughput": {"mode": "training"}},
             "objectives.2",
             "throughput.mode is 'training'; allowed is 'inference'",
@@ -243,9 +258,15 @@ def test_what_torch_does_not_have_is_refused_with_the_reason(server: Server) -> 
         (
             {"throughput": {"runtime": "tensorrt"}},
             "throughput.runtime",
-            "'reflectory', 'onnxruntime' or 'torch'",
+            "'reflectory', 'onnxruntime', 'c' or 'torch'",
         ),
-        ({"export": {"file": "pickle"}}, "export.file", "'onnx' or 'checkpoint'"),
+        (
+            {"throughput": {"runtime": "torch"}, "space": {"bits": {"options": [32, 8, 4]}}},
+            "throughput.runtime",
+            "'torch' has numbers of 32 bits alone, and model.bits may be 4; allowed are "
+            "reflectory, onnxruntime, c, or a space with model.bits 32",
+        ),
+        ({"export": {"file": "pickle"}}, "export.file", "'onnx', 'checkpoint' or 'c'"),
         ({"limits": {"state_bytes": 31}}, "limits.state_bytes", "keeps 32"),
         ({"limits": {"bytes": 100}}, "limits.bytes", "no candidate has a file of 100 bytes"),
     ],
