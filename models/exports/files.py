@@ -1,4 +1,4 @@
-"""The file that a user takes away of a model, and how large it is.
+"""The file that a model is exported to, and how large it is.
 
 Sizes follow from shapes, so that they are known before anything is trained. What stands in a file's
 metadata has to have a width of its own: a number that training finds is written with leading zeros.
@@ -29,7 +29,7 @@ _REMEMBERED = 4096
 
 
 class ExportedFile(Spec):
-    """What a user takes away of a trial."""
+    """The file of a trial that its size in bytes is about."""
 
     file: FileName = Field(
         default="onnx",

@@ -35,7 +35,7 @@ class Valued(Protocol):
 
     @property
     def bytes(self) -> int | None:
-        """Of the file that a user takes away."""
+        """Of the exported file."""
         ...
 
     @property

@@ -1,6 +1,7 @@
 """Numbers as people read them: the same on cards, pages and in terminals."""
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 NONE: Final = "–"
@@ -43,6 +44,12 @@ def seconds(value: float | None) -> str:
     scaled = value / scale
     whole = math.floor(math.log10(scaled)) + 1 if scaled > 0 else 1
     return f"{scaled:,.{max(3 - whole, 0)}f} {unit}"
+
+
+def enumerated(values: Sequence[object]) -> str:
+    """`1, 7 and 25`."""
+    *first, last = map(str, values)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def interval(name: str, found: tuple[float, float] | None) -> str:

@@ -185,7 +185,7 @@ class StudySpec(Spec):
         min_length=1,
         max_length=len(OBJECTIVES),
         description="what the front is of: the task's metric on validation data, the count of all "
-        "parameters, measured samples per second, bytes of the file that is taken away (see "
+        "parameters, measured samples per second, bytes of the exported file (see "
         "`export`), and seconds of one measured call",
     )
     limits: Limits = Field(default=Limits(), description="what no trial may exceed")
@@ -204,8 +204,7 @@ class StudySpec(Spec):
     )
     export: ExportedFile = Field(
         default=ExportedFile(),
-        description="the file that is taken away, which the objective `bytes` and the limit on it "
-        "are about",
+        description="the exported file that the objective `bytes` and the limit on it are about",
     )
     duplicates: Literal["reuse", "replicate", "resample"] = Field(
         default="reuse",

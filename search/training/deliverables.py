@@ -1,4 +1,4 @@
-"""The files that a user takes away of a trial: what they say beside the model, and their size."""
+"""The files that a trial is exported to: what they say beside the model, and their size."""
 
 import json
 from collections.abc import Mapping

@@ -98,9 +98,9 @@ def download(
 ) -> None:
     """Download the folder of one trial, or of each point on the front.
 
-    A folder is trial-N: checkpoint, ONNX and other files, a card that says what the model is, and
-    examples that run. What is missing is named with the reason; where bytes are damaged or gone on
-    the server, the exit code is 1.
+    Each folder, trial-N, has the checkpoint, ONNX and C files, a model card and examples that run.
+    A file that cannot be made is named with the reason. If bytes are damaged or gone on the server,
+    the exit code is 1.
     """
     if bundle and trial is not None:
         raise typer.BadParameter("--bundle is the whole front; name no trial with it")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from models.spec import kind_of
+from search.documents.readable import enumerated
 from search.exports import EXPORTS, Verification, outcome
 from service.api.trials.schemas import TrialDetail
 from storage.records import TrialRecord
@@ -49,5 +50,5 @@ def _compared(found: Verification | None) -> str:
     else:
         told += ": the same numbers on random inputs"
     if found.chunks:
-        told += f", and in pieces of {' and '.join(map(str, found.chunks))} steps"
+        told += f", and in pieces of {enumerated(found.chunks)} steps"
     return told

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.documents.readable import interval, metric, number, seconds
+from search.documents.readable import enumerated, interval, metric, number, seconds
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,8 @@ def test_accuracies_are_told_in_percent() -> None:
     assert metric("mse", 0.0021313) == "0.002131"
     assert interval("accuracy", (0.9, 0.95)) == "90.00 % to 95.00 %"
     assert interval("mse", None) == "–"
+
+
+def test_several_things_are_enumerated() -> None:
+    assert enumerated([7]) == "7"
+    assert enumerated((1, 7, 25)) == "1, 7 and 25"

@@ -20,7 +20,7 @@ from models.interface import (
     Standardise,
 )
 from models.parametrizations import Dense
-from search.documents.readable import NONE, interval, metric, number, seconds
+from search.documents.readable import NONE, enumerated, interval, metric, number, seconds
 from search.exports.folder import intervals
 from search.exports.folder.document import Example
 from search.exports.folder.facts import FolderFacts
@@ -204,8 +204,8 @@ def _quality(card: Card) -> Iterator[str]:
     yield from _table(("data", "samples", title, "95 % interval"), rows(), words=1)
     yield ""
     yield (
-        f"A model that has learnt nothing reaches {metric(name, facts.metric.baseline)}. The "
-        "search chose by the validation data, so the test data are the fairer ones."
+        f"The baseline, an answer without any model, reaches {metric(name, facts.metric.baseline)}."
+        " The search chose by the validation data, so the test data are the fairer ones."
     )
     if name == "accuracy":
         yield "Intervals are Wilson's, for independent samples."
@@ -300,7 +300,7 @@ def _checked(card: Card) -> Iterator[str]:
 def _comparison(file: str, found: Verification, name: str) -> Sequence[str]:
     inputs = f"{found.samples:,} {found.inputs} samples" if found.samples else "random numbers"
     if found.chunks:
-        inputs += f", in pieces of {' and '.join(map(str, found.chunks))} steps"
+        inputs += f", in pieces of {enumerated(found.chunks)} steps"
     same = f"{found.same:,} of {found.answers:,}" if found.answers else NONE
     largest = number(found.largest_difference, 2)
     if found.share_of_bound is not None:
