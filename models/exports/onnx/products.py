@@ -1,5 +1,7 @@
 """Matrix products: with whole matrices, or through their factors."""
 
+from collections.abc import Sequence
+
 from models.architectures.inputs import InputLayer
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices import Factors, Stored, stored_layers
@@ -16,10 +18,22 @@ def multiply(graph: Graph, matrices: Stored, x: str) -> str:
     return graph.apply("MatMul", x, _columns(graph, matrices.whole(), matrices.shape[2]))
 
 
-def multiply_add(graph: Graph, matrices: Stored, x: str, addend: str) -> list[str]:
-    """`x W_g^T + addend_g` for each g, as G values `[..., out]`; `addend` is `[..., G*out]`."""
-    total = graph.apply("Add", multiply(graph, matrices, x), addend)
-    return cut(graph, total, matrices.shape[0])
+def multiply_add(graph: Graph, matrices: Stored, x: str, addends: Sequence[str]) -> list[str]:
+    """`x W_g^T + addend_g` for each g: x `[B, in]` -> G values `[B, out]`.
+
+    Addends are `[B, out]` or `[out]`. Each matrix has a product of its own, to which `Gemm` adds
+    what is added: nothing is put together to be cut again.
+    """
+    factors = matrices.factors()
+    if factors is not None:
+        inner = project(graph, factors, x)
+        return _expanded(graph, factors, inner, x, addends)
+    flat = graph.root.apply("Reshape", matrices.whole(), graph.integers(-1, matrices.shape[2]))
+    weights = _split(graph, flat, matrices.shape[0])
+    return [
+        graph.apply("Gemm", x, weight, addend, transB=1)
+        for weight, addend in zip(weights, addends, strict=True)
+    ]
 
 
 def affine(graph: Graph, layer: InputLayer, x: str) -> str:
@@ -35,6 +49,22 @@ def affine(graph: Graph, layer: InputLayer, x: str) -> str:
     )
 
 
+def affine_each(graph: Graph, layer: InputLayer, x: str, parts: int) -> list[str]:
+    """As `affine`, of all steps x `[T, B, in]`, in so many equal parts `[T, B, out]`.
+
+    A bias is the weight of one more input, which is 1: nothing passes over all steps to add it.
+    """
+    if not isinstance(layer, Affine):
+        return cut(graph, affine(graph, layer, x), parts)
+    root = graph.root
+    weight = parameter(root, layer, "weight")
+    if layer.bias is not None:
+        weight = root.apply("Concat", weight, graph.constant(layer.bias.unsqueeze(1)), axis=1)
+        x = graph.apply("Pad", x, graph.integers(0, 0, 0, 0, 0, 1), graph.number(1.0))
+    columns = root.apply("Transpose", weight, perm=[1, 0])
+    return [graph.apply("MatMul", x, part) for part in cut(root, columns, parts)]
+
+
 def project(graph: Graph, factors: Factors, x: str) -> str:
     """`x R^T` for each R, side by side: `[..., in]` -> `[..., (G/s)*d]`."""
     return graph.apply("MatMul", x, _columns(graph, factors.right, factors.columns))
@@ -42,25 +72,30 @@ def project(graph: Graph, factors: Factors, x: str) -> str:
 
 def expand(graph: Graph, factors: Factors, inner: str, x: str) -> str:
     """`inner L_g^T + x * D_g` for each g, side by side; `inner` as `project` gives it."""
-    root, num_right = graph.root, factors.num_right
-    lefts = factors.left
-    if num_right < factors.count:
-        # Matrices that read through one R stand in one matrix.
-        served = factors.count // num_right * factors.rows
-        lefts = root.apply("Reshape", lefts, root.integers(num_right, served, -1))
-    lefts = transposed(root, lefts)
-    each = [lefts] if num_right == 1 else root.apply_many("Split", lefts, outputs=num_right, axis=0)
-    first = root.integers(0)
-    parts = [
-        graph.apply("MatMul", part, root.apply("Squeeze", left, first))
-        for part, left in zip(cut(graph, inner, num_right), each, strict=True)
-    ]
-    product = joined(graph, parts)
-    if factors.diagonal is None:
-        return product
-    repeated = joined(graph, [x] * factors.count)
-    diagonal = root.apply("Reshape", factors.diagonal, root.integers(-1))
-    return graph.apply("Add", product, graph.apply("Mul", repeated, diagonal))
+    return joined(graph, _expanded(graph, factors, inner, x, None))
+
+
+def _expanded(
+    graph: Graph, factors: Factors, inner: str, x: str, addends: Sequence[str] | None
+) -> list[str]:
+    seen, shared = cut(graph, inner, factors.num_right), factors.count // factors.num_right
+    root = graph.root
+    flat = root.apply("Reshape", transposed(root, factors.left), graph.integers(-1, factors.rows))
+    lefts = _split(graph, flat, factors.count)
+    diagonal = factors.diagonal
+    diagonals = [] if diagonal is None else _split(graph, diagonal, factors.count)
+    found: list[str] = []
+    for place, left in enumerate(lefts):
+        part = seen[place // shared]
+        value = (
+            graph.apply("MatMul", part, left)
+            if addends is None
+            else graph.apply("Gemm", part, left, addends[place])
+        )
+        if diagonals:
+            value = graph.apply("Add", value, graph.apply("Mul", x, diagonals[place]))
+        found.append(value)
+    return found
 
 
 def cut(graph: Graph, value: str, parts: int) -> list[str]:
@@ -78,3 +113,10 @@ def _columns(graph: Graph, stack: str, width: int) -> str:
     root = graph.root
     flat = root.apply("Reshape", stack, root.integers(-1, width))
     return root.apply("Transpose", flat, perm=[1, 0])
+
+
+def _split(graph: Graph, value: str, parts: int) -> list[str]:
+    """The first dimension in equal parts, once, when the file is loaded."""
+    if parts == 1:
+        return [value]
+    return graph.root.apply_many("Split", value, outputs=parts)

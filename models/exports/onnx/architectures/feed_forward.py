@@ -36,7 +36,8 @@ def layers_of(graph: Graph, network: FeedForwardNetwork) -> Iterator[tuple[Store
 
 def layer(graph: Graph, matrices: Stored, bias: Tensor, x: str) -> list[str]:
     """`W_g x + b_g` for each gate."""
-    return multiply_add(graph, matrices, x, graph.constant(bias))
+    addends = [graph.constant(part) for part in bias.reshape(matrices.shape[0], -1)]
+    return multiply_add(graph, matrices, x, addends)
 
 
 def normalise(

@@ -1,13 +1,13 @@
 """The gated recurrent unit; ONNX has its gates in our order, and a node for either reset."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.architectures.gru import Gru, GruCell, Reset
 from models.exports.onnx.architectures.recurrent import CellGraph, StandardNode, State, Step
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices import Stored
-from models.exports.onnx.products import cut, multiply, multiply_add
+from models.exports.onnx.products import multiply_add
 
 
 def gru(architecture: Gru) -> CellGraph:
@@ -16,25 +16,26 @@ def gru(architecture: Gru) -> CellGraph:
     return CellGraph(_STEPS[architecture.reset], StandardNode("GRU", (0, 1, 2), attributes))
 
 
-def _reset_before(body: Graph, matrices: Stored, _cell: Any, before: State, addend: str) -> State:
+def _reset_before(
+    body: Graph, matrices: Stored, _cell: Any, before: State, addends: Sequence[str]
+) -> State:
     (state,) = before
-    update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
-    gate_addend = body.apply("Concat", update_addend, reset_addend, axis=-1)
-    update, reset = multiply_add(body, matrices.select(0, 2), state, gate_addend)
+    update, reset = multiply_add(body, matrices.select(0, 2), state, addends[:2])
     kept = body.apply("Mul", body.apply("Sigmoid", reset), state)
-    (inner,) = multiply_add(body, matrices.select(2, 3), kept, candidate_addend)
+    (inner,) = multiply_add(body, matrices.select(2, 3), kept, addends[2:])
     return [_mix(body, state, update, inner)]
 
 
-def _reset_after(body: Graph, matrices: Stored, cell: GruCell, before: State, addend: str) -> State:
+def _reset_after(
+    body: Graph, matrices: Stored, cell: GruCell, before: State, addends: Sequence[str]
+) -> State:
     (state,) = before
-    update_addend, reset_addend, candidate_addend = cut(body, addend, 3)
-    update, reset, inner = cut(body, multiply(body, matrices, state), 3)
-    update = body.apply("Add", update, update_addend)
-    if cell.candidate_bias is not None:
-        inner = body.apply("Add", inner, body.constant(cell.candidate_bias))
-    gate = body.apply("Sigmoid", body.apply("Add", reset, reset_addend))
-    inner = body.apply("Add", body.apply("Mul", gate, inner), candidate_addend)
+    # What is reset is the product alone, and its own bias.
+    bias = cell.candidate_bias
+    own = body.number(0.0) if bias is None else body.constant(bias)
+    update, reset, inner = multiply_add(body, matrices, state, [*addends[:2], own])
+    inner = body.apply("Mul", body.apply("Sigmoid", reset), inner)
+    inner = body.apply("Add", inner, addends[2])
     return [_mix(body, state, update, inner)]
 
 

@@ -1,5 +1,7 @@
 """The long short-term memory: a standard node, but with a peephole."""
 
+from collections.abc import Sequence
+
 from models.architectures.lstm import Lstm, LstmCell
 from models.exports.onnx.architectures.recurrent import CellGraph, StandardNode, State
 from models.exports.onnx.graph import Graph
@@ -18,9 +20,11 @@ def lstm(architecture: Lstm) -> CellGraph:
     return CellGraph(_step, None if architecture.peephole else standard)
 
 
-def _step(body: Graph, matrices: Stored, cell: LstmCell, before: State, addend: str) -> State:
+def _step(
+    body: Graph, matrices: Stored, cell: LstmCell, before: State, addends: Sequence[str]
+) -> State:
     state, memory = before
-    enter, forget, candidate, leave = multiply_add(body, matrices, state, addend)
+    enter, forget, candidate, leave = multiply_add(body, matrices, state, addends)
     kept = body.apply("Mul", body.apply("Sigmoid", forget), memory)
     new = body.apply("Mul", body.apply("Sigmoid", enter), body.apply("Tanh", candidate))
     memory = body.apply("Add", kept, new)

@@ -10,14 +10,14 @@ from models.exports.onnx.graph import Graph, Port
 from models.exports.onnx.matrices import Stored, stored_layers
 from models.exports.onnx.matrices.arithmetic import BOOLEAN, INTEGER_32, cast
 from models.exports.onnx.matrices.numbers import parameter
-from models.exports.onnx.products import affine
+from models.exports.onnx.products import affine, affine_each
 from models.linear import Affine
 
 State = list[str]
 """The values `[B, n]` that make up a state, h first."""
 
-Step = Callable[[Graph, Stored, Any, State, str], State]
-"""One step of a cell, which the third argument is: a state and an addend `[B, G*n]` to the next."""
+Step = Callable[[Graph, Stored, Any, State, Sequence[str]], State]
+"""One step of a cell, which the third argument is: a state and G addends `[B, n]` to the next."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ def _write_loop(graph: Graph, step: Step, layer: _Layer, *, parts: int, batch: s
 
     Beyond a sequence's length its state stays as it is.
     """
-    scanned = [affine(graph, layer.inputs, layer.x)]
+    gates = layer.matrices.shape[0]
+    scanned = affine_each(graph, layer.inputs, layer.x, gates)
     if layer.lengths is not None:
         scanned.append(_running(graph, layer.x, layer.lengths))
     first = layer.first
@@ -188,21 +189,21 @@ def _write_loop(graph: Graph, step: Step, layer: _Layer, *, parts: int, batch: s
         first = [graph.apply("ConstantOfShape", shape)] * parts
     body = graph.body()
     before = [graph.name() for _ in first]
-    addend, *running = [graph.name() for _ in scanned]
-    after = step(body, layer.matrices, layer.cell, before, addend)
+    read = [graph.name() for _ in scanned]
+    after = step(body, layer.matrices, layer.cell, before, read[:gates])
+    running = read[gates:]
     for mask in running:
         pairs = zip(after, before, strict=True)
         after = [body.apply("Where", mask, new, old) for new, old in pairs]
-    # Outputs of a body are its own and different from each other.
-    results = [body.apply("Identity", value) for value in after]
+    # Outputs of a body are different from each other.
     collected = [body.apply("Identity", after[0])] if layer.return_sequences else []
     described = body.described(
         graph.name(),
         inputs=[
-            *(Port(name, None) for name in (*before, addend)),
+            *(Port(name, None) for name in (*before, *read[:gates])),
             *(Port(name, None, BOOLEAN) for name in running),
         ],
-        outputs=[Port(name, None) for name in (*results, *collected)],
+        outputs=[Port(name, None) for name in (*after, *collected)],
     )
     outputs = graph.apply_many(
         "Scan",

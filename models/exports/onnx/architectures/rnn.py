@@ -1,6 +1,6 @@
 """The single-matrix recurrent network: a standard node, but for the activation abs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from models.architectures.rnn import Rnn, RnnCell
 from models.exports.onnx.architectures.activations import activate
@@ -14,9 +14,11 @@ from models.math.activations import Activation
 def rnn(architecture: Rnn) -> CellGraph:
     """`h_t = phi(W h_{t-1} + M x_t + b)`."""
 
-    def step(body: Graph, matrices: Stored, _cell: RnnCell, before: State, addend: str) -> State:
+    def step(
+        body: Graph, matrices: Stored, _cell: RnnCell, before: State, addends: Sequence[str]
+    ) -> State:
         (state,) = before
-        (inner,) = multiply_add(body, matrices, state, addend)
+        (inner,) = multiply_add(body, matrices, state, addends)
         return [activate(body, architecture.activation, inner, leak=architecture.leak)]
 
     standard = _STANDARD.get(architecture.activation)

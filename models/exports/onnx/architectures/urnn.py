@@ -1,10 +1,12 @@
 """The unitary recurrent network, on states kept as `(re | im)`."""
 
+from collections.abc import Sequence
+
 from models.architectures.urnn import Urnn, UrnnCell
 from models.exports.onnx.architectures.recurrent import CellGraph, State
 from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices import Stored
-from models.exports.onnx.products import cut, multiply
+from models.exports.onnx.products import cut, multiply_add
 
 
 def urnn(_architecture: Urnn) -> CellGraph:
@@ -12,9 +14,12 @@ def urnn(_architecture: Urnn) -> CellGraph:
     return CellGraph(_step)
 
 
-def _step(body: Graph, matrices: Stored, cell: UrnnCell, before: State, addend: str) -> State:
+def _step(
+    body: Graph, matrices: Stored, cell: UrnnCell, before: State, addends: Sequence[str]
+) -> State:
     (state,) = before
-    parts = cut(body, body.apply("Add", multiply(body, matrices, state), addend), 2)
+    (inner,) = multiply_add(body, matrices, state, addends)
+    parts = cut(body, inner, 2)
     real, imaginary = (body.apply("Mul", part, part) for part in parts)
     modulus = body.apply("Sqrt", body.apply("Add", real, imaginary))
     grown = body.apply("Relu", body.apply("Add", modulus, body.constant(cell.bias)))

@@ -49,7 +49,7 @@ def identity(graph: Graph, rows: int, columns: int, element: int = FLOAT) -> str
 
 def transposed(graph: Graph, stack: str) -> str:
     """`[G, a, b]` -> `[G, b, a]`."""
-    return graph.apply("Transpose", stack, perm=_SWAPPED)
+    return graph.once((transposed, stack), lambda: graph.apply("Transpose", stack, perm=_SWAPPED))
 
 
 def product(graph: Graph, *matrices: str) -> str:

@@ -115,7 +115,7 @@ def _rows(graph: Graph, side: Staircase) -> str:
     spread = graph.apply("Gather", entries, place, axis=1)
     rows = graph.apply("Mul", spread, held)
     squares = graph.apply("Mul", rows, rows)
-    squares = graph.apply("ReduceSum", squares, graph.integers(2), keepdims=1)
+    squares = graph.apply("ReduceSum", squares, graph.integers(2))
     length = graph.apply("Max", graph.apply("Sqrt", squares), graph.double(_SHORTEST))
     return graph.apply("Mul", graph.apply("Div", rows, length), graph.double(sqrt(2)))
 
@@ -138,7 +138,7 @@ def _places(graph: Graph, count: int, size: int) -> tuple[str, str]:
 def _inverse(graph: Graph, side: Staircase, rows: str) -> str:
     """`(I + N)^-1` of `N = striu(Z Z^T)`, as `(I - N)(I + N^2)(I + N^4)...`: N^m is 0."""
     gram = product(graph, rows, transposed(graph, rows))
-    power = graph.apply("Neg", graph.apply("Trilu", gram, graph.integer(1), upper=1))
+    power = graph.apply("Neg", graph.apply("Trilu", gram, graph.integer(1)))
     one = identity(graph, side.count, side.count, DOUBLE)
     result, reach = graph.apply("Add", one, power), 2
     while reach < side.count:

@@ -98,7 +98,7 @@ class Stored:
         """Equal parts of the first dimension."""
         graph = self.graph
         return graph.once(
-            (Stored._cut, value), lambda: graph.apply_many("Split", value, outputs=parts, axis=0)
+            (Stored._cut, value), lambda: graph.apply_many("Split", value, outputs=parts)
         )
 
     def _layer(self, layer: int, layers: int) -> Factors:
