@@ -31,7 +31,32 @@ def verify(
     samples: Tensor | None = None,
     lengths: Tensor | None = None,
 ) -> float:
-    """Compile a C file and run it beside the model in evaluation.
+    """Compile a C file and hold what it computes against its model.
+
+    See `verify_program`.
+
+    Raises:
+        ToolMissing: there is no C compiler.
+        ExportError: it refuses the file, the program fails, or the answers differ by more.
+    """
+    with TemporaryDirectory() as name:
+        command = [str(build(file, spec, Path(name)))]
+        return verify_program(
+            command, file, network, spec, interface=interface, samples=samples, lengths=lengths
+        )
+
+
+def verify_program(
+    command: Sequence[str],
+    file: CFile,
+    network: nn.Module,
+    spec: ModelSpec,
+    *,
+    interface: Interface | None = None,
+    samples: Tensor | None = None,
+    lengths: Tensor | None = None,
+) -> float:
+    """Run a program of `build` beside the model in evaluation.
 
     It is given raw `samples` `[B, *sample]`, of which the first `lengths` `[B]` steps are read
     where there are lengths; or such of which the interface makes the inputs of `normal_inputs`.
@@ -42,33 +67,30 @@ def verify(
         The largest difference found, as a share of what is let pass.
 
     Raises:
-        ToolMissing: there is no C compiler.
-        ExportError: it refuses the file, the program fails, or the answers differ by more.
+        ExportError: the program fails, or the answers differ by more.
     """
     exact = in_double_precision(network, spec)
     single = copy.deepcopy(exact).float()
     shares: list[float] = []
-    with TemporaryDirectory() as name:
-        command = [str(build(file, spec, Path(name)))]
-        for raw in raw_samples(spec, interface) if samples is None else [samples]:
-            x = raw if interface is None else interface.preprocess(raw, lengths)
-            steps = [x.shape[1]] * len(x) if lengths is None else _counted(lengths)
-            with torch.no_grad():
-                expected = exact(x.double() if x.is_floating_point() else x, lengths)
-                rounded = single(x, lengths)
-                if interface is not None:
-                    expected = interface.answer.numbers(expected)
-                    rounded = interface.answer.numbers(rounded)
-            found = answers(command, spec, raw, steps=steps)
-            if spec.signature.output_steps == "every":
-                # Behind a sequence's end answers mean nothing.
-                valid = torch.arange(x.shape[1]) < torch.tensor(steps).unsqueeze(1)
-                expected, rounded = (part * valid.unsqueeze(2) for part in (expected, rounded))
-                given = torch.zeros(rounded.shape)
-                given[valid] = found.reshape(-1, given.shape[-1])
-                found = given
-            shares.append(Bound(expected, rounded).share(found.double(), f"{file.name}.c"))
-            _check_parts(command, file, spec, raw[:1], steps[0])
+    for raw in raw_samples(spec, interface) if samples is None else [samples]:
+        x = raw if interface is None else interface.preprocess(raw, lengths)
+        steps = [x.shape[1]] * len(x) if lengths is None else _counted(lengths)
+        with torch.no_grad():
+            expected = exact(x.double() if x.is_floating_point() else x, lengths)
+            rounded = single(x, lengths)
+            if interface is not None:
+                expected = interface.answer.numbers(expected)
+                rounded = interface.answer.numbers(rounded)
+        found = answers(command, spec, raw, steps=steps)
+        if spec.signature.output_steps == "every":
+            # Behind a sequence's end answers mean nothing.
+            valid = torch.arange(x.shape[1]) < torch.tensor(steps).unsqueeze(1)
+            expected, rounded = (part * valid.unsqueeze(2) for part in (expected, rounded))
+            given = torch.zeros(rounded.shape)
+            given[valid] = found.reshape(-1, given.shape[-1])
+            found = given
+        shares.append(Bound(expected, rounded).share(found.double(), f"{file.name}.c"))
+        _check_parts(command, file, spec, raw[:1], steps[0])
     return max(shares)
 
 
