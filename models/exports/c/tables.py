@@ -14,7 +14,7 @@ from models.exports.c.text import number
 from models.math.householder import row_lengths, rows_of_length_root_two
 from models.quantization import Bits
 
-GROUP, BLOCK = 4, 16
+GROUP, BLOCK = 4, 8
 """Columns and rows of a matrix that stand together."""
 LARGEST_TABLES = (1 << 31) - 1
 """Bytes; places in tables are counted by `int`."""
@@ -123,7 +123,7 @@ class Halves(Encoding):
 def grouped(matrix: Tensor) -> Tensor:
     """The numbers of a matrix `[rows, columns]` in the order of `functions/accumulate.c`.
 
-    Groups of four columns, of which each lies in blocks of 16 rows, then one of the rows that
+    Groups of four columns, of which each lies in blocks of eight rows, then one of the rows that
     are left, column after column in each; then the columns that fill no group.
     """
     rows, columns = matrix.shape

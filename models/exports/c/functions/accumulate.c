@@ -1,5 +1,5 @@
 /* y += W x. The sums of all rows run side by side, each in the order of x, whatever a compiler makes
-   of it. W lies in groups of four columns, and a group in blocks of 16 rows, column after column:
+   of it. W lies in groups of four columns, and a group in blocks of eight rows, column after column:
    it is read from one end to the other, and y is loaded once for four columns. Columns that fill no
    group stand behind, one after the other. */
 static void accumulate(float *restrict y, const float *restrict x, const float *restrict w, int rows, int columns)
@@ -8,16 +8,16 @@ static void accumulate(float *restrict y, const float *restrict x, const float *
     for (; i + 4 <= columns; i += 4) {
         const float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
         int j = 0, rest;
-        for (; j + 16 <= rows; j += 16) {
-            for (int l = 0; l < 16; l++) {
+        for (; j + 8 <= rows; j += 8) {
+            for (int l = 0; l < 8; l++) {
                 float sum = y[j + l];
                 sum += a * w[l];
-                sum += b * w[16 + l];
-                sum += c * w[32 + l];
-                sum += d * w[48 + l];
+                sum += b * w[8 + l];
+                sum += c * w[16 + l];
+                sum += d * w[24 + l];
                 y[j + l] = sum;
             }
-            w += 64;
+            w += 32;
         }
         rest = rows - j;
         for (int l = 0; l < rest; l++) {
