@@ -66,7 +66,7 @@ c-check: $(VENV)/installed-test  ## C files of all variants: gcc, clang, sanitiz
 	  command -v $${tool%%:*} >/dev/null \
 	    || echo "$${tool%%:*} is not here and is left out: apt-get install $${tool#*:}"; \
 	done
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.c_check
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.c_check $(if $(JOBS),-j $(JOBS))
 
 bench: $(VENV)/installed-test  ## Time the CPU kernels on a quiet machine and keep the figures
 	@# Peers that take part where they install; the second is compiled against torch.

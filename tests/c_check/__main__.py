@@ -1,14 +1,17 @@
 """`python -m tests.c_check`: all variants under all compilers, and on an emulated Cortex-M4.
 
-Of every model of the conformance suites: gcc and clang at -O0, -O2, -Os, -O3 and with sanitizers
-take the file without a warning and give equal bits, within the bound of the model; a Cortex-M4
-gives them, too. Then what files take on a device. `--quick` takes one model of each pair.
+Of every model of the conformance suites, at 32 bits and at 8 or 4: gcc's or clang's sanitizers, and
+both compilers at -O0, -O2, -Os or -O3, take the file without a warning and give equal bits, within
+the bound of the model. Every architecture with every parametrization and bits has all of these, see
+`tests.c_check.jobs`, and a Cortex-M4. Then what files take on a device. `--quick` takes one model
+of each pair; `-j N` as many at a time, else as many as there are processors.
 """
 
 import argparse
 import itertools
 import os
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,17 +19,15 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from models.architectures import Architecture
 from models.exports.c.export import export
 from models.exports.c.toolchain import flash_bytes
 from models.exports.c.verify import answers, build, raw_samples
 from models.model import ModelSpec
-from models.parametrizations import Family
 from tests.c_check import arm
-from tests.c_check.builds import Build, builds, check, missing, same_bits
-from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs, trained
+from tests.c_check.builds import PACKAGES, builds, check, missing, same_bits
+from tests.c_check.jobs import BITS, Job, jobs
+from tests.conformance.model_specs import pair_name, pairs, trained
 
-BITS = (32, 8, 4)
 FORMS = {
     "dense": {"kind": "dense"},
     "low rank d=8, tied": {"kind": "low_rank", "d": 8, "tied": True},
@@ -40,23 +41,28 @@ def main() -> None:
     """Check everything and print what files take."""
     parser = argparse.ArgumentParser(prog="python -m tests.c_check")
     parser.add_argument("--quick", action="store_true", help="one model of each pair")
+    parser.add_argument("-j", type=int, default=os.cpu_count(), help="models at a time")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tried = builds()
-    lacking = [f"{one.compiler} {' '.join(one.flags)}" for one in missing()] + arm.missing()
+    lacking = [str(one) for one in missing()] + arm.missing()
     if not any(one.compiler == "gcc" for one in tried):
-        sys.exit("gcc is not here; on Debian: apt-get install gcc")
+        sys.exit("gcc is not here; on Debian: apt-get install gcc libc6-dev")
     if lacking:
-        _say(f"Not here, and left out: {'; '.join(lacking)}.")
+        _say(f"Not here, and left out: {'; '.join(lacking)}. {PACKAGES}")
     failures: list[str] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for pair, failed in zip(
-            pairs(),
-            pool.map(lambda pair: _failures(pair, tried, quick=arguments.quick), pairs()),
-            strict=True,
-        ):
-            _say(f"{pair_name(pair)}: {'as it should be' if not failed else 'WRONG'}")
-            failures += failed
+    began = time.monotonic()
+    with ThreadPoolExecutor(arguments.j) as pool:
+        found = {
+            pair: [pool.submit(run, job) for job in jobs(pair, tried, quick=arguments.quick)]
+            for pair in pairs()
+        }
+        for pair, results in found.items():
+            wrong = [f"{pair_name(pair)}: {said}" for one in results if (said := one.result())]
+            told = "WRONG" if wrong else "as it should be"
+            seconds = time.monotonic() - began
+            _say(f"{pair_name(pair)}: {len(results)} models, {told} ({seconds:.0f} s)")
+            failures += wrong
     _say("\n".join(table()))
     if failures:
         sys.exit("\n".join(failures))
@@ -67,9 +73,15 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def variants(pair: tuple[type[Architecture], type[Family]]) -> Iterator[ModelSpec]:
-    """Every model of a pair, with answers after the last step and after every one."""
-    yield from itertools.chain(specs(*pair, LAST), specs(*pair, EVERY))
+def run(job: Job) -> str | None:
+    """What is wrong with a model."""
+    try:
+        check(job.spec, job.builds)
+        if job.on_arm and not arm.missing():
+            on_arm(job.spec)
+    except Exception as error:  # every one is told at the end
+        return f"{error}"
+    return None
 
 
 def on_arm(spec: ModelSpec) -> None:
@@ -82,22 +94,6 @@ def on_arm(spec: ModelSpec) -> None:
         here = answers([str(program)], spec, raw, steps=steps)
     there = arm.answered(file, spec, raw, steps=steps)
     assert same_bits(here, there), f"other bits on a Cortex-M4: {spec}"
-
-
-def _failures(
-    pair: tuple[type[Architecture], type[Family]], tried: list[Build], *, quick: bool
-) -> list[str]:
-    found: list[str] = []
-    chosen = itertools.islice(variants(pair), 1 if quick else None)
-    for (index, one), bits in itertools.product(enumerate(chosen), BITS):
-        spec = one.model_copy(update={"bits": bits})
-        try:
-            check(spec, tried)
-            if index == 0 and not arm.missing():
-                on_arm(spec)
-        except Exception as error:  # every one is told at the end
-            found.append(f"{pair_name(pair)}: {error}")
-    return found
 
 
 def table() -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,14 +12,18 @@ import torch
 from torch import Tensor
 
 from models.exports.c.export import CFile, export
-from models.exports.c.verify import answers, build, raw_samples, verify
+from models.exports.c.verify import Program, answers, build, raw_samples
 from models.interface import Interface
 from models.model import ModelSpec
 from tests.conformance.model_specs import trained
 
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-LEVELS = (("-O0",), ("-O2",), ("-Os",), ("-O3", "-march=native", "-fno-trapping-math"), SANITIZED)
+LEVELS = (("-O0",), ("-O2",), ("-Os",), ("-O3", "-march=native", "-fno-trapping-math"))
 COMPILERS = ("gcc", "clang")
+PACKAGES = (
+    "Debian's packages gcc, libc6-dev, clang, libclang-rt-dev (sanitizers of clang), "
+    "gcc-arm-none-eabi, libnewlib-arm-none-eabi and qemu-system-arm have them."
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,10 @@ class Build:
     compiler: str
     flags: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """The command."""
+        return " ".join((self.compiler, *self.flags))
+
 
 def builds() -> list[Build]:
     """Those that link a program here: sanitizers may be a package of their own."""
@@ -36,12 +44,12 @@ def builds() -> list[Build]:
 
 
 def missing() -> list[Build]:
-    """Those that do not; Debian's packages gcc, clang and libclang-rt-dev bring them."""
+    """Those that do not; see `PACKAGES`."""
     return [one for one in _all() if not _links(one)]
 
 
 def _all() -> list[Build]:
-    return [Build(compiler, flags) for compiler in COMPILERS for flags in LEVELS]
+    return [Build(compiler, flags) for flags in (*LEVELS, SANITIZED) for compiler in COMPILERS]
 
 
 @cache
@@ -54,15 +62,19 @@ def _links(one: Build) -> bool:
         return not subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
 
 
-def check(spec: ModelSpec, tried: list[Build], *, interface: Interface | None = None) -> CFile:
-    """Raise where a build is refused, is wrong, or gives other bits than the first one."""
+def check(spec: ModelSpec, tried: Sequence[Build], *, interface: Interface | None = None) -> CFile:
+    """Raise where a build is refused, gives other bits than the first one, or that is wrong."""
     network = trained(spec)
     file = export(network, spec, interface=interface)
-    verify(file, network, spec, interface=interface)
-    first: list[Tensor] | None = None
+    first: list[Tensor] = []
     for one in tried:
-        found = list(_answers(file, spec, one, interface))
-        first = found if first is None else first
+        with TemporaryDirectory() as name:
+            built = build(file, spec, Path(name), by=one.compiler, flags=one.flags)
+            command = [str(built)]
+            if not first:
+                Program(built, spec, interface).share(network)
+            found = list(_answers(command, spec, interface))
+        first = first or found
         for mine, theirs in zip(found, first, strict=True):
             assert same_bits(mine, theirs), f"{one} gives other bits than {tried[0]}: {spec}"
     return file
@@ -73,11 +85,7 @@ def same_bits(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one.view(torch.int32), other.view(torch.int32))
 
 
-def _answers(
-    file: CFile, spec: ModelSpec, one: Build, interface: Interface | None
-) -> Iterator[Tensor]:
-    with TemporaryDirectory() as name:
-        program = build(file, spec, Path(name), by=one.compiler, flags=one.flags)
-        for raw in raw_samples(spec, interface):
-            steps = raw.shape[1] if interface is None else spec.signature.sequence_length
-            yield answers([str(program)], spec, raw, steps=steps)
+def _answers(command: list[str], spec: ModelSpec, interface: Interface | None) -> Iterator[Tensor]:
+    for raw in raw_samples(spec, interface):
+        steps = raw.shape[1] if interface is None else spec.signature.sequence_length
+        yield answers(command, spec, raw, steps=steps)

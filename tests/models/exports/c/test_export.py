@@ -23,8 +23,18 @@ from models.math.activations import Activation
 from models.model import ModelSpec
 from models.parametrizations import Family
 from tests.c_check import arm
-from tests.c_check.__main__ import on_arm, variants
-from tests.c_check.builds import Build, builds, check, same_bits
+from tests.c_check.__main__ import on_arm
+from tests.c_check.builds import (
+    LEVELS,
+    PACKAGES,
+    SANITIZED,
+    Build,
+    builds,
+    check,
+    missing,
+    same_bits,
+)
+from tests.c_check.jobs import BITS, jobs, variants
 from tests.conformance.model_specs import LAST, pair_name, pairs, specs, trained
 
 Pair = tuple[type[Architecture], type[Family]]
@@ -115,15 +125,43 @@ def test_models_of_a_pair_are_verified(pair: Pair) -> None:
 
 @pytest.mark.nightly
 def test_all_models_give_equal_bits_whatever_builds_them(pair: Pair) -> None:
-    for spec in variants(pair):
-        check(spec, builds())
+    """By the compilers that are here; `test_every_build_links_here` says which these are."""
+    for job in jobs(pair, builds()):
+        check(job.spec, job.builds)
+
+
+@pytest.mark.nightly
+def test_every_build_links_here() -> None:
+    if missing():
+        pytest.skip(f"not here: {'; '.join(map(str, missing()))}. {PACKAGES}")
 
 
 @pytest.mark.nightly
 def test_a_cortex_m4_gives_the_bits_of_this_machine(pair: Pair) -> None:
     if arm.missing():
-        pytest.skip(f"no {' and no '.join(arm.missing())} here")
-    on_arm(next(variants(pair)))
+        pytest.skip(f"no {' and no '.join(arm.missing())} here. {PACKAGES}")
+    on_arm(jobs(pair, [])[0].spec)
+
+
+def test_jobs_have_every_model_with_sanitizers_and_every_build_at_all_bits(pair: Pair) -> None:
+    every = [
+        Build(compiler, flags) for compiler in ("gcc", "clang") for flags in (*LEVELS, SANITIZED)
+    ]
+    found = jobs(pair, every)
+    sanitized = {one for one in every if one.flags == SANITIZED}
+    assert all(job.builds[0] in sanitized for job in found)
+    models = {spec.model_dump_json() for spec in variants(pair)}
+    for few in (False, True):
+        taken = {
+            job.spec.unrounded.model_dump_json() for job in found if few == (job.spec.bits < 32)
+        }
+        assert taken == models
+    built = {(job.spec.bits, one) for job in found for one in job.builds}
+    assert built == set(itertools.product(BITS, every))
+    assert {job.spec.bits for job in found if job.on_arm} == set(BITS)
+    quick = jobs(pair, every, quick=True)
+    assert {job.spec.bits for job in quick} == set(BITS)
+    assert len({job.builds for job in quick}) == len(quick) == len(BITS)
 
 
 def test_levels_and_compilers_give_equal_bits() -> None:
