@@ -1,22 +1,15 @@
-"""The command line: `reflectory <command>`."""
+"""The command line: `reflectory <command>`.
 
-from collections.abc import Callable
-from typing import NamedTuple
+A command's module is imported when it is called: the overview, and each command, start at once.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
 
 import typer
-
-from service.commands import (
-    changes,
-    compress,
-    datasets,
-    demo,
-    models,
-    results,
-    server,
-    studies,
-    trials,
-)
-from service.commands.operators import artifacts, backup, keys, quota, serve, worker
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 _STUDIES = "Studies"
 _RESULTS = "Results"
@@ -24,53 +17,233 @@ _INPUTS = "What studies are made of"
 _SERVER = "The server"
 
 
-class _Command(NamedTuple):
-    """A command, where it stands in the overview, and how it is used."""
+class _Entry(NamedTuple):
+    """A command, or a group of some."""
 
-    run: Callable[..., None]
-    panel: str
-    example: str
+    place: str
+    """Module in `service.commands`, and name."""
+    panel: str | None
+    """Where it stands in the overview; None: it is hidden."""
+    about: str
+    """In the overview: its docstring's first line."""
+    example: str | None = None
 
 
-_COMMANDS = {
-    "submit": _Command(studies.submit, _STUDIES, "submit deploy/examples/digits.json --watch"),
-    "compress": _Command(
-        compress.compress,
+ENTRIES: Mapping[str, _Entry] = {
+    "submit": _Entry(
+        "studies:submit", _STUDIES, "Submit a study.", "submit deploy/examples/digits.json --watch"
+    ),
+    "compress": _Entry(
+        "compress:compress",
         _STUDIES,
+        "Compress a trained network: upload it, search, and download the front's files.",
         "compress gru.safetensors --task digits --limit parameters=2000 --out small",
     ),
-    "watch": _Command(studies.watch, _STUDIES, "watch 3f1c9a2b7d4e"),
-    "list": _Command(studies.list_studies, _STUDIES, "list --state running"),
-    "show": _Command(studies.show, _STUDIES, "show 3f1c9a2b7d4e --json"),
-    "pause": _Command(changes.pause, _STUDIES, "pause 3f1c9a2b7d4e"),
-    "resume": _Command(changes.resume, _STUDIES, "resume 3f1c9a2b7d4e"),
-    "budget": _Command(changes.budget, _STUDIES, "budget 3f1c9a2b7d4e --trials 60"),
-    "priority": _Command(changes.priority, _STUDIES, "priority 3f1c9a2b7d4e 5"),
-    "enqueue": _Command(
-        changes.enqueue,
+    "watch": _Entry(
+        "studies:watch",
         _STUDIES,
+        "Follow a study until it has ended. Ctrl-C leaves it running.",
+        "watch 3f1c9a2b7d4e",
+    ),
+    "list": _Entry(
+        "studies:list_studies", _STUDIES, "List studies, newest first.", "list --state running"
+    ),
+    "show": _Entry(
+        "studies:show",
+        _STUDIES,
+        "Show one study: where it stands, how far it is, and where to look at it.",
+        "show 3f1c9a2b7d4e --json",
+    ),
+    "pause": _Entry(
+        "changes:pause",
+        _STUDIES,
+        "Pause a study. Running trials save a checkpoint and stop; none starts until it resumes.",
+        "pause 3f1c9a2b7d4e",
+    ),
+    "resume": _Entry(
+        "changes:resume", _STUDIES, "Resume a paused study where it stopped.", "resume 3f1c9a2b7d4e"
+    ),
+    "budget": _Entry(
+        "changes:budget",
+        _STUDIES,
+        "Give a study another budget; a finished one runs on.",
+        "budget 3f1c9a2b7d4e --trials 60",
+    ),
+    "priority": _Entry(
+        "changes:priority",
+        _STUDIES,
+        "Let a study come before others, or after them, where slots become free.",
+        "priority 3f1c9a2b7d4e 5",
+    ),
+    "enqueue": _Entry(
+        "changes:enqueue",
+        _STUDIES,
+        "Try a configuration of your own next, or go on from a trial; a finished study runs on.",
         "enqueue 3f1c9a2b7d4e --architecture rnn --parametrization low_rank -p low_rank.d=4",
     ),
-    "cancel": _Command(studies.cancel, _STUDIES, "cancel 3f1c9a2b7d4e"),
-    "delete": _Command(changes.delete, _STUDIES, "delete 3f1c9a2b7d4e"),
-    "front": _Command(results.front, _RESULTS, "front 3f1c9a2b7d4e --csv"),
-    "importance": _Command(results.importance, _RESULTS, "importance 3f1c9a2b7d4e"),
-    "trials": _Command(trials.trials, _RESULTS, "trials 3f1c9a2b7d4e --outcome infeasible"),
-    "report": _Command(results.report, _RESULTS, "report 3f1c9a2b7d4e --out digits.html"),
-    "download": _Command(results.download, _RESULTS, "download 3f1c9a2b7d4e 19 --out best"),
-    "log": _Command(trials.log, _RESULTS, "log 3f1c9a2b7d4e 19 --follow"),
-    "measure": _Command(trials.measure, _RESULTS, "measure 3f1c9a2b7d4e 19"),
-    "catalog": _Command(results.catalog, _INPUTS, "catalog"),
-    "serve": _Command(serve.serve, _SERVER, "serve --data-dir data --port 8080"),
-    "devices": _Command(server.devices, _SERVER, "devices"),
-    "backup": _Command(backup.backup, _SERVER, "backup /backups/reflectory --data-dir data"),
-    "migrate": _Command(serve.migrate, _SERVER, "migrate --data-dir data"),
-    "api": _Command(serve.api, _SERVER, "api --data-dir data"),
-    "coordinator": _Command(serve.coordinator, _SERVER, "coordinator --data-dir data"),
-    "worker": _Command(worker.worker, _SERVER, "worker --server http://search.example:8080"),
+    "cancel": _Entry(
+        "studies:cancel",
+        _STUDIES,
+        "Cancel a study: what waits and what runs ends, what is complete stays.",
+        "cancel 3f1c9a2b7d4e",
+    ),
+    "delete": _Entry(
+        "changes:delete",
+        _STUDIES,
+        "Delete a study that has ended, with all of its trials and files.",
+        "delete 3f1c9a2b7d4e",
+    ),
+    "front": _Entry(
+        "results:front",
+        _RESULTS,
+        "Show the Pareto front of a study, so far or final.",
+        "front 3f1c9a2b7d4e --csv",
+    ),
+    "importance": _Entry(
+        "results:importance",
+        _RESULTS,
+        "Show what each dimension of the space did to each objective, so far.",
+        "importance 3f1c9a2b7d4e",
+    ),
+    "trials": _Entry(
+        "trials:trials",
+        _RESULTS,
+        "List the trials of a study with their outcomes and reasons, or show one with its curve.",
+        "trials 3f1c9a2b7d4e --outcome infeasible",
+    ),
+    "report": _Entry(
+        "results:report",
+        _RESULTS,
+        "Write a study's report: one HTML page with its plots, that needs nothing else.",
+        "report 3f1c9a2b7d4e --out digits.html",
+    ),
+    "download": _Entry(
+        "results:download",
+        _RESULTS,
+        "Download the folder of one trial, or of each point on the front.",
+        "download 3f1c9a2b7d4e 19 --out best",
+    ),
+    "log": _Entry(
+        "trials:log",
+        _RESULTS,
+        "Print what the worker of a trial wrote, in its last attempt.",
+        "log 3f1c9a2b7d4e 19 --follow",
+    ),
+    "measure": _Entry(
+        "trials:measure",
+        _RESULTS,
+        "Measure a trial's throughput again, alone, and wait for it. Ctrl-C only ends the waiting.",
+        "measure 3f1c9a2b7d4e 19",
+    ),
+    "catalog": _Entry(
+        "results:catalog",
+        _INPUTS,
+        "Show what a study may name: architectures, tasks, presets, samplers and the rest.",
+        "catalog",
+    ),
+    "serve": _Entry(
+        "operators.serve:serve",
+        _SERVER,
+        "Run the whole service on this machine until Ctrl-C; a later start goes on from there.",
+        "serve --data-dir data --port 8080",
+    ),
+    "devices": _Entry(
+        "server:devices",
+        _SERVER,
+        "Show the devices that studies run on: their slots, what runs there, and who measures.",
+        "devices",
+    ),
+    "backup": _Entry(
+        "operators.backup:backup",
+        _SERVER,
+        "Copy rows, files and the signing secret of a server, which may run meanwhile.",
+        "backup /backups/reflectory --data-dir data",
+    ),
+    "migrate": _Entry(
+        "operators.serve:migrate",
+        _SERVER,
+        "Bring the database to this program's version; `serve` does it by itself.",
+        "migrate --data-dir data",
+    ),
+    "api": _Entry(
+        "operators.serve:api",
+        _SERVER,
+        "Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself.",
+        "api --data-dir data",
+    ),
+    "coordinator": _Entry(
+        "operators.serve:coordinator",
+        _SERVER,
+        "Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself.",
+        "coordinator --data-dir data",
+    ),
+    "worker": _Entry(
+        "operators.worker:worker",
+        _SERVER,
+        "Run attempts of a server's studies on this machine until Ctrl-C; nothing listens here.",
+        "worker --server http://search.example:8080",
+    ),
+    "datasets": _Entry("datasets:commands", _INPUTS, "Your own data, for studies to train on."),
+    "models": _Entry(
+        "models:commands", _INPUTS, "Your own trained models, for studies to compress."
+    ),
+    "keys": _Entry("operators.keys:commands", _SERVER, "API keys, in the database of a server."),
+    "quota": _Entry(
+        "operators.quota:commands", _SERVER, "What tenants may have, and what they have."
+    ),
+    "artifacts": _Entry(
+        "operators.artifacts:commands", _SERVER, "Where checkpoints and reports are kept."
+    ),
+    "dashboard": _Entry(
+        "operators.serve:dashboard", None, "Serve Optuna's dashboard, read-only, on its socket."
+    ),
+    "demo": _Entry(
+        "demo:demo",
+        None,
+        "Start a server of its own, run a study on it, download the best model, and stop.",
+    ),
 }
 
+
+def loaded(name: str) -> Any:
+    """A command, or a group of some, with its module.
+
+    Raises:
+        KeyError: there is no such command.
+    """
+    entry = ENTRIES[name]
+    module, _, attribute = entry.place.partition(":")
+    found: Any = getattr(import_module(f"service.commands.{module}"), attribute)
+    above = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    if isinstance(found, typer.Typer):
+        above.add_typer(found, name=name)
+    else:
+        epilog = None if entry.example is None else f"Example: reflectory {entry.example}"
+        above.command(name, epilog=epilog, hidden=entry.panel is None)(found)
+    return get_group(above).commands[name]
+
+
+class _Commands(TyperGroup):
+    """All of them; until one is called, only what the overview says."""
+
+    def __init__(self, **given: Any) -> None:
+        for name, entry in ENTRIES.items():
+            given["commands"][name] = TyperCommand(
+                name,
+                help=entry.about,
+                hidden=entry.panel is None,
+                rich_help_panel=entry.panel,
+            )
+        super().__init__(**given)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that the first argument names, ready to be called."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else loaded(name), rest
+
+
 application = typer.Typer(
+    cls=_Commands,
     name="reflectory",
     help="How small and how fast can this network get before it loses accuracy?",
     epilog="Exit codes: 0 done; 1 the study or a download failed or was cancelled; 2 wrong usage; "
@@ -79,17 +252,11 @@ application = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for _name, _command in _COMMANDS.items():
-    application.command(
-        _name, epilog=f"Example: reflectory {_command.example}", rich_help_panel=_command.panel
-    )(_command.run)
-application.add_typer(datasets.commands, name="datasets", rich_help_panel=_INPUTS)
-application.add_typer(models.commands, name="models", rich_help_panel=_INPUTS)
-application.add_typer(keys.commands, name="keys", rich_help_panel=_SERVER)
-application.add_typer(quota.commands, name="quota", rich_help_panel=_SERVER)
-application.add_typer(artifacts.commands, name="artifacts", rich_help_panel=_SERVER)
-for _hidden in (serve.dashboard, demo.demo):
-    application.command(hidden=True)(_hidden)
+
+
+@application.callback()
+def _root() -> None:
+    """Everything is in the commands."""
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from copy import copy
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -14,7 +14,7 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from storage.accounts import QUOTAS
 from storage.columns import dump_json
@@ -68,11 +68,7 @@ class Database:
         parsed = _parsed(url)
         self._shown_url = _without_secrets(parsed)
         self._busy_seconds = busy_seconds
-        self._engine = _engine(
-            parsed.set(drivername=_driver(parsed)),
-            busy_seconds=busy_seconds,
-            idle_seconds=idle_seconds,
-        )
+        self._place = parsed.set(drivername=_driver(parsed))
         # Rows are read anew by every query: what a statement has changed must not hide behind what
         # an earlier query has seen.
         self._sessions = sessionmaker(
@@ -81,15 +77,13 @@ class Database:
         event.listen(self._sessions, "do_orm_execute", narrow)
         self._info: dict[str, Any] = {QUOTAS: quotas}
         if self.is_sqlite:
-            self._reading = self._engine.execution_options(begin="BEGIN", query_only=True)
-            self._writing = self._engine.execution_options(
-                begin="BEGIN IMMEDIATE", query_only=False
-            )
+            self._writing = _sqlite(self._place, busy_seconds, _WRITING, **_POOL)
+            self._reading = _sqlite(self._place, busy_seconds, _READING, **_POOL)
         else:
-            self._reading = self._engine.execution_options(
+            self._writing = _postgresql(self._place, idle_seconds)
+            self._reading = self._writing.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
-            self._writing = self._engine
 
     def of(self, tenant: str, *, key_id: str | None = None) -> Self:
         """The same database as one tenant sees it, see Note [Tenants].
@@ -108,7 +102,7 @@ class Database:
     @property
     def is_sqlite(self) -> bool:
         """Whether this is a SQLite file, for one machine."""
-        return self._engine.dialect.name == "sqlite"
+        return self._place.get_backend_name() == "sqlite"
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -137,11 +131,12 @@ class Database:
             SchemaMismatch: if the tables are of a newer program.
             DatabaseUnavailable: if the database does not answer.
         """
-        if self.is_sqlite:
-            self._switch_to_write_ahead_log()
-        # SQLite alters a table by making it anew; with its foreign keys on, dropping the old one
-        # would take along all rows that refer to it.
-        migrating = self._writing.execution_options(foreign_keys=False)
+        if not self.is_sqlite:
+            with self.write() as session:
+                upgrade(session.connection())
+            return
+        self._switch_to_write_ahead_log()
+        migrating = _sqlite(self._place, self._busy_seconds, _MIGRATING, poolclass=NullPool)
         with self._session(migrating, writing=True) as session:
             upgrade(session.connection())
 
@@ -157,7 +152,8 @@ class Database:
 
     def dispose(self) -> None:
         """Close all connections."""
-        self._engine.dispose()
+        self._reading.dispose()
+        self._writing.dispose()
 
     @contextmanager
     def _session(self, engine: Engine, *, writing: bool) -> Generator[Session]:
@@ -194,7 +190,7 @@ class Database:
         # The file keeps the mode, so that this happens once. SQLite does not wait while another
         # process does the same: its busy timeout does not apply here.
         deadline = time.monotonic() + self._busy_seconds
-        with self._told_apart(connecting=True), self._engine.connect() as connection:
+        with self._told_apart(connecting=True), self._writing.connect() as connection:
             while True:
                 try:
                     connection.connection.cursor().execute("PRAGMA journal_mode = WAL")
@@ -244,14 +240,7 @@ def _without_secrets(url: URL) -> str:
     return shown.render_as_string(hide_password=True)
 
 
-def _engine(url: URL, *, busy_seconds: float, idle_seconds: float) -> Engine:
-    if url.get_backend_name() == "sqlite":
-        engine = create_engine(
-            url, json_serializer=dump_json, connect_args={"timeout": busy_seconds}, **_POOL
-        )
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
+def _postgresql(url: URL, idle_seconds: float) -> Engine:
     timeout = {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
     engine = create_engine(
         url, json_serializer=dump_json, pool_pre_ping=True, connect_args=timeout, **_POOL
@@ -268,19 +257,39 @@ def _engine(url: URL, *, busy_seconds: float, idle_seconds: float) -> Engine:
     return engine
 
 
-def _prepare_sqlite(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
-    # Python's own module would open a deferred transaction at a time of its choice.
-    connection.isolation_level = None
-    with closing(connection.cursor()) as cursor:
-        # In write-ahead mode a power failure costs the last commits, but never consistency.
-        cursor.execute("PRAGMA synchronous = NORMAL")
+class _Mode(NamedTuple):
+    """What a connection to SQLite is for, of which it is told once."""
+
+    begin: str
+    pragmas: tuple[str, ...]
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    options: dict[str, Any] = dict(connection.get_execution_options())
-    connection.exec_driver_sql(f"PRAGMA foreign_keys = {int(options.get('foreign_keys', True))}")
-    connection.exec_driver_sql(f"PRAGMA query_only = {int(options.get('query_only', False))}")
-    connection.exec_driver_sql(str(options.get("begin", "BEGIN IMMEDIATE")))
+_READING = _Mode("BEGIN", ("query_only = 1",))
+_WRITING = _Mode("BEGIN IMMEDIATE", ("foreign_keys = 1",))
+# SQLite alters a table by making it anew; with its foreign keys on, dropping the old one would take
+# along all rows that refer to it.
+_MIGRATING = _Mode("BEGIN IMMEDIATE", ("foreign_keys = 0",))
+
+
+def _sqlite(url: URL, busy_seconds: float, mode: _Mode, **pool: Any) -> Engine:
+    engine = create_engine(
+        url, json_serializer=dump_json, connect_args={"timeout": busy_seconds}, **pool
+    )
+
+    def prepare(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
+        # Python's own module would open a deferred transaction at a time of its choice.
+        connection.isolation_level = None
+        with closing(connection.cursor()) as cursor:
+            # In write-ahead mode a power failure costs the last commits, but never consistency.
+            for pragma in ("synchronous = NORMAL", *mode.pragmas):
+                cursor.execute(f"PRAGMA {pragma}")
+
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(mode.begin)
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine
 
 
 def _is_full(error: BaseException | None) -> bool:

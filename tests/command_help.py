@@ -3,23 +3,26 @@
 from collections.abc import Iterator
 from typing import Any
 
-import typer.main
 from typer.testing import CliRunner
 
-from service.cli import application
+from service.cli import ENTRIES, application, loaded
 
 
-def _visible(group: Any, *above: str) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
-        if command.hidden:
-            continue
-        if hasattr(command, "commands"):
-            yield from _visible(command, *above, name)
-        else:
-            yield (*above, name)
+def _leaves(command: Any, *way: str) -> Iterator[tuple[str, ...]]:
+    if not hasattr(command, "commands"):
+        yield way
+        return
+    for name, inner in command.commands.items():
+        if not inner.hidden:
+            yield from _leaves(inner, *way, name)
 
 
-COMMANDS = tuple(_visible(typer.main.get_command(application)))
+COMMANDS = tuple(
+    way
+    for name, entry in ENTRIES.items()
+    if entry.panel is not None
+    for way in _leaves(loaded(name), name)
+)
 
 
 def help_of(*way: str) -> str:

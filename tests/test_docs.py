@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from search.studies.spec import StudySpec
 from search.studies.submission import checked_space
 from service.app import create_app
-from service.cli import application
+from service.cli import ENTRIES
 from service.settings import Settings
 from tests import spec_reference
 from tests.command_help import all_help
@@ -31,7 +30,7 @@ def specs() -> list[str]:
 
 
 def commands() -> set[str]:
-    return set(typer.main.get_command(application).commands)  # pyright: ignore
+    return set(ENTRIES)
 
 
 @pytest.mark.parametrize("text", specs())
@@ -57,8 +56,7 @@ def test_every_command_that_is_named_exists(document: str) -> None:
 
 def test_every_command_that_users_have_is_in_the_readme() -> None:
     listed = set(re.findall(r"^\| `reflectory ([a-z]+)", README, re.MULTILINE))
-    group = typer.main.get_command(application)
-    visible = {name for name, command in group.commands.items() if not command.hidden}  # pyright: ignore
+    visible = {name for name, entry in ENTRIES.items() if entry.panel is not None}
     assert listed == visible
 
 

@@ -6,7 +6,7 @@ from models.compression.networks import convert, fold
 from models.compression.replace import compress, replace_layers
 from models.compression.report import ConversionReport, LayerConversion
 from models.compression.torch_layers.from_torch import from_torch
-from models.compression.torch_layers.plain_network import plain_network
+from models.compression.torch_layers.plain_network import plain_module, plain_network
 from models.compression.torch_layers.to_torch import to_torch, torch_fault
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "convert_weight",
     "fold",
     "from_torch",
+    "plain_module",
     "plain_network",
     "replace_layers",
     "to_torch",

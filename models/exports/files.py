@@ -11,22 +11,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, final
 
-import torch
 from pydantic import Field, ValidationInfo, field_validator
 
 from models.interface import Interface
-from models.math.initialisation import generator_of
 from models.model import ModelSpec, shape_words
 from models.network import Network
-from models.quantization.rounding import round_
 from models.spec import Spec
 
 FileName: TypeAlias = Literal["onnx", "checkpoint", "c"]
 FileForm: TypeAlias = Literal["auto", "node", "loop"]
 ChosenForm: TypeAlias = Literal["node", "loop"]
+Quantization: TypeAlias = Literal["none", "qdq"]
+"""How an ONNX file makes numbers of integers: none, by casts and products, which are computed when
+the file is loaded; qdq, by `DequantizeLinear`, as runtimes for quantized models look for."""
 
 _REMEMBERED = 4096
-_NOISE = 1e-3
 
 
 class ExportedFile(Spec):
@@ -59,12 +58,25 @@ class ExportedFile(Spec):
         return form
 
 
+def quantization_fault(model: ModelSpec, quantization: Quantization) -> str | None:
+    """Why integers of a model's ONNX file cannot be written so; None where they can."""
+    if quantization == "none" or model.rounded_to is not None:
+        return None
+    return (
+        f"{quantization!r} is for models of 8 or 4 bits; this one has {model.bits}, and no "
+        "integers: allowed is 'none'"
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileParts:
     """What a file is made of beside the model."""
 
     form: FileForm = "auto"
     interface: Interface | None = None
+    guard: bool = False
+    """Of an ONNX file: whether a batch may be empty."""
+    quantization: Quantization = "none"
     extra: Mapping[str, str] = field(default_factory=dict[str, str])
     """Further metadata."""
 
@@ -81,11 +93,14 @@ def onnx_file(
     from models.exports.onnx.choice import export_filled
     from models.exports.onnx.export import FileOptions, export
 
-    if parts.form == "auto":
-        options = FileOptions(form=faster(), interface=parts.interface)
-        return export_filled(network, model, options, extra=parts.extra)
-    options = FileOptions(form=parts.form, interface=parts.interface)
-    return export(network, model, options, extra=parts.extra)
+    options = FileOptions(
+        form=faster() if parts.form == "auto" else parts.form,
+        interface=parts.interface,
+        guard=parts.guard,
+        quantization=parts.quantization,
+    )
+    write = export_filled if parts.form == "auto" else export
+    return write(network, model, options, extra=parts.extra)
 
 
 @dataclass(frozen=True)
@@ -160,20 +175,7 @@ def exported_size(
         *sorted((name, len(value.encode())) for name, value in extra.items()),
     ]
     key = hashlib.sha256(repr(words).encode()).hexdigest()
-    return _SIZES.of(key, lambda: FILES[exported.file](fresh_network(model), model, parts))
-
-
-def fresh_network(model: ModelSpec) -> Network:
-    """A model whose numbers are no two alike and rounded to its bits, for files of its size."""
-    network = model.build(seed=0)
-    generator = generator_of(0)
-    with torch.no_grad():
-        # A file keeps equal tensors once: zeros that training will move apart are to differ here.
-        for parameter in network.parameters():
-            parameter.add_(_NOISE * torch.rand(parameter.shape, generator=generator))
-    if model.rounded_to is not None:
-        round_(network, model.rounded_to)
-    return network.eval()
+    return _SIZES.of(key, lambda: FILES[exported.file](model.build(seed=0).eval(), model, parts))
 
 
 @final

@@ -31,7 +31,7 @@ from search.measuring.measurement_lock import MeasurementLock
 from search.measuring.throughput import measure
 from search.tasks import DataSources, RawSamples, Splits
 from search.training.conversion import converted, original_of
-from search.training.deliverables import stored_interface
+from search.training.deliverables import checkpoint_metadata, stored_interface
 from search.training.jobs import (
     CONVERSION,
     ORIGINAL,
@@ -47,7 +47,6 @@ from search.training.jobs import (
 )
 from search.training.resume import from_bytes
 from search.training.run import TrainingResult, is_out_of_memory, train
-from search.training.taken_away import checkpoint_metadata
 
 _log = logging.getLogger(__name__)
 

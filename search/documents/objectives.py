@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from search.documents.readable import seconds
+
 Objective: TypeAlias = Literal["quality", "parameters", "throughput", "bytes", "latency"]
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
@@ -60,9 +62,11 @@ class ObjectiveKind:
     logarithmic: bool = False
     """Whether pictures compare it by ratios."""
     has_unit: bool = False
-    """Whether headings name the unit beside the name."""
-    decimals: int = 4
-    """What a table shows of it."""
+    """Whether headings name the unit, which values in tables and on axes lack."""
+    shown: Callable[[float], str] = "{:,.4f}".format
+    """A value as a table has it."""
+    tick: Callable[[float], str] | None = None
+    """A round value on an axis, with its unit; null: as short as it can be said."""
     told: str
     """A value in a sentence, as `str.format` makes it of `metric` and `value`."""
 
@@ -71,6 +75,8 @@ class ObjectiveKind:
         decades = math.log10(max(value, 1e-9))
         return -decades if self.direction == "maximize" else decades
 
+
+_WHOLE = "{:,.0f}".format
 
 _KINDS = (
     ObjectiveKind(
@@ -91,7 +97,7 @@ _KINDS = (
         value=lambda trial: float(trial.parameters),
         told="{value} parameters",
         logarithmic=True,
-        decimals=0,
+        shown=_WHOLE,
     ),
     ObjectiveKind(
         name="throughput",
@@ -102,7 +108,7 @@ _KINDS = (
         value=lambda trial: trial.throughput,
         told="{value} samples/s",
         has_unit=True,
-        decimals=0,
+        shown=_WHOLE,
     ),
     ObjectiveKind(
         name="bytes",
@@ -113,7 +119,7 @@ _KINDS = (
         value=lambda trial: None if trial.bytes is None else float(trial.bytes),
         told="{value} bytes",
         logarithmic=True,
-        decimals=0,
+        shown=_WHOLE,
     ),
     ObjectiveKind(
         name="latency",
@@ -122,10 +128,10 @@ _KINDS = (
         known="measured",
         column="latency_p50",
         value=lambda trial: trial.latency_p50,
-        told="{value} s a call",
+        told="{value} a call",
         logarithmic=True,
-        has_unit=True,
-        decimals=7,
+        shown=seconds,
+        tick=seconds,
     ),
 )
 

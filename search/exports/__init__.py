@@ -3,21 +3,27 @@
 from search.exports.export import Export, ExportContext, Made, MadeExport
 from search.exports.making import export_trial, exported
 from search.exports.missing import file_sizes, missing_files
+from search.exports.onnx import OnnxVariant
 from search.exports.outcomes import ExportOutcome, outcome
-from search.exports.registry import EXPORTS, MADE, MAKERS
+from search.exports.registry import EXPORTS, MADE, MADE_ROLES, MAKERS, maker_of
+from search.exports.verification import Verification
 
 __all__ = [
     "EXPORTS",
     "MADE",
+    "MADE_ROLES",
     "MAKERS",
     "Export",
     "ExportContext",
     "ExportOutcome",
     "Made",
     "MadeExport",
+    "OnnxVariant",
+    "Verification",
     "export_trial",
     "exported",
     "file_sizes",
+    "maker_of",
     "missing_files",
     "outcome",
 ]

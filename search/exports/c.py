@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final, Literal
 
 from search.exports.export import ExportContext, Made, MadeExport
+from search.exports.verification import deciding, on_random_inputs, verified
 
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 """No time but this one, so that the same files give the same bytes."""
@@ -32,18 +33,24 @@ class CExport(MadeExport):
     def make(cls, context: ExportContext) -> Made:
         """Both files in a ZIP file, after what they answer to raw samples was compared."""
         from models.exports.c.export import export
-        from models.exports.c.verify import verify
+        from models.exports.c.toolchain import described
+        from models.exports.c.verify import compiled
 
-        model = context.model
-        file = export(model.module, model.spec, name=_NAME, interface=model.interface)
-        samples = None if context.samples is None else context.samples.between(0, _LOOKED_AT).x
-        verify(file, model.module, model.spec, interface=model.interface, samples=samples)
+        model, interface, samples = context.model, context.interface, context.samples
+        file = export(model.module, model.spec, name=_NAME, interface=interface)
+        runtime = {"runtime": "c", "runtime_version": described(())}
+        with compiled(file, model.spec, interface) as program:
+            program.share(model.module)
+            checked = on_random_inputs(**runtime)
+            if interface is not None and samples is not None:
+                run = deciding(program.answers, interface)
+                checked = verified(run, model, context.task, samples, **runtime)
+                length = None if samples.lengths is None else int(samples.lengths[0])
+                chunks = program.check_parts(samples.x, length)
+                checked = checked.model_copy(update={"chunks": chunks})
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             for name, text in ((f"{_NAME}.h", file.header), (f"{_NAME}.c", file.source)):
                 entry = zipfile.ZipInfo(name, _EARLIEST)
                 archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
-        return Made(packed.getvalue())
-
-
-_LOOKED_AT: Final = 8
+        return Made(packed.getvalue(), checked)

@@ -17,7 +17,7 @@ from models.errors import ExportError, ToolMissing
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
-from search.exports.registry import MAKERS
+from search.exports.registry import maker_of
 from search.tasks import AnyTask, RawSamples
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
@@ -33,7 +33,7 @@ _TASK: TypeAdapter[AnyTask] = TypeAdapter(AnyTask)
 
 
 def exported(session: Session, study_id: str, number: int, role: str) -> ArtifactRecord | None:
-    """A trial's file of a role of `MADE`; none while it was not made.
+    """A trial's file of a role of `MADE_ROLES`; none while it was not made.
 
     Raises:
         NotFound: there is no such trial.
@@ -91,7 +91,7 @@ def export_trial(
         samples=None if samples is None else RawSamples.from_bytes(_stored(store, samples)),
     )
     try:
-        made = MAKERS[role].make(context)
+        made = maker_of(role).make(context)
     except ToolMissing:
         raise
     except ExportError as error:

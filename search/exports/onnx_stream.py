@@ -13,7 +13,7 @@ from models.model import ModelSpec
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.onnx import faster_form
 from search.exports.verification import check_pieces, on_random_inputs
-from search.training.taken_away import onnx_metadata
+from search.training.deliverables import onnx_metadata
 
 _RUNTIME: Final = "onnxruntime"
 
@@ -21,7 +21,7 @@ _RUNTIME: Final = "onnxruntime"
 class OnnxStreamExport(MadeExport):
     """An ONNX file that reads a sequence in pieces: it takes states and gives the next ones."""
 
-    words: ClassVar[str] = "ONNX file of a stream"
+    words: ClassVar[str] = "ONNX file for streams"
     file_name: ClassVar[str] = "model.stream.onnx"
 
     kind: Literal["onnx_stream"] = "onnx_stream"

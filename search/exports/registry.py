@@ -11,7 +11,7 @@ from search.exports.c import CExport
 from search.exports.checkpoint import CheckpointExport
 from search.exports.dense import DenseExport
 from search.exports.export import Export, MadeExport
-from search.exports.onnx import OnnxExport
+from search.exports.onnx import OnnxExport, OnnxVariant
 from search.exports.onnx_stream import OnnxStreamExport
 
 MADE: Final[tuple[type[MadeExport], ...]] = (
@@ -28,3 +28,14 @@ EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)
 
 MAKERS: Final = {kind_of(export): export for export in MADE}
 """By role."""
+
+VARIANTS: Final = OnnxVariant.all()
+"""Files that are made for whoever asks for them and belong to no folder, by role."""
+
+MADE_ROLES: Final = (*MAKERS, *VARIANTS)
+"""Roles of all that is made of a checkpoint."""
+
+
+def maker_of(role: str) -> type[MadeExport] | OnnxVariant:
+    """What makes the file of a role of `MADE_ROLES`."""
+    return VARIANTS[role] if role in VARIANTS else MAKERS[role]

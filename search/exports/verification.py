@@ -1,8 +1,7 @@
 """Whether a file answers as its checkpoint does, on the task's own raw samples.
 
 The file is whatever can be called with raw samples. The reference is the checkpoint's network in
-double precision; its own rounding in single precision tells how far answers may be apart, by the
-bound of `models.exports.onnx.verify`.
+double precision; how far answers may be apart, `models.exports.comparison` tells.
 """
 
 import copy
@@ -17,7 +16,9 @@ from torch import Tensor
 
 from models.checkpoint import LoadedModel
 from models.errors import ExportError
+from models.exports.comparison import ROUNDINGS, TOLERANCE, Bound
 from models.interface import Interface
+from models.model import ModelSpec
 from models.network import Network
 from models.spec import Spec
 from search.tasks import Meter, RawSamples, Task
@@ -29,17 +30,12 @@ Run = Callable[[Tensor, Tensor | None], Mapping[str, Tensor]]
 OUTPUT: Final = "output"
 LABEL: Final = "label"
 
-TOLERANCE: Final = 1e-4
-"""Largest difference of outputs, as a share of the largest; see `models.exports.onnx.verify`."""
-ROUNDINGS: Final = 16.0
-"""How many times the model's own rounding is let pass beside it."""
 SAME_METRIC: Final = 1e-6
 """How far a metric may be from the model's, as a share of it, beside those roundings."""
 
 _MOST_ROWS = 256
 _MOST_NUMBERS = 1 << 22
 """Outputs that are held at once."""
-_LARGEST = 1e-6 * torch.finfo(torch.float32).max
 
 
 class Verification(Spec):
@@ -80,6 +76,40 @@ class Verification(Spec):
 def on_random_inputs(runtime: str, runtime_version: str) -> Verification:
     """Of a file that was compared on normal numbers alone."""
     return Verification(runtime=runtime, runtime_version=runtime_version, inputs="random")
+
+
+def deciding(numbers: Callable[[Tensor, Tensor | None], Tensor], interface: Interface) -> Run:
+    """A file that gives the answers' numbers alone, with what they decide."""
+
+    def run(x: Tensor, lengths: Tensor | None) -> Mapping[str, Tensor]:
+        output = numbers(x, lengths)
+        label = interface.answer.label(interface.answer.output(output))
+        return {OUTPUT: output} if label is None else {OUTPUT: output, LABEL: label}
+
+    return run
+
+
+def around(network: Callable[[Tensor], Tensor], interface: Interface, spec: ModelSpec) -> Run:
+    """A file of the network alone, with what stands around it; it knows nothing of lengths."""
+
+    def numbers(raw: Tensor, lengths: Tensor | None) -> Tensor:
+        x = interface.preprocess(raw, lengths)
+        return interface.answer.numbers(_to_own_ends(network, spec, x, lengths))
+
+    return deciding(numbers, interface)
+
+
+def _to_own_ends(
+    network: Callable[[Tensor], Tensor], spec: ModelSpec, x: Tensor, lengths: Tensor | None
+) -> Tensor:
+    every_step = spec.signature.output_steps == "every"
+    if lengths is None or every_step or not spec.architecture.any_length:
+        return network(x)
+    found = torch.empty(len(x), spec.signature.output_size)
+    for length in sorted({int(length) for length in lengths}):
+        same = lengths == length
+        found[same] = network(x[same, :length])
+    return found
 
 
 @torch.no_grad()
@@ -142,16 +172,13 @@ class _Comparison:
         counts, answer, lengths = self._counts, self._interface.answer, samples.lengths
         x = self._interface.preprocess(samples.x, lengths)
         exact = self._exact(x.double() if x.is_floating_point() else x, lengths=lengths)
-        single = self._single(x, lengths=lengths).double()
-        held = (exact.abs() < _LARGEST) & single.isfinite()
-        if lengths is not None and exact.ndim > 2:
-            held &= (torch.arange(exact.shape[1]) < lengths[:, None])[..., None]
-        largest = exact.abs().where(held, 0).amax(dim=(0, -1), keepdim=True).cummax(1).values
-        rounding = (single - exact).abs().where(held, 0).amax(dim=(0, -1), keepdim=True)
-        allowed = TOLERANCE * largest + ROUNDINGS * rounding.cummax(1).values
+        single = self._single(x, lengths=lengths)
+        own = None if lengths is None else torch.arange(x.shape[1]) < lengths[:, None]
+        bound = Bound(exact, single, own=own)
         numbers = found[OUTPUT].double()
-        self._compare_numbers(numbers, answer.numbers(exact), held, answer.spread(allowed))
-        tied = self._compare_labels(found.get(LABEL), exact, held, 2 * allowed)
+        allowed = answer.spread(bound.allowed)
+        self._compare_numbers(numbers, answer.numbers(exact), bound.held, allowed)
+        tied = self._compare_labels(found.get(LABEL), exact, bound.held, 2 * bound.allowed)
         counts.samples += len(samples.x)
         self._measure(numbers, exact, single, samples.y, tied)
 
@@ -248,7 +275,7 @@ class _Comparison:
         answer, counts = self._interface.answer, self._counts
         target = answer.target(y.double() if y.is_floating_point() else y)[~tied]
         # The model's numbers are rounded as a file's are, which have single precision.
-        rounded = answer.numbers(single.float()).double()
+        rounded = answer.numbers(single).double()
         outputs = [answer.output(n)[~tied] for n in (numbers, answer.numbers(exact), rounded)]
         of_batch: list[float] = []
         for output in outputs:

@@ -43,6 +43,8 @@ class FrontPoint(Spec):
     """What ran it where its throughput was measured; null where it was not."""
     file_form: str | None
     """How its weights stood in the file that was measured; null where no file was."""
+    bits: int
+    """Of each stored number of its matrices."""
     latency_p50: float | None
     latency_p99: float | None
     architecture: str
@@ -308,6 +310,7 @@ def _point(
         throughput_ratio=trial.throughput_ratio,
         runtime=_said(measured, "runtime", "reflectory"),
         file_form=_said(measured, "form", None),
+        bits=_bits(record),
         latency_p50=trial.latency_p50,
         latency_p99=trial.latency_p99,
         architecture=trial.architecture,
@@ -320,6 +323,15 @@ def _point(
         bytes=file_sizes(record, sizes),
         missing=missing_files(record),
     )
+
+
+def _bits(record: TrialRecord) -> int:
+    """That of its spec; those of earlier versions name none, and are whole."""
+    match record.spec.get("model"):
+        case {"bits": int(bits)}:
+            return bits
+        case _:
+            return 32
 
 
 def _said(measured: MeasurementRecord | None, name: str, older: str | None) -> str | None:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from search.background import Background
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
-from search.exports import MAKERS
+from search.exports import MADE_ROLES
 from search.fronts.pareto import front_of, objective_infos
 from search.studies import StudySpec, in_progress, needed_checkpoints
 from storage.batches import batched
@@ -33,7 +33,7 @@ _SWEEPS_SECONDS = 600.0
 _LONGEST_UPLOAD_SECONDS = 3600.0
 """Bytes without a row that are younger may be about to get theirs; see Note [Named bytes stay]."""
 
-_WITH_A_CHECKPOINT = (CHECKPOINT, SAMPLES, *MAKERS)
+_WITH_A_CHECKPOINT = (CHECKPOINT, SAMPLES, *MADE_ROLES)
 """Roles that are kept or go together."""
 
 _BATCH = 200

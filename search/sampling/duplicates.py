@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from search.documents.export_kinds import SAMPLES
-from search.exports import MAKERS
+from search.exports import MADE_ROLES
 from search.running import StudyContext, end_trial
 from search.studies import configuration_of, is_trained_afresh
 from search.training.trial_spec import TrialSpec
@@ -16,7 +16,7 @@ from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trials import Trials
 
-KEPT_ROLES = ("checkpoint", "report", "conversion", SAMPLES, *MAKERS)
+KEPT_ROLES = ("checkpoint", "report", "conversion", SAMPLES, *MADE_ROLES)
 """What a trial takes over of the one whose result it reuses."""
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)

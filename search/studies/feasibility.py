@@ -9,7 +9,7 @@ from models.interface import Interface
 from search.measuring.runtimes import RUNTIMES
 from search.spaces import SearchSpace, excesses, state_bytes
 from search.studies.spec import StudySpec
-from search.training.taken_away import file_size
+from search.training.deliverables import file_size
 from search.training.trial_spec import TrialSpec
 
 _BROKEN = 1.0

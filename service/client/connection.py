@@ -18,6 +18,8 @@ from service.http.problem_document import Problem
 _I = TypeVar("_I", covariant=True)
 _T = TypeVar("_T")
 
+PATIENCE = 3.0
+"""Seconds over which a request is tried again, unless others are given."""
 _PAGE = 100
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PROBLEM = "application/problem+json"
@@ -48,7 +50,7 @@ class Connection:
         *,
         key: str | None = None,
         timeout: float = 60.0,
-        patience: float = 3.0,
+        patience: float = PATIENCE,
     ) -> None:
         """Connect to `server` when it is first needed.
 

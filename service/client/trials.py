@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
+from urllib.parse import urlencode
 
 from service.api.paths import trial_path, trials_path
 from service.api.trials.schemas import (
@@ -25,6 +26,15 @@ from service.client.errors import Refused, Unfinished
 from service.client.files import FileCalls, missing_in
 
 _MAKING = HTTPStatus.ACCEPTED
+
+
+class Waiting(TypedDict, total=False):
+    """How a file is waited for."""
+
+    told: ToldProgress | None
+    """Called with the bytes so far and in all."""
+    patience: float
+    """Seconds that the server may take to make the file; 300 by default."""
 
 
 class TrialCalls(FileCalls):
@@ -189,58 +199,79 @@ class TrialCalls(FileCalls):
         number: int,
         out: Path,
         *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
+        raw: bool = False,
+        guard: bool = False,
+        form: Literal["auto", "node", "loop"] | None = None,
+        quantization: Literal["none", "qdq"] = "none",
+        **options: Unpack[Waiting],
     ) -> Downloaded:
-        """Fetch a trial's model as an ONNX file, as `download` fetches its checkpoint.
+        """Fetch a trial's model as an ONNX file, see `file`.
 
-        The server makes the file when it is first asked for.
-
-        Raises:
-            Damaged: the bytes that arrived do not have the digest that the server names.
-            Unfinished: it was not made within `patience` seconds.
+        Args:
+            study_id: the study.
+            number: the trial.
+            out: the file to write.
+            raw: the network alone, without scaling, layouts, lengths and labels.
+            guard: batches may be empty.
+            form: whole matrices or products through factors; None: as the study says.
+            quantization: of a model of 8 or 4 bits: qdq has `DequantizeLinear` nodes.
+            options: how it is waited for.
         """
-        return self._made(study_id, number, "onnx", out, told=told, patience=patience)
+        wanted = {
+            "raw": "true" if raw else None,
+            "guard": "true" if guard else None,
+            "form": form,
+            "quantization": None if quantization == "none" else quantization,
+        }
+        query = urlencode({name: value for name, value in wanted.items() if value is not None})
+        return self._file(study_id, number, "onnx", out, query=query, **options)
 
     def onnx_stream(
-        self,
-        study_id: str,
-        number: int,
-        out: Path,
-        *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
+        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
     ) -> Downloaded:
-        """Fetch a trial's model as an ONNX file that reads a sequence in pieces.
-
-        The server makes the file when it is first asked for.
-
-        Raises:
-            Damaged: the bytes that arrived do not have the digest that the server names.
-            Refused: the model has no state.
-            Unfinished: it was not made within `patience` seconds.
-        """
-        return self._made(study_id, number, "onnx_stream", out, told=told, patience=patience)
+        """Fetch a trial's model as an ONNX file that reads a sequence in pieces, see `file`."""
+        return self.file(study_id, number, "onnx_stream", out, **options)
 
     def dense(
+        self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
+    ) -> Downloaded:
+        """Fetch a trial's model as a state dict of plain torch.nn layers, see `file`."""
+        return self.file(study_id, number, "dense", out, **options)
+
+    def file(
         self,
         study_id: str,
         number: int,
+        kind: Literal["onnx", "onnx_stream", "dense"],
         out: Path,
-        *,
-        told: ToldProgress | None = None,
-        patience: float = 300.0,
+        **options: Unpack[Waiting],
     ) -> Downloaded:
-        """Fetch a trial's model as a state dict of plain torch.nn layers, in safetensors.
+        """Fetch one file of a trial, in safetensors where it is dense, as `download` does.
 
         The server makes the file when it is first asked for.
 
         Raises:
             Damaged: the bytes that arrived do not have the digest that the server names.
-            Refused: torch.nn has no layer that computes what the model does.
+            Refused: no such file can be made of the model, for the reason told.
             Unfinished: it was not made within `patience` seconds.
         """
-        return self._made(study_id, number, "dense", out, told=told, patience=patience)
+        return self._file(study_id, number, kind, out, **options)
+
+    def _file(
+        self,
+        study_id: str,
+        number: int,
+        kind: str,
+        out: Path,
+        *,
+        query: str = "",
+        told: ToldProgress | None = None,
+        patience: float = 300.0,
+    ) -> Downloaded:
+        path = f"{trial_path(study_id, number)}/{kind}" + (f"?{query}" if query else "")
+        what = f"the {kind} file of trial {number} of study {study_id}"
+        self._wait_for(path, what, patience)
+        return self._download(path, out, told)
 
     def folder(
         self,
@@ -261,17 +292,7 @@ class TrialCalls(FileCalls):
             Unfinished: not all was made within `patience` seconds.
         """
         path = f"{trial_path(study_id, number)}/folder"
-
-        def look() -> None:
-            with self._stream(path, headers={}) as response:
-                if response.status_code == _MAKING:
-                    raise Busy(response)
-
-        unfinished = (
-            f"the files of trial {number} of study {study_id} were not made within {patience:g} s; "
-            "they are there later"
-        )
-        self._until_made(look, unfinished, patience=patience)
+        self._wait_for(path, f"the folder of trial {number} of study {study_id}", patience)
         got = self._download(path, out, told, proof=whole_zip)
         return DownloadedBundle(**vars(got), missing=missing_in(out))
 
@@ -279,30 +300,17 @@ class TrialCalls(FileCalls):
         """What a trial's model is, for people: the text of its `MODEL_CARD.md`."""
         return self._text(f"{trial_path(study_id, number)}/card")
 
-    def _made(
-        self,
-        study_id: str,
-        number: int,
-        role: str,
-        out: Path,
-        *,
-        told: ToldProgress | None,
-        patience: float,
-    ) -> Downloaded:
-        path = f"{trial_path(study_id, number)}/{role}"
+    def _wait_for(self, path: str, what: str, patience: float) -> None:
+        """Ask for a file until it was made."""
 
         def look() -> None:
             # One byte is enough to learn whether it is there, or why it never will be.
-            answer = self._request("GET", path, headers={"Range": "bytes=0-0"})
-            if answer.status_code == _MAKING:
-                raise Busy(answer)
+            with self._stream(path, headers={"Range": "bytes=0-0"}) as response:
+                if response.status_code == _MAKING:
+                    raise Busy(response)
 
-        unfinished = (
-            f"the {role} file of trial {number} of study {study_id} was not made within "
-            f"{patience:g} s; it is there later"
-        )
+        unfinished = f"{what} was not made within {patience:g} s; it is there later"
         self._until_made(look, unfinished, patience=patience)
-        return self._download(path, out, told)
 
 
 def _decoder() -> codecs.IncrementalDecoder:

@@ -14,7 +14,7 @@ _SCALAR: TypeAdapter[bool | int | float | str | None] = TypeAdapter(bool | int |
 
 @asking
 def pause(asked: Asked, study_id: StudyArgument) -> None:
-    """Pause a study. Running trials save a checkpoint and stop; none starts until it is resumed."""
+    """Pause a study. Running trials save a checkpoint and stop; none starts until it resumes."""
     _show(asked, asked.client.pause(study_id))
 
 

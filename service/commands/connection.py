@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,14 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 from pydantic import BaseModel, ValidationError
 from rich.console import Console, RenderableType
 
 from service.client import Client, ClientError, Refused, Unreachable
+from service.client.connection import PATIENCE
 from service.data_dir.private_files import PRIVATE
 from service.data_dir.server_file import ServerFile
 from service.settings import Settings
@@ -27,6 +30,10 @@ UNREACHABLE = 4
 UNFINISHED = 1
 """The study failed or was cancelled, or a download arrived damaged."""
 
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_SECONDS = 1.0
+"""To wait for an answer to a first try."""
+_PORTS = {"http": 80, "https": 443}
 _DEFAULT_SERVER = "http://127.0.0.1:8080"
 
 ServerOption = Annotated[
@@ -59,6 +66,32 @@ class Place:
 
     url: str
     source: str
+    pid: int | None = None
+    """Of the server, where it is known."""
+
+    def may_begin_to_answer(self) -> bool:
+        """Whether to try again: not where this machine refuses, and no server is about to start."""
+        address = urlsplit(self.url)
+        if address.hostname not in _LOOPBACK or (self.pid is not None and _runs(self.pid)):
+            return True
+        try:
+            port = address.port or _PORTS[address.scheme]
+            socket.create_connection((address.hostname, port), _SECONDS).close()
+        except ConnectionRefusedError:
+            return False
+        except (OSError, KeyError, ValueError):
+            return True
+        return True
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def settings_from(**given: Any) -> Settings:
@@ -86,7 +119,7 @@ def find_server(server: str | None, data_dir: Path | None) -> Place:
     folder = settings_from(data_dir=data_dir).data_dir
     found = ServerFile.read(folder)
     if found is not None:
-        return Place(found.url, f"server.json in {folder} names it")
+        return Place(found.url, f"server.json in {folder} names it", found.pid)
     return Place(_DEFAULT_SERVER, f"it is the default, for no server serves {folder}")
 
 
@@ -177,8 +210,9 @@ def asking(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _client(place: Place) -> Client:
+    patience = PATIENCE if place.may_begin_to_answer() else 0.0
     try:
-        return Client(place.url)
+        return Client(place.url, patience=patience)
     except ValueError as error:
         raise typer.BadParameter(f"REFLECTORY_KEY: {error}") from error
 

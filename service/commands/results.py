@@ -5,8 +5,9 @@ import webbrowser
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -79,6 +80,21 @@ def download(
     bundle: Annotated[
         bool, typer.Option("--bundle", help="The whole front as one ZIP file, ID.zip.")
     ] = False,
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Only the ONNX file of a trial, trial-N.onnx, of these kinds:"),
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The network alone, without scaling and labels.")
+    ] = False,
+    guard: Annotated[bool, typer.Option("--guard", help="Batches may be empty.")] = False,
+    form: Annotated[
+        Literal["auto", "node", "loop"] | None,
+        typer.Option(help="Whole matrices, or products through their factors."),
+    ] = None,
+    quantization: Annotated[
+        Literal["none", "qdq"], typer.Option(help="DequantizeLinear for 8 or 4 bits: qdq.")
+    ] = "none",
 ) -> None:
     """Download the folder of one trial, or of each point on the front.
 
@@ -88,7 +104,20 @@ def download(
     """
     if bundle and trial is not None:
         raise typer.BadParameter("--bundle is the whole front; name no trial with it")
-    if bundle:
+    if onnx:
+        if trial is None:
+            raise typer.BadParameter("--onnx is the file of one trial; name its number")
+        out.mkdir(parents=True, exist_ok=True)
+        file = out / f"trial-{trial}.onnx"
+        wanted = partial(
+            asked.client.onnx, raw=raw, guard=guard, form=form, quantization=quantization
+        )
+        with transfer_bar(file.name, quiet=asked.as_json) as told:
+            wanted(study_id, trial, file, told=told)
+        fetched = Fetched([file])
+    elif raw or guard or form is not None or quantization != "none":
+        raise typer.BadParameter("--raw, --guard, --form and --quantization go with --onnx")
+    elif bundle:
         fetched = _bundle(asked.client, study_id, out, quiet=asked.as_json)
     elif trial is not None:
         out.mkdir(parents=True, exist_ok=True)

@@ -104,8 +104,8 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
 
 
 def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
-    """What pictures of a study can show: its own objectives, and those that every trial has."""
-    shown = in_order({*spec.objectives, *USUAL_OBJECTIVES})
+    """What pictures of a study can show: its own objectives, then those that every trial has."""
+    shown = tuple(dict.fromkeys((*in_order(spec.objectives), *USUAL_OBJECTIVES)))
     return {info.name: info for info in objective_infos(spec.task, shown)}
 
 

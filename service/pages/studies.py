@@ -21,6 +21,7 @@ from service.rendering.plots.curves import MOST_CURVES, panels
 from service.rendering.plots.front_plot import front_plot
 from service.rendering.plots.growth import growth
 from service.rendering.study_view import Choice, StudyView
+from service.rendering.trial_files import trial_files
 from storage.records import StudyRecord, TrialState
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
@@ -64,6 +65,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
     """One trial: values, hyperparameters, attempts, curve, measurement, files."""
     with held.database.read() as session:
         study = Studies(session).get(study_id)
+        trial = Trials(session).get(study_id, number)
         detail = trial_detail(session, study_id, number)
         epochs = Metrics(session).curve(study_id, number)
         model = UploadedModels(session).of_study(study.spec)
@@ -78,6 +80,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             conversion=conversion_of(held.database, held.store, study_id, number),
             epochs=epochs,
             panels=panels({number: epochs}, metric=spec.task.metric.name),
+            files=trial_files(trial, detail),
         )
     )
 
@@ -98,7 +101,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
     infos = infos_by_name(spec)
     document = study_document(session, study, held.figures)
     front = front_document(study.id, held.figures.front(session, study))
-    x, y = choice.axes
+    x, y = choice.axes(infos)
     trials = Trials(session)
     page = trials.ranked(
         study.id,
@@ -120,6 +123,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
         front=front,
         infos=infos,
         choice=choice,
+        axes=(x, y),
         plot=front_plot(
             held.figures.complete(session, study),
             frozenset(point.trial for point in front.points),

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
+from search.documents.readable import seconds
+
 
 def number(value: float | None, digits: int = 4) -> str:
     """A number with so many digits that count, large ones with all before the point."""
@@ -52,8 +54,13 @@ def value(found: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
-def measured(found: Any) -> str:
-    """A circumstance of a measurement: an estimate with its interval, a list, or one value."""
+def measured(found: Any, name: str = "") -> str:
+    """A circumstance of a measurement: an estimate with its interval, a list, or one value.
+
+    Of a latency, which its name says, the value is a time.
+    """
+    if "latency" in name and isinstance(found, float):
+        return seconds(found)
     if isinstance(found, Mapping):
         estimate = cast(Mapping[str, float], found)
         low, high = number(estimate["low"]), number(estimate["high"])
@@ -76,6 +83,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "ratio": ratio,
     "moment": moment,
     "duration": duration,
+    "seconds": seconds,
     "value": value,
     "measured": measured,
     "document": document,

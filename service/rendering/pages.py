@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from models.compression import ConversionReport
 from models.math.activations import Activation
+from models.model import ModelSpec
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
@@ -31,6 +32,7 @@ from service.rendering.plots.series import series_plot
 from service.rendering.spec_form import Values
 from service.rendering.study_report import StudyReport
 from service.rendering.study_view import StudyView
+from service.rendering.trial_files import TrialFile
 from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, UploadedModelRecord
 
 ASSETS = Path(__file__).parent / "assets"
@@ -85,6 +87,7 @@ class Pages:
         conversion: ConversionReport | None,
         epochs: Sequence[MetricRecord],
         panels: Sequence[Panel],
+        files: Iterable[TrialFile],
     ) -> str:
         """One trial of a study.
 
@@ -97,6 +100,7 @@ class Pages:
             conversion: what that lost when it became the trial's.
             epochs: its learning curve.
             panels: the plots of that.
+            files: what can be downloaded of it, and what cannot.
         """
         return self._render(
             "trial.html",
@@ -108,6 +112,8 @@ class Pages:
             conversion=conversion,
             epochs=epochs,
             panels=panels,
+            files=list(files),
+            bits=ModelSpec.model_validate(trial.spec["model"]).bits,
         )
 
     def form(

@@ -1,6 +1,6 @@
 """What the page of a study shows, and what its reader may choose of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlencode
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
-from search.studies.spec import OBJECTIVES, Objective
+from search.studies.spec import Objective
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument
@@ -28,7 +28,10 @@ class Choice(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    x: Objective = Field(default="parameters", description="objective of the x axis")
+    x: Objective | None = Field(
+        default=None,
+        description="objective of the x axis; by default the first of the study beside quality",
+    )
     y: Objective = Field(default="quality", description="objective of the y axis")
     curves: str = Field(
         default="",
@@ -46,12 +49,13 @@ class Choice(BaseModel):
     def _tidy(cls, text: str) -> str:
         return ", ".join(text.replace(",", " ").split())
 
-    @property
-    def axes(self) -> tuple[Objective, Objective]:
-        """The two objectives; an axis that is named twice gives way to another one."""
-        if self.x != self.y:
-            return self.x, self.y
-        return self.x, next(name for name in OBJECTIVES if name != self.x)
+    def axes(self, objectives: Iterable[Objective]) -> tuple[Objective, Objective]:
+        """Two of these objectives; an axis that is named twice gives way to another one."""
+        named = list(objectives)
+        costs: list[Objective] = [name for name in named if name != "quality"]
+        x = self.x or costs[0]
+        others: list[Objective] = [name for name in named if name != x]
+        return x, self.y if self.y != x else others[0]
 
     @property
     def trials(self) -> tuple[int, ...]:
@@ -81,7 +85,7 @@ class Choice(BaseModel):
 
     def sorted_by(self, name: str) -> str:
         """The query string that sorts by a column: first the way in which people look at it."""
-        natural = "up" if name in ("number", "parameters") else "down"
+        natural = "down" if name in ("quality", "throughput", "epochs_trained") else "up"
         other = {"up": "down", "down": "up"}[self.order]
         return self.query(sort=name, order=other if self.sort == name else natural, page=1)
 
@@ -98,6 +102,8 @@ class StudyView:
     front: FrontDocument
     infos: Mapping[Objective, ObjectiveInfo]
     choice: Choice
+    axes: tuple[Objective, Objective]
+    """Of the plot, across and up."""
     plot: FrontPlot | None
     growth: Growth | None
     panels: tuple[Panel, ...]

@@ -24,7 +24,6 @@ from models.exports.onnx.export import export as export_onnx
 from models.model import ModelSpec
 from tests.benchmarks.cpu.machine import described
 from tests.benchmarks.cpu.timing import timed
-from tests.c_check.rounding import rounding
 
 SIZES = (64, 128, 256)
 STEPS, INPUTS, OUTPUTS = 28, 28, 10
@@ -79,7 +78,7 @@ def forms(size: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def spec_of(size: int, form: dict[str, Any]) -> ModelSpec:
+def spec_of(size: int, form: dict[str, Any], bits: int = 32) -> ModelSpec:
     """The model with matrices of a form."""
     return ModelSpec.model_validate(
         {
@@ -90,6 +89,7 @@ def spec_of(size: int, form: dict[str, Any]) -> ModelSpec:
                 "sequence_length": STEPS,
                 "output_size": OUTPUTS,
             },
+            "bits": bits,
         }
     )
 
@@ -103,12 +103,9 @@ def _rows(sizes: tuple[int, ...], rounds: int) -> Iterator[str]:
                 _DENSE: _onnx(spec_of(size, forms(size)["dense"]), x)
             }
             for title, form in forms(size).items():
-                spec = spec_of(size, form)
-                network = spec.build(seed=0).eval()
                 for bits in (32, 8, 4):
-                    name = f"{title} | {bits}"
-                    rounded = None if bits == 32 else rounding(bits)
-                    file = export(network, spec, name=f"m{len(files)}", rounding=rounded)
+                    name, spec = f"{title} | {bits}", spec_of(size, form, bits)
+                    file = export(spec.build(seed=0).eval(), spec, name=f"m{len(files)}")
                     files[name] = file
                     calls[name] = _call(file, Path(folder), x)
             timings = timed(calls, baseline=_DENSE, rounds=rounds)

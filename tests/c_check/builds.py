@@ -15,7 +15,7 @@ from models.exports.c.export import CFile, export
 from models.exports.c.verify import answers, build, raw_samples, verify
 from models.interface import Interface
 from models.model import ModelSpec
-from models.network import Network
+from tests.conformance.model_specs import trained
 
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 LEVELS = (("-O0",), ("-O2",), ("-Os",), ("-O3", "-march=native", "-fno-trapping-math"), SANITIZED)
@@ -52,19 +52,6 @@ def _links(one: Build) -> bool:
         (Path(folder) / "it.c").write_text("int main(void) { return 0; }\n")
         command = [one.compiler, *one.flags, "it.c", "-o", "it"]
         return not subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
-
-
-def trained(spec: ModelSpec) -> Network:
-    """A model whose every number is away from its start, biases and statistics included."""
-    network = spec.build(seed=1).eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for value in network.state_dict().values():
-            value += 0.2 * torch.randn(value.shape, generator=generator)
-        for name, value in network.state_dict().items():
-            if name.endswith("std"):
-                value.abs_().add_(0.1)
-    return network
 
 
 def check(spec: ModelSpec, tried: list[Build], *, interface: Interface | None = None) -> CFile:

@@ -3,10 +3,14 @@
 from collections.abc import Iterator
 from functools import cache
 
+import torch
+
 from models.architectures import ARCHITECTURES, Architecture
 from models.errors import SpecError
 from models.model import ModelSpec
+from models.network import Network
 from models.parametrizations import PARAMETRIZATIONS, Family
+from models.quantization import round_
 from models.spec import Signature, kind_of
 from tests.conformance.variants import alternatives, drawn
 
@@ -92,3 +96,20 @@ def pairs() -> list[tuple[type[Architecture], type[Family]]]:
 def pair_name(pair: tuple[type[Architecture], type[Family]]) -> str:
     """A pair in words, for the names of tests."""
     return "-".join(map(kind_of, pair))
+
+
+def trained(spec: ModelSpec) -> Network:
+    """A model whose every number is away from its start, rounded to its bits.
+
+    Biases and the statistics of normalisations are among them.
+    """
+    network = spec.build(seed=1).eval()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for name, value in network.state_dict().items():
+            value += 0.2 * torch.randn(value.shape, generator=generator)
+            if name.endswith("std"):
+                value.abs_().add_(0.1)
+    if spec.rounded_to is not None:
+        round_(network, spec.rounded_to)
+    return network

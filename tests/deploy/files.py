@@ -6,10 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import typer.main
 import yaml
 
-from service.cli import application
+from service.cli import ENTRIES, loaded
 from service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +59,8 @@ def known_variables() -> frozenset[str]:
     }
     options = {
         variable
-        for command in _leaves(typer.main.get_command(application))
+        for name in ENTRIES
+        for command in _leaves(loaded(name))
         for parameter in command.params
         for variable in _words(parameter.envvar)
     }
@@ -73,9 +73,9 @@ def known_options(words: list[str]) -> set[str]:
     Raises:
         KeyError: there is no such command.
     """
-    command: Any = typer.main.get_command(application)
+    command: Any = loaded(words[0])
     options = {"--help"}
-    for word in words:
+    for word in words[1:]:
         if not hasattr(command, "commands"):
             break
         command = command.commands[word]

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -110,18 +111,27 @@ def test_writers_that_change_rows_in_opposite_orders_do_not_wait_for_ever(
 def test_sqlite_keeps_a_write_ahead_log_and_its_foreign_keys(
     database: Database, database_url: str
 ) -> None:
+    both = {"journal_mode": "wal", "synchronous": 1, "busy_timeout": 30_000}
+    expected = {
+        database.read: {**both, "query_only": 1},
+        database.write: {**both, "query_only": 0, "foreign_keys": 1},
+    }
+    for block, values in expected.items():
+        with block() as session:
+            assert {name: session.scalar(text(f"PRAGMA {name}")) for name in values} == values
+
+
+@SQLITE
+def test_a_transaction_on_sqlite_begins_with_one_statement(database: Database) -> None:
+    statements: list[str] = []
     for block in (database.read, database.write):
         with block() as session:
-            values = {
-                name: session.scalar(text(f"PRAGMA {name}"))
-                for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
-            }
-        assert values == {
-            "journal_mode": "wal",
-            "synchronous": 1,
-            "foreign_keys": 1,
-            "busy_timeout": 30_000,
-        }
+            raw: Any = session.connection().connection.driver_connection
+            raw.set_trace_callback(statements.append)
+        statements.clear()
+        with block() as session:
+            session.scalar(text("SELECT 1"))
+        assert [one.partition(" ")[0] for one in statements] == ["BEGIN", "SELECT", "COMMIT"]
 
 
 @SQLITE

@@ -26,7 +26,11 @@ def plain_network(network: Network, spec: ModelSpec) -> nn.Module:
     Raises:
         ConversionError: see `to_torch`.
     """
-    state = to_torch(network, spec)
+    return plain_module(spec, to_torch(network, spec))
+
+
+def plain_module(spec: ModelSpec, state: Mapping[str, Tensor]) -> nn.Module:
+    """The same of tensors that `to_torch` gave for a model of this spec."""
     module = _MODULES[type(spec.architecture)](spec.architecture, spec.signature, state)
     module.load_state_dict(state)
     return module.eval()

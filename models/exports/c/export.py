@@ -18,7 +18,7 @@ from models.exports.c.feed_forward import STACKS
 from models.exports.c.interface import answering, reading
 from models.exports.c.program import Program, State, header
 from models.exports.c.source import Source
-from models.exports.c.tables import Rounding, Tables
+from models.exports.c.tables import Tables
 from models.exports.c.text import check_name
 from models.exports.comparison import in_double_precision
 from models.interface import Interface
@@ -46,6 +46,8 @@ class CFile:
     source: str
     tables_bytes: int
     state_bytes: int
+    reads: str = "float"
+    """The type of raw numbers: float, or int32_t of tokens"""
 
 
 def export(
@@ -54,22 +56,22 @@ def export(
     *,
     name: str = "model",
     interface: Interface | None = None,
-    rounding: Rounding | None = None,
 ) -> CFile:
     """The model in evaluation, as two files of C99 that need no library and allocate nothing.
 
     With an interface they read raw samples and give answers; without one what the network reads
     and gives. What is made of the parameters is made in double precision and rounded once.
-    With a `rounding` parameters that are matrices stand there as whole numbers.
+    Of a model of few bits the integers of its parameters stand there, with their scales.
 
     Whoever gives the files to others runs `models.exports.c.verify` on them first.
 
     Raises:
         ExportError: the name is no name in C, nothing writes such an architecture or such
             matrices, numbers are not finite, or the interface does not fit the model.
+        RoundingError: the spec says few bits, and the network is not rounded to them.
     """
     check_name(name)
-    program, state, functions = _built(network, spec, name, interface, rounding)
+    program, state, functions = _built(network, spec, name, interface)
     about = [
         f"{spec.architecture.title}, {spec.parametrization.title}, written by Reflectory.",
         "",
@@ -84,19 +86,18 @@ def export(
         source=program.source.written(f"{name}.h"),
         tables_bytes=program.source.tables.bytes,
         state_bytes=state.bytes,
+        reads=program.reads,
     )
 
 
-def sizes(
-    spec: ModelSpec, *, interface: Interface | None = None, rounding: Rounding | None = None
-) -> Sizes:
+def sizes(spec: ModelSpec, *, interface: Interface | None = None) -> Sizes:
     """What the file of any model of a spec takes: it follows from shapes alone.
 
     Raises:
         ExportError: see `export`.
     """
     network = spec.build(seed=0)
-    program, state, _ = _built(network, spec, "model", interface, rounding)
+    program, state, _ = _built(network, spec, "model", interface)
     return Sizes(program.source.tables.bytes, state.bytes)
 
 
@@ -113,13 +114,12 @@ def _built(
     spec: ModelSpec,
     name: str,
     interface: Interface | None,
-    rounding: Rounding | None,
 ) -> tuple[Program, State, list[str]]:
     refused = fault(spec.architecture)
     if refused is not None:
         raise ExportError(refused)
     write = WRITERS[type(spec.architecture)]
-    source = Source(Tables(rounding))
+    source = Source(Tables(spec.rounded_to))
     with torch.no_grad():
         exact = in_double_precision(network, spec)
         program = Program(

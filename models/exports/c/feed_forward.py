@@ -18,13 +18,19 @@ from models.architectures.highway import (
     StackName,
 )
 from models.exports.c.activations import activate
-from models.exports.c.matrices.product import Product, Span, thin_product
+from models.exports.c.matrices.product import (
+    Product,
+    Span,
+    added_column,
+    column_scales,
+    thin_product,
+)
 from models.exports.c.matrices.products import affine, narrow_middle, product, with_bias
+from models.exports.c.parameters import parameter
 from models.exports.c.program import Program, State
 from models.exports.c.source import Source
-from models.exports.c.tables import GROUP, Vectors
+from models.exports.c.tables import GROUP, Matrix
 from models.linear import Affine
-from models.math.weight_norm import NormalisedRows
 
 _BLOCK = 64
 """Numbers of a sample that are prepared at a time, or a step's if that is more."""
@@ -68,7 +74,7 @@ def write_feed_forward(program: Program, stack: Stack, network: FeedForwardNetwo
     calls = [f"layer_{index}(s->h, s->work);" for index in range(len(layers.body))]
     program.define_reset(None, size)
     program.public(
-        "void $_run($_state *s, const float *x, int steps)",
+        f"void $_run($_state *s, const {program.reads} *x, int steps)",
         "\n".join(["float *const h = s->h;", read, entry.strip(), *calls]),
     )
     program.define_answer(readout.write("y", "s->h", ""))
@@ -78,12 +84,15 @@ def write_feed_forward(program: Program, stack: Stack, network: FeedForwardNetwo
 def declarations(program: Program) -> list[str]:
     """The functions, for the header."""
     steps = program.spec.signature.sequence_length
+    tokens = program.tokens
+    whole = "" if tokens is None else f", tokens from 0 to {tokens - 1}; others count as 0"
     return [
         "/* Makes a state that an answer can be asked of before the first sample. */\n"
         "void $_reset($_state *s);",
-        f"/* A whole raw sample of {steps} steps. What a shorter one lacks counts as 0 behind it;\n"
-        "   what a longer one has more is not read. */\n"
-        "void $_run($_state *s, const float *x, int steps);",
+        f"/* A whole raw sample of {steps} steps{whole}.\n"
+        "   What a shorter one lacks counts as 0 behind it; what a longer one has more is not\n"
+        "   read. */\n"
+        f"void $_run($_state *s, const {program.reads} *x, int steps);",
         f"/* After a sample: {program.answering.about}. */\n"
         "void $_answer(const $_state *s, float *y);",
     ]
@@ -95,22 +104,28 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
     steps, features = program.spec.signature.sequence_length, program.features
     guard = f"if (steps > {steps}) {{\n    steps = {steps};\n}}"
     if isinstance(projection, Affine):
-        weight = projection.plain_weight()
-        stored = not isinstance(projection.weight, NormalisedRows)
-        rows, columns = weight.shape
-        about = f"{rows} x {columns}"
-        table = source.tables.matrix("input", weight, about, stored=stored)
-        read, work = _by_blocks(program, table, rows)
+        weight = parameter(projection, "weight", source.tables.bits)
+        rows, columns = weight.numbers.shape
+        if program.tokens is None:
+            table = source.tables.matrix("input", weight, f"{rows} x {columns}")
+            read, work = _by_blocks(program, table)
+        else:
+            about = "a column for each token of each step"
+            table = source.tables.vectors("input", weight.transposed(), about)
+            read, work = _by_tokens(source, table, program.tokens), 0
         lines = [guard, source.call("clear", "h", rows), read]
-        if table.scale is not None:
-            lines.append(source.call("stretch", "h", table.scale, rows))
+        if table.by_row is not None:
+            scale = table.by_row
+            lines.append(source.call(f"stretch{scale.suffix}", "h", scale.name, rows))
         if projection.bias is not None:
             bias = source.tables.numbers("input_bias", projection.bias)
             lines.append(source.call("add", "h", bias, rows))
         return "\n".join(lines), work
     enter = affine(source, cast(Any, projection), "input")
     numbers = steps * features
-    if program.prepares:
+    if program.tokens is not None:
+        fill = _each_token(program.tokens, f"seen[t * {program.tokens} + x[t]] = 1.0f;")
+    elif program.prepares:
         fill = program.prepare("seen", "x", "0", "steps")
     else:
         fill = source.call("copy", "seen", "x", f"steps * {features}")
@@ -120,10 +135,26 @@ def _entrance(program: Program, network: FeedForwardNetwork) -> tuple[str, int]:
     return body, numbers + enter.scratch
 
 
-def _by_blocks(program: Program, table: Vectors, rows: int) -> tuple[str, int]:
+def _by_tokens(source: Source, table: Matrix, tokens: int) -> str:
+    """Columns of the input matrix that the tokens of a sample stand for."""
+    column = added_column(source, table, "h", f"(t * {tokens} + x[t])")
+    return _each_token(tokens, column.replace("\n", "\n        "))
+
+
+def _each_token(tokens: int, body: str) -> str:
+    """Do this for each step t whose `x[t]` is a token."""
+    return f"""\
+for (int t = 0; t < steps; t++) {{
+    if (x[t] >= 0 && x[t] < {tokens}) {{
+        {body}
+    }}
+}}"""
+
+
+def _by_blocks(program: Program, table: Matrix) -> tuple[str, int]:
     """Columns of the input matrix, a block of prepared numbers at a time."""
-    features, steps = program.features, program.spec.signature.sequence_length
-    _define_columns(program.source, table, rows=rows, columns=steps * features)
+    features = program.features
+    _define_columns(program.source, table)
     if not program.prepares:
         return f"input_columns(h, x, 0, steps * {features});", 0
     # A block begins where a group of columns does.
@@ -139,13 +170,13 @@ for (int t = 0; t < steps; t += {block}) {{
     return body, block * features
 
 
-def _define_columns(source: Source, table: Vectors, *, rows: int, columns: int) -> None:
+def _define_columns(source: Source, table: Matrix) -> None:
     """`input_columns(y, x, first, count)`: the product with some columns alone."""
-    accumulate, groups = f"accumulate{table.encoding.suffix}", columns // GROUP * GROUP
-    place = f"{table.name} + first * {table.encoding.places(rows)}"
+    accumulate, groups = f"accumulate{table.encoding.suffix}", table.columns // GROUP * GROUP
+    part = [f"{table.name} + first * {table.places}", *column_scales(table, "first"), table.rows]
     numbers = "float *restrict y, const float *restrict x"
-    whole = source.call(accumulate, "y", "x", place, rows, "count")
-    last = source.call(accumulate, "y", "last", place, rows, GROUP)
+    whole = source.call(accumulate, "y", "x", *part, "count")
+    last = source.call(accumulate, "y", "last", *part, GROUP)
     source.define(
         f"void input_columns({numbers}, int first, int count)",
         f"""

@@ -19,6 +19,7 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
@@ -32,6 +33,8 @@ class Reading:
     lines: tuple[str, ...] = ()
     order: tuple[int, ...] | None = None
     """Where in a raw sample each number stands; None: in their order"""
+    symbols: int | None = None
+    """How many tokens there are, where raw steps are tokens that become one-hot numbers"""
 
     def then(self, line: str) -> "Reading":
         """One more line."""
@@ -52,6 +55,8 @@ def reading(source: Source, interface: Interface | None, signature: Signature) -
         write = INPUTS.get(type(step))
         if write is None:
             raise ExportError(f"there is no C writer for the input step {step.kind}")
+        if found.symbols is not None:
+            raise ExportError(f"{step.kind} stands behind one_hot; C files read tokens alone there")
         found = write(source, step, found, signature.input_size)
     return found
 
@@ -78,6 +83,13 @@ def _layout(_source: Source, step: Layout, before: Reading, features: int) -> Re
     return before
 
 
+def _one_hot(_source: Source, step: OneHot, before: Reading, features: int) -> Reading:
+    if before != Reading():
+        raise ExportError("one_hot reads tokens; no step for numbers fits before it")
+    _check("one_hot", step.symbols, features)
+    return Reading(symbols=step.symbols)
+
+
 def _fill(source: Source, step: FillMissing, before: Reading, features: int) -> Reading:
     _check("fill_missing", len(step.values), features)
     table = source.tables.numbers("fill", torch.tensor(step.values), "for missing numbers")
@@ -100,6 +112,7 @@ INPUTS: Mapping[type[InputStep], Read] = {
     Divide: _divide,
     Reorder: _reorder,
     Layout: _layout,
+    OneHot: _one_hot,
     FillMissing: _fill,
     Standardise: _standardise,
 }

@@ -27,9 +27,19 @@ class Program:
         return self.spec.signature.input_size
 
     @property
+    def tokens(self) -> int | None:
+        """How many tokens there are, where raw steps are tokens; else None."""
+        return self.spec.signature.vocabulary or self.reading.symbols
+
+    @property
+    def reads(self) -> str:
+        """The type of raw numbers."""
+        return "float" if self.tokens is None else "int32_t"
+
+    @property
     def stride(self) -> int:
         """Numbers of a raw step; 0 where a whole sample is read from all over."""
-        if self.spec.signature.vocabulary is not None:
+        if self.tokens is not None:
             return 1
         return self.features if self.reading.order is None else 0
 
@@ -127,7 +137,7 @@ def header(program: Program, state: State, functions: Sequence[str], about: Sequ
     """The text of the header."""
     name, signature = program.name, program.spec.signature
     up = name.upper()
-    inputs = 1 if signature.vocabulary is not None else signature.input_size
+    inputs = signature.input_size if program.tokens is None else 1
     lines = "\n".join(f" * {line}" if line else " *" for line in about)
     counter = "    int32_t at;\n" if state.counts else ""
     declarations = "\n\n".join([*functions, *program.answering.declarations])

@@ -3,35 +3,22 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from models.errors import ExportError
+from models.exports.c.parameters import Stored, brain_float_digits
 from models.exports.c.text import number
 from models.math.householder import row_lengths, rows_of_length_root_two
+from models.quantization import Bits
 
 GROUP, BLOCK = 4, 8
 """Columns and rows of a matrix that stand together."""
 LARGEST_TABLES = (1 << 31) - 1
 """Bytes; places in tables are counted by `int`."""
 _TO_A_LINE = 8
-
-
-@dataclass(frozen=True)
-class Rounded:
-    """Matrices as whole numbers with a scale for each row: `W = scale * whole`."""
-
-    bits: Literal[8, 4]
-    whole: Tensor
-    """[..., rows, columns], from -127 to 127, or from -7 to 7"""
-    scale: Tensor
-    """[..., rows]"""
-
-
-Rounding: TypeAlias = Callable[[Tensor], Rounded]
-"""Gives the whole numbers of stored matrices `[..., rows, columns]`; of rounded ones their own."""
 
 
 class Encoding(ABC):
@@ -155,7 +142,22 @@ def grouped(matrix: Tensor) -> Tensor:
 
 
 FLOATS = Floats()
-ROUNDED: Mapping[Literal[8, 4], Encoding] = {8: Bytes(), 4: Halves()}
+ENCODINGS: Mapping[int | None, Encoding] = {None: FLOATS, 8: Bytes(), 4: Halves()}
+"""By the bits of integers; None: numbers of single precision."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A table of scales."""
+
+    name: str
+    brief: bool
+    """Whether it holds the upper 16 bits of each: bfloat16"""
+
+    @property
+    def suffix(self) -> str:
+        """What the names of C functions end in that read it."""
+        return "16" if self.brief else ""
 
 
 @dataclass(frozen=True)
@@ -164,19 +166,38 @@ class Vectors:
 
     name: str
     encoding: Encoding
-    scale: str | None
-    """The table of the scales."""
+    scale: Scale | None
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A table of one or several matrices that read one vector, one below the other."""
+
+    name: str
+    encoding: Encoding
+    rows: int
+    """Of all"""
+    columns: int
+    by_row: Scale | None = None
+    by_column: Scale | None = None
+    parts: int = 1
+    """Matrices that stand one behind the other, because each has scales of its own columns"""
+
+    @property
+    def places(self) -> int:
+        """Places of the table that a column of a part takes."""
+        return self.encoding.places(self.rows // self.parts)
 
 
 class Tables:
     """Declarations of constant tables, with what they take."""
 
-    def __init__(self, rounding: Rounding | None = None) -> None:
-        """With a rounding, matrices that are parameters are kept as whole numbers."""
+    def __init__(self, bits: Bits | None = None) -> None:
+        """With bits, parameters that are rounded are kept as integers."""
+        self.bits: Bits | None = bits
         self.bytes = 0
-        self._rounding = rounding
         self._tables: list[tuple[str, str, str, Tensor]] = []
-        self._kept: dict[Hashable, Vectors] = {}
+        self._kept: dict[Hashable, Matrix] = {}
 
     def numbers(self, name: str, value: Tensor, about: str = "") -> str:
         """A table of single precision; its name is returned."""
@@ -189,42 +210,55 @@ class Tables:
         self._grow((4 if wide else 2) * len(values))
         return name
 
-    def matrix(self, name: str, weight: Tensor, about: str, *, stored: bool) -> Vectors:
-        """A matrix `[rows, columns]` as products read it, with a scale for each row.
+    def angles(self, name: str, values: Tensor, bits: int, about: str = "") -> str:
+        """A table of places on a circle of `2^bits`, 16 or 8; whole turns are left out."""
+        half = 1 << (bits - 1)
+        content = (values.flatten().to(torch.int64) + half) % (2 * half) - half
+        self._declare(name, "int16_t" if bits > 8 else "signed char", content, about)
+        self._grow(bits // 8 * content.numel())
+        return name
 
-        `stored`: it is a parameter, so that it has whole numbers where there is a rounding.
-        """
-        weight = weight.detach()
-        if self._rounding is None or not stored:
-            return Vectors(self._add(name, FLOATS, FLOATS.matrix(weight), about), FLOATS, None)
-        rounded = self._rounding(weight)
-        content = ROUNDED[rounded.bits].matrix(rounded.whole)
-        return self._rounded(name, rounded, content, rounded.scale, about)
+    def matrix(self, name: str, stored: Stored, about: str) -> Matrix:
+        """Matrices `[rows, columns]`, or `[G, rows, columns]`, as products read them."""
+        content = stored.numbers.detach()
+        rows, columns = content.flatten(0, -2).shape
+        encoding = ENCODINGS[stored.bits]
+        if stored.by_column is None:
+            parts, written = 1, encoding.matrix(content.flatten(0, -2))
+        else:
+            each = content.view(-1, *content.shape[-2:])
+            parts, written = len(each), torch.cat([encoding.matrix(one) for one in each])
+        self._add(name, encoding, written, about)
+        by_row = self._scale(f"{name}_scale", stored.by_row)
+        by_column = self._scale(f"{name}_scale", stored.by_column)
+        return Matrix(name, encoding, rows, columns, by_row, by_column, parts)
 
-    def vectors(self, name: str, rows: Tensor, about: str, *, starts: Sequence[int]) -> Vectors:
-        """Rows that are parameters, each from a start on, with a scale for each."""
-        rows = rows.detach()
-        if self._rounding is None:
-            cut = [row[start:] for row, start in zip(rows, starts, strict=True)]
-            return Vectors(self._add(name, FLOATS, FLOATS.entries(cut), about), FLOATS, None)
-        rounded = self._rounding(rows)
-        content = _cut(rounded, starts)
-        return self._rounded(name, rounded, content, rounded.scale, about)
+    def vectors(self, name: str, stored: Stored, about: str) -> Matrix:
+        """Vectors `[count, length]` one after the other: the columns of what is returned."""
+        columns, rows = stored.numbers.shape
+        encoding = ENCODINGS[stored.bits]
+        self._add(name, encoding, encoding.entries(stored.numbers.detach()), about)
+        by_row = self._scale(f"{name}_scale", stored.by_column)
+        by_column = self._scale(f"{name}_scale", stored.by_row)
+        return Matrix(name, encoding, rows, columns, by_row, by_column)
 
     def reflectors(self, name: str, rows: Tensor, about: str, *, starts: Sequence[int]) -> Vectors:
-        """Rows as in `vectors`, brought to length sqrt(2): of whole numbers exactly, by the scale.
+        """Rows that only count by their directions, each from a start on; a row of 0 stays one.
 
-        A row of zeros stays one.
+        Numbers are brought to length sqrt(2). Integers z have a scale, `2 / |z|^2`.
         """
         rows = rows.detach()
-        if self._rounding is None:
-            return self.vectors(name, rows_of_length_root_two(rows), about, starts=starts)
-        rounded = self._rounding(rows)
-        content = _cut(rounded, starts)
-        scale = 2**0.5 / row_lengths(rounded.whole.double()).squeeze(-1)
-        return self._rounded(name, rounded, content, scale, about)
+        encoding = ENCODINGS[self.bits]
+        kept = rows_of_length_root_two(rows) if self.bits is None else rows
+        cut = [row[start:] for row, start in zip(kept, starts, strict=True)]
+        self._add(name, encoding, encoding.entries(cut), about)
+        if self.bits is None:
+            return Vectors(name, encoding, None)
+        lengths = row_lengths(rows.double()).squeeze(-1)
+        scale = Scale(self.numbers(f"{name}_scale", 2 / lengths.square()), brief=False)
+        return Vectors(name, encoding, scale)
 
-    def once(self, key: Hashable, make: Callable[[], Vectors]) -> Vectors:
+    def once(self, key: Hashable, make: Callable[[], Matrix]) -> Matrix:
         """The table that was made for a key before, or a new one."""
         if key not in self._kept:
             self._kept[key] = make()
@@ -234,12 +268,14 @@ class Tables:
         """The declarations, in the order in which the tables were made."""
         return "\n".join(_declaration(*table) for table in self._tables)
 
-    def _rounded(
-        self, name: str, rounded: Rounded, content: Tensor, scale: Tensor, about: str
-    ) -> Vectors:
-        encoding = ROUNDED[rounded.bits]
-        self._add(name, encoding, content, about)
-        return Vectors(name, encoding, self.numbers(f"{name}_scale", scale))
+    def _scale(self, name: str, scale: Tensor | None) -> Scale | None:
+        if scale is None:
+            return None
+        if scale.dtype != torch.bfloat16:
+            return Scale(self.numbers(name, scale), brief=False)
+        self._declare(name, "uint16_t", brain_float_digits(scale.flatten()), "")
+        self._grow(2 * scale.numel())
+        return Scale(name, brief=True)
 
     def _add(self, name: str, encoding: Encoding, content: Tensor, about: str) -> str:
         if encoding is FLOATS:
@@ -263,12 +299,6 @@ class Tables:
                 f"the tables take {self.bytes} bytes or more; a C file holds at most "
                 f"{LARGEST_TABLES}"
             )
-
-
-def _cut(rounded: Rounded, starts: Sequence[int]) -> Tensor:
-    """The whole numbers of each row from its start on, as they stand in a table."""
-    rows = [row[start:] for row, start in zip(rounded.whole, starts, strict=True)]
-    return ROUNDED[rounded.bits].entries(rows)
 
 
 def _declaration(name: str, c_type: str, about: str, content: Tensor) -> str:

@@ -2,7 +2,8 @@
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,9 @@ from models.model import ModelSpec
 WHOLE, BY_STEP = 0, -1
 """Steps that are run at a time."""
 PROGRAM = "answers"
+FILE = "the C file"
+FAST = ("-O3", "-march=native", "-fno-trapping-math")
+"""All flags give the same bits; these are over soonest for thousands of samples."""
 _DRIVER = Path(__file__).with_name("driver.c")
 
 
@@ -45,31 +49,100 @@ def verify(
         ToolMissing: there is no C compiler.
         ExportError: it refuses the file, the program fails, or the answers differ by more.
     """
-    exact = in_double_precision(network, spec)
-    single = copy.deepcopy(exact).float()
-    shares: list[float] = []
-    with TemporaryDirectory() as name:
-        command = [str(build(file, spec, Path(name)))]
-        for raw in raw_samples(spec, interface) if samples is None else [samples]:
+    with compiled(file, spec, interface) as program:
+        return program.share(network, samples=samples, lengths=lengths)
+
+
+@contextmanager
+def compiled(file: CFile, spec: ModelSpec, interface: Interface | None) -> Generator["Program"]:
+    """The program of a file, which is gone at the end.
+
+    Raises:
+        ToolMissing: there is no C compiler.
+        ExportError: it refuses the file.
+    """
+    with TemporaryDirectory() as folder:
+        yield Program(build(file, spec, Path(folder), flags=FAST), spec, interface)
+
+
+class Program:
+    """A compiled C file, as `build` makes it."""
+
+    def __init__(self, path: Path, spec: ModelSpec, interface: Interface | None) -> None:
+        self._command = [str(path)]
+        self._spec = spec
+        self._interface = interface
+
+    def answers(self, raw: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The numbers answered to raw samples `[B, *sample]`: `[B, out]`, or `[B, T, out]`.
+
+        Behind the end of a sample, of which `lengths` `[B]` steps are read, stands 0.
+
+        Raises:
+            ExportError: the program fails.
+        """
+        longest = self._steps(raw)
+        if lengths is None:
+            return answers(self._command, self._spec, raw, steps=longest)
+        steps = [int(length) for length in lengths]
+        found = answers(self._command, self._spec, raw, steps=steps)
+        if self._spec.signature.output_steps == "last":
+            return found
+        given = torch.zeros(len(raw), longest, found.shape[-1])
+        given[_own(longest, lengths)] = found.reshape(-1, found.shape[-1])
+        return given
+
+    @torch.no_grad()
+    def share(
+        self, network: nn.Module, *, samples: Tensor | None = None, lengths: Tensor | None = None
+    ) -> float:
+        """The largest difference from the model, as a share of what is let pass; see `verify`."""
+        exact = in_double_precision(network, self._spec)
+        single = copy.deepcopy(exact).float()
+        interface = self._interface
+        shares: list[float] = []
+        for raw in raw_samples(self._spec, interface) if samples is None else [samples]:
             x = raw if interface is None else interface.preprocess(raw, lengths)
-            steps = [x.shape[1]] * len(x) if lengths is None else _counted(lengths)
-            with torch.no_grad():
-                expected = exact(x.double() if x.is_floating_point() else x, lengths)
-                rounded = single(x, lengths)
-                if interface is not None:
-                    expected = interface.answer.numbers(expected)
-                    rounded = interface.answer.numbers(rounded)
-            found = answers(command, spec, raw, steps=steps)
-            if spec.signature.output_steps == "every":
-                # Behind a sequence's end answers mean nothing.
-                valid = torch.arange(x.shape[1]) < torch.tensor(steps).unsqueeze(1)
-                expected, rounded = (part * valid.unsqueeze(2) for part in (expected, rounded))
-                given = torch.zeros(rounded.shape)
-                given[valid] = found.reshape(-1, given.shape[-1])
-                found = given
-            shares.append(Bound(expected, rounded).share(found.double(), f"{file.name}.c"))
-            _check_parts(command, file, spec, raw[:1], steps[0])
-    return max(shares)
+            bound = Bound(
+                exact(x.double() if x.is_floating_point() else x, lengths),
+                single(x, lengths),
+                answer=None if interface is None else interface.answer,
+                own=None if lengths is None else _own(x.shape[1], lengths),
+            )
+            shares.append(bound.share(self.answers(raw, lengths).double(), FILE))
+            self.check_parts(raw, None if lengths is None else int(lengths[0]))
+        return max(shares)
+
+    def check_parts(self, raw: Tensor, steps: int | None = None) -> tuple[int, ...]:
+        """The first of some raw samples has to give the same bits in parts as as a whole.
+
+        Returns:
+            The steps of the parts that were tried; none where there are no single steps.
+
+        Raises:
+            ExportError: it gives others.
+        """
+        if not self._spec.architecture.any_length:
+            return ()
+        steps = steps or self._steps(raw)
+        sizes = tuple(sorted({size for size in (1, 7, steps - 7) if 1 <= size < steps}))
+        parts = (WHOLE, BY_STEP, *sizes)
+        repeated = raw[:1].expand(len(parts), *raw.shape[1:])
+        found = answers(self._command, self._spec, repeated, steps=steps, at_a_time=parts)
+        bits = found.view(torch.int32)
+        for part, other in zip(parts, bits, strict=True):
+            if not torch.equal(other, bits[0]):
+                raise ExportError(f"{FILE} gives other bits for {part} steps at a time")
+        return sizes
+
+    def _steps(self, raw: Tensor) -> int:
+        interface = self._interface
+        own = interface is None or "steps" in interface.sample
+        return raw.shape[1] if own else self._spec.signature.sequence_length
+
+
+def _own(steps: int, lengths: Tensor) -> Tensor:
+    return torch.arange(steps) < lengths.unsqueeze(1)
 
 
 def build(
@@ -107,7 +180,7 @@ def driver(file: CFile, spec: ModelSpec) -> str:
     recurrent, signature = spec.architecture.any_length, spec.signature
     every = signature.output_steps == "every"
     words = {
-        "READS": "float" if signature.vocabulary is None else "int32_t",
+        "READS": file.reads,
         "EVERY": str(int(every)),
         "STEP": "NAME_step(&state, from);" if recurrent else "exit(5);",
         "RUN": f"NAME_run(&state, from, steps{', to' if every else ''});",
@@ -144,7 +217,7 @@ def answers(
     lengths, parts = (
         [one] * len(raw) if isinstance(one, int) else list(one) for one in (steps, at_a_time)
     )
-    numbers = raw.flatten(1).to(torch.int32 if spec.signature.vocabulary is not None else raw.dtype)
+    numbers = raw.flatten(1).to(raw.dtype if raw.is_floating_point() else torch.int32)
     sent = [_bytes(len(raw))]
     for sample, length, part in zip(numbers, lengths, parts, strict=True):
         sent += [_bytes(length, part, sample.numel()), sample.contiguous().numpy().tobytes()]
@@ -161,24 +234,6 @@ def raw_samples(spec: ModelSpec, interface: Interface | None) -> Iterator[Tensor
     own_length = interface is not None and "steps" not in interface.sample
     for x in normal_inputs(spec, own_length=own_length):
         yield x if interface is None else interface.raw(x)
-
-
-def _check_parts(
-    command: Sequence[str], file: CFile, spec: ModelSpec, raw: Tensor, steps: int
-) -> None:
-    """A sample `[1, *sample]` has to give the same bits in parts as as a whole."""
-    if not spec.architecture.any_length:
-        return
-    parts = (WHOLE, BY_STEP, 1, 7, max(steps - 7, 1))
-    repeated = raw.expand(len(parts), *raw.shape[1:])
-    found = answers(command, spec, repeated, steps=steps, at_a_time=parts).view(torch.int32)
-    for part, other in zip(parts, found, strict=True):
-        if not torch.equal(other, found[0]):
-            raise ExportError(f"{file.name}.c gives other bits for {part} steps at a time")
-
-
-def _counted(lengths: Tensor) -> list[int]:
-    return [int(length) for length in lengths]
 
 
 def _bytes(*numbers: int) -> bytes:

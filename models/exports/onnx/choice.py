@@ -10,6 +10,7 @@ import onnx
 from torch import Tensor, nn
 
 from models.example_input import example_input
+from models.exports.files import Quantization
 from models.exports.onnx.export import FileOptions, GraphForm, export
 from models.exports.onnx.runtime import Session
 from models.forms import Thin
@@ -56,6 +57,7 @@ def choose_form(
     batch_size: int,
     sequence_length: int | None = None,
     threads: int = 1,
+    quantization: Quantization = "none",
 ) -> FormChoice:
     """Time the model's file in each form in turn with the dense baseline's.
 
@@ -70,7 +72,8 @@ def choose_form(
         steps = spec.signature.sequence_length
     x = example_input(spec.signature, batch=batch_size, steps=steps, generator=generator_of(0))
     forms = forms_of(network)
-    files = {form: export(network, spec, FileOptions(form=form)) for form in forms}
+    options = FileOptions(quantization=quantization)
+    files = {form: export(network, spec, replace(options, form=form)) for form in forms}
     baseline = spec.dense_twin()
     dense = export(baseline.build(seed=0).eval(), baseline)
     seconds = _in_turn({**files, _DENSE: dense}, x, threads=threads)

@@ -12,8 +12,9 @@ from torch import nn
 
 from models.errors import ExportError
 from models.exports.comparison import in_double_precision
+from models.exports.files import Quantization, quantization_fault
 from models.exports.onnx.architectures import WRITERS, Ends, Write
-from models.exports.onnx.graph import IR_VERSION, OPSET, Dimension, Graph, Port
+from models.exports.onnx.graph import Dimension, Graph, Port
 from models.exports.onnx.interface import LABEL, clipped_lengths, missing_numbers, read_samples, say
 from models.exports.onnx.matrices.arithmetic import FLOAT, INTEGER
 from models.interface import Interface
@@ -41,6 +42,9 @@ class FileOptions:
     """Whether states go in and come out, so that a sequence can be given in pieces."""
     guard: bool = False
     """Whether a batch may be empty, which costs 2 to 9 % of the speed."""
+    quantization: Quantization = "none"
+    """Of a model in fewer than 32 bits. With qdq its integers go through `DequantizeLinear`, which
+    onnxruntime computes in every call. Angles and reflectors, which have no scales, do not."""
 
 
 PLAIN = FileOptions()
@@ -53,7 +57,9 @@ def export(
     *,
     extra: Mapping[str, str] | None = None,
 ) -> bytes:
-    """The model in evaluation, as an ONNX file of opset 17 in single precision.
+    """The model in evaluation, as an ONNX file in single precision.
+
+    Its opset is 17, and 21 for `DequantizeLinear` of 4 bits.
 
     It maps `input` `[batch, steps, input_size]`, or tokens `[batch, steps]`, to `output`, in the
     shape that the model gives. With an interface, `input` is a batch of raw samples, `output` the
@@ -69,9 +75,17 @@ def export(
 
     Raises:
         ExportError: nothing writes such an architecture or such matrices, the weights are more
-            than one file holds, or a stream is asked of a model without a state.
+            than one file holds, a stream is asked of a model without a state, or
+            `DequantizeLinear` of one without integers.
     """
-    graph = Graph(factored=options.form == "loop", bits=spec.rounded_to)
+    fault = quantization_fault(spec, options.quantization)
+    if fault is not None:
+        raise ExportError(fault)
+    graph = Graph(
+        factored=options.form == "loop",
+        bits=spec.rounded_to,
+        dequantizes=options.quantization == "qdq",
+    )
     architecture = spec.architecture
     write = WRITERS.get(type(architecture))
     if write is None:
@@ -83,8 +97,8 @@ def export(
     model = helper.make_model(
         described,
         producer_name="reflectory",
-        opset_imports=[helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
+        opset_imports=[helper.make_opsetid("", graph.opset)],
+        ir_version=graph.ir_version,
         doc_string=f"{architecture.title}, {spec.parametrization.title}",
     )
     helper.set_model_props(model, {**_metadata(spec, options, exact), **(extra or {})})
@@ -204,6 +218,8 @@ class _Writing:
 def _metadata(spec: ModelSpec, options: FileOptions, network: Network) -> dict[str, str]:
     told = {"format": FORMAT, "spec": spec.model_dump_json(), "reflectory.form": options.form}
     told["reflectory.bits"] = str(spec.bits)
+    if options.quantization != "none":
+        told["reflectory.quantization"] = options.quantization
     interface = options.interface
     if interface is not None:
         told["reflectory.preprocessing"] = interface.model_dump_json(exclude={"answer"})

@@ -15,8 +15,9 @@ from torch import Tensor
 from models.errors import ExportError
 from models.quantization import Bits
 
-OPSET = 17
-IR_VERSION = 8
+OPSET, IR_VERSION = 17, 8
+OPSET_OF_HALVES, IR_VERSION_OF_HALVES = 21, 10
+"""The first that have integers of 4 bits."""
 LARGEST_FILE_BYTES = (1 << 31) - (1 << 20)
 """A protobuf message holds less than 2 GiB; a mebibyte is left for what is no weight."""
 
@@ -49,14 +50,24 @@ class Graph:
     """
 
     def __init__(
-        self, root: "Graph | None" = None, *, factored: bool = False, bits: Bits | None = None
+        self,
+        root: "Graph | None" = None,
+        *,
+        factored: bool = False,
+        bits: Bits | None = None,
+        dequantizes: bool = False,
     ) -> None:
         """A graph of its own, or a body within `root`.
 
         With `factored`, products go through the factors of matrices that have some; with `bits`,
-        parameters that are rounded to these are stored as integers.
+        parameters that are rounded to these are stored as integers, of which `DequantizeLinear`
+        makes numbers with `dequantizes`.
         """
         self.bits: Bits | None = bits
+        self.dequantizes = dequantizes
+        has_halves = dequantizes and bits == 4
+        self.opset = OPSET_OF_HALVES if has_halves else OPSET
+        self.ir_version = IR_VERSION_OF_HALVES if has_halves else IR_VERSION
         self.root = root or self
         self.factored = factored
         self._nodes: list[onnx.NodeProto] = []
@@ -74,6 +85,8 @@ class Graph:
     def apply_many(self, operator: str, *inputs: str, outputs: int, **attributes: Any) -> list[str]:
         """Append a node, and name its outputs; an input that is left out is an empty name."""
         names = [self.name() for _ in range(outputs)]
+        if operator == "Split" and self.root.opset > OPSET:
+            attributes["num_outputs"] = outputs
         self._nodes.append(helper.make_node(operator, inputs, names, **attributes))
         return names
 
@@ -120,6 +133,13 @@ class Graph:
         return self._add(
             onnx.TensorProto(data_type=onnx.TensorProto.BFLOAT16, dims=value.shape, raw_data=raw),
             len(raw),
+        )
+
+    def halves(self, packed: Tensor, shape: Sequence[int]) -> str:
+        """Integers of 4 bits, two in a byte as `pack_halves` has them."""
+        raw = packed.cpu().numpy().tobytes()
+        return self._add(
+            onnx.TensorProto(data_type=onnx.TensorProto.INT4, dims=shape, raw_data=raw), len(raw)
         )
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:

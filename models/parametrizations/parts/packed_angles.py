@@ -76,8 +76,12 @@ class PackedAngles(nn.Module, Quantised):
         return rotation_product(self._signed(), self._partners)
 
     def _signed(self) -> Tensor:
-        angles = raised(self.theta).flatten(1).index_select(1, self._places)
-        return angles.view(-1, self.count, self.size) * self._signs
+        return self.spread(raised(self.theta))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Numbers of theta's shape at each stage's coordinates, with signs `[G, count, n]`."""
+        placed = values.flatten(1).index_select(1, self._places)
+        return placed.view(-1, self.count, self.size) * self._signs.to(values.dtype)
 
     def schemes(self) -> Mapping[str, Scheme]:
         """Angles, of which no rounding makes W less orthogonal."""

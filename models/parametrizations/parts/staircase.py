@@ -76,7 +76,10 @@ class Staircase(nn.Module, Projected, Quantised):
 
         They are in at least single precision.
         """
-        packed = raised(self.entries)
+        return self.spread(raised(self.entries))
+
+    def spread(self, packed: Tensor) -> Tensor:
+        """Numbers `[G, R(n, m)]` of the reflectors' entries, with the zeros `[G, count, size]`."""
         return staircase_rows(packed, self._positions, size=self.size, count=self.count)
 
     def signed(self, diagonal: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 from search.exports.folder.answers import example_of
 from search.exports.folder.document import EXAMPLE, Example
+from search.exports.folder.facts import FolderFacts
 from search.exports.folder.folder import (
     CARD,
     Folder,
-    FolderFacts,
     FolderFile,
     Lost,
     folder_of,

@@ -1,12 +1,14 @@
 """Three raw samples with the model's own answers, and how far other runtimes may be from them."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from models.errors import ExportError
-from models.interface import Classes, Interface, Numbers
+from models.interface import Answer, Classes, Interface
 from models.model import ModelSpec
 from models.network import Network
 from search.exports.folder.document import AnsweredSample, Example, MeanError, Vocabulary
@@ -21,8 +23,8 @@ ROUNDINGS: Final = 16.0
 model's own error of rounding is let pass beside it."""
 
 _SMALLEST = 1e-6
-_EVERY_STEP = 3
-"""Dimensions of an output that has an answer at every step."""
+_MOST_NUMBERS = 1 << 22
+"""Outputs that are held at once."""
 _UNKNOWN = "<unk>"
 
 
@@ -69,13 +71,13 @@ def example_of(
     lengths = None if lengths is None else lengths[:LOOKED_AT]
     if len(x) == 0:
         raise ExportError("there is no raw sample to answer")
-    read = interface.preprocess(x, lengths)
-    answers = _answers(network, spec, read, lengths)
+    answers = _answers(network, spec, interface, samples)
     chosen = [row for row in range(len(x)) if answers.is_sure(interface, row)]
     chosen = (chosen or [row for row in range(len(x)) if answers.is_finite(row)])[:SAMPLES]
     if not chosen:
         raise ExportError(f"the model's answers to all of {len(x)} raw samples are no numbers")
-    steps = [read.shape[1]] * len(x) if lengths is None else [int(n) for n in lengths]
+    whole = interface.preprocess(x[:1]).shape[1]
+    steps = [whole] * len(x) if lengths is None else [int(n) for n in lengths]
     reads_tokens = not x.is_floating_point()
     every_step = spec.signature.output_steps == "every"
     return Example(
@@ -96,15 +98,17 @@ def example_of(
         ),
         initial_state=_initial_state(network),
         vocabulary=_vocabulary(interface, level) if reads_tokens else None,
-        mean_error=_mean_error(interface, answers.single, samples.y[:LOOKED_AT]),
+        mean_error=_mean_error(answers.errors),
     )
 
 
 class _Answers:
     """The last answers to samples `[N, out]`, in single and in double precision."""
 
-    def __init__(self, single: Tensor, exact: Tensor) -> None:
+    def __init__(self, single: Tensor, exact: Tensor, errors: Tensor | None) -> None:
         self.single, self.exact = single, exact
+        self.errors = errors
+        """Of each sample, what the metric is the mean of; None where it is no such mean."""
 
     def is_finite(self, row: int) -> bool:
         return bool(self.single[row].isfinite().all())
@@ -132,19 +136,53 @@ class _Answers:
         return not bool(interface.answer.tied(self.exact[row], 2 * difference).any())
 
 
-def _answers(network: nn.Module, spec: ModelSpec, read: Tensor, lengths: Tensor | None) -> _Answers:
+def _answers(
+    network: nn.Module, spec: ModelSpec, interface: Interface, samples: Samples
+) -> _Answers:
     state = {name: value.cpu() for name, value in network.state_dict().items()}
-    found: list[Tensor] = []
-    for dtype in (torch.float32, torch.float64):
-        same = spec.build(seed=0).to(dtype).eval()
-        same.load_state_dict(state)
-        with torch.no_grad():
-            output = same(read.to(dtype) if read.is_floating_point() else read, lengths)
-        if output.ndim == _EVERY_STEP:
-            ends = output.shape[1] if lengths is None else lengths
-            output = output[torch.arange(len(output)), torch.as_tensor(ends) - 1]
-        found.append(output)
-    return _Answers(*found)
+    same = [spec.build(seed=0).to(dtype).eval() for dtype in (torch.float32, torch.float64)]
+    for one in same:
+        one.load_state_dict(state)
+    every_step = spec.signature.output_steps == "every"
+    steps = spec.signature.sequence_length if every_step else 1
+    rows = max(1, _MOST_NUMBERS // (steps * spec.signature.output_size))
+    error = _ERRORS.get(interface.metric or "")
+    last: tuple[list[Tensor], list[Tensor]] = ([], [])
+    errors: list[Tensor] = []
+    for start in range(0, min(len(samples.x), LOOKED_AT), rows):
+        piece = slice(start, min(start + rows, LOOKED_AT))
+        x, y = samples.x[piece], samples.y[piece]
+        lengths = None if samples.lengths is None else samples.lengths[piece]
+        read = interface.preprocess(x, lengths)
+        for model, found in zip(same, last, strict=True):
+            dtype = next(model.parameters()).dtype
+            with torch.no_grad():
+                output = model(read.to(dtype) if read.is_floating_point() else read, lengths)
+            # Padded steps have no errors of their own: such a spread would be none of the samples.
+            if model is same[0] and error is not None and not (every_step and interface.padded):
+                errors.append(error(interface.answer, output, y).flatten(1).mean(dim=1))
+            if every_step:
+                ends = output.shape[1] if lengths is None else lengths
+                output = output[torch.arange(len(output)), torch.as_tensor(ends) - 1]
+            found.append(output)
+    return _Answers(torch.cat(last[0]), torch.cat(last[1]), torch.cat(errors) if errors else None)
+
+
+def _squares(answer: Answer, output: Tensor, y: Tensor) -> Tensor:
+    found = answer.numbers(output)
+    return (found - y.reshape(found.shape)).square()
+
+
+def _surprises(answer: Answer, output: Tensor, y: Tensor) -> Tensor:
+    del answer
+    return binary_cross_entropy_with_logits(output, y.to(output.dtype), reduction="none")
+
+
+_ERRORS: Mapping[str, Callable[[Answer, Tensor, Tensor], Tensor]] = {
+    "mse": _squares,
+    "bce": _surprises,
+}
+"""Metrics that are means over samples, and what they are the mean of, `[N, ...]`."""
 
 
 def _cut(sample: Tensor, interface: Interface, steps: int) -> Tensor:
@@ -198,12 +236,7 @@ def _vocabulary(interface: Interface, level: str | None) -> Vocabulary | None:
     return Vocabulary(level=level, symbols=symbols, unknown=unknown)
 
 
-def _mean_error(interface: Interface, output: Tensor, y: Tensor) -> MeanError | None:
-    """The spread of squared errors, where they are what the metric is the mean of."""
-    if not isinstance(interface.answer, Numbers) or interface.metric != "mse" or len(y) < 2:
-        return None
-    found = interface.answer.numbers(output).flatten(1)
-    errors = (found - y.reshape(found.shape)).square().mean(dim=1)
-    if not bool(errors.isfinite().all()):
+def _mean_error(errors: Tensor | None) -> MeanError | None:
+    if errors is None or len(errors) < 2 or not bool(errors.isfinite().all()):
         return None
     return MeanError(samples=len(errors), deviation=float(errors.std()))

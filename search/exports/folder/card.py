@@ -1,6 +1,7 @@
 """`MODEL_CARD.md`: what a model is, for somebody who never saw this project."""
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,38 +15,28 @@ from models.interface import (
     Labels,
     Layout,
     Numbers,
+    OneHot,
     Reorder,
     Standardise,
 )
-from models.model import ModelSpec
-from search.documents.catalog import Metric
+from models.parametrizations import Dense
+from search.documents.readable import NONE, interval, metric, number, seconds
+from search.exports.folder import intervals
 from search.exports.folder.document import Example
-from search.exports.folder.intervals import interval
+from search.exports.folder.facts import FolderFacts
 from search.exports.outcomes import ExportOutcome
+from search.exports.verification import Verification
 
 _FEW = 12
 """So many names or numbers are listed; of more the first are, and where the others stand."""
+_NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class CardFacts:
-    """All that a card says, of one transaction."""
+class Card:
+    """A card: what rows say, and what the folder holds."""
 
-    study: str
-    """Its name."""
-    trial: int
-    task: str
-    """Its title."""
-    model: ModelSpec
-    metric: Metric
-    quality: float | None
-    test_quality: float | None
-    samples: Mapping[str, int]
-    """Of each split, by name; empty where the data were never looked at."""
-    parameters: int
-    dense_parameters: int
-    speed: Mapping[str, Any] | None
-    """The record of the throughput measurement."""
+    facts: FolderFacts
     example: Example | None
     sizes: Mapping[str, int]
     """File of the folder -> its bytes."""
@@ -54,65 +45,72 @@ class CardFacts:
     outcomes: Mapping[str, ExportOutcome]
     """File -> what came of making it."""
 
+    def text(self) -> str:
+        """Markdown; equal cards give equal texts."""
+        sections = [
+            (f"{_line(self.facts.study)}, trial {self.facts.trial}", _about),
+            ("What goes in", _input),
+            ("What comes out", _output),
+            ("How good it is", _quality),
+            ("How large it is", _size),
+            ("How fast it is", _speed),
+            ("What was checked", _checked),
+            ("How to run it", _running),
+            ("Limits", _limits),
+            ("What is missing, and why", _missing),
+        ]
+        parts: list[str] = []
+        for level, (title, write) in enumerate(sections):
+            lines = list(write(self))
+            if lines:
+                parts.append("\n".join([f"{'##' if level else '#'} {title}", "", *lines]))
+        return "\n\n".join(parts) + "\n"
 
-def model_card(facts: CardFacts) -> str:
-    """The card; equal facts give equal texts."""
-    sections = [
-        (f"{_line(facts.study)}, trial {facts.trial}", _about),
-        ("What goes in", _input),
-        ("What comes out", _output),
-        ("How good it is", _quality),
-        ("How large it is", _size),
-        ("How fast it is", _speed),
-        ("What was checked", _checked),
-        ("How to run it", _running),
-        ("Limits", _limits),
-        ("What is not here, and why", _missing),
-    ]
-    parts: list[str] = []
-    for level, (title, write) in enumerate(sections):
-        lines = list(write(facts))
-        if lines:
-            parts.append("\n".join([f"{'##' if level else '#'} {title}", "", *lines]))
-    return "\n\n".join(parts) + "\n"
+
+def _table(titles: Sequence[str], rows: Iterator[Sequence[str]], *, words: int) -> Iterator[str]:
+    """A table whose first columns are `words`, and whose others are numbers."""
+    yield f"| {' | '.join(titles)} |"
+    yield f"|{'---|' * words}{'---:|' * (len(titles) - words)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
-def _about(facts: CardFacts) -> Iterator[str]:
+def _about(card: Card) -> Iterator[str]:
+    facts = card.facts
     architecture, parametrization = facts.model.architecture, facts.model.parametrization
     yield (
         f"A trained network for the task: {facts.task}. Found by Reflectory, which searches for "
         "networks that are small and fast for their quality."
     )
     yield ""
-    yield "| | |\n|---|---|"
-    yield f"| architecture | {architecture.title}: `{architecture.model_dump_json()}` |"
+    better = "larger" if facts.metric.direction == "maximize" else "smaller"
     form = parametrization.model_dump_json()
-    yield f"| form of its matrices | {parametrization.title}: `{form}` |"
-    yield f"| bits of a stored number | {getattr(facts.model, 'bits', 32)} |"
-    yield f"| answers are judged by | {facts.metric.name} ({facts.metric.unit}), {_better(facts)} |"
+    rows = [
+        ("architecture", f"{architecture.title}: `{architecture.model_dump_json()}`"),
+        ("form of its matrices", f"{parametrization.title}: `{form}`"),
+        ("bits of a stored number", str(facts.model.bits)),
+        ("metric", f"{facts.metric.name} ({facts.metric.unit}), {better} is better"),
+    ]
+    yield from _table(("", ""), iter(rows), words=2)
 
 
-def _better(facts: CardFacts) -> str:
-    return "larger is better" if facts.metric.direction == "maximize" else "smaller is better"
-
-
-def _input(facts: CardFacts) -> Iterator[str]:
-    if facts.example is None:
-        signature = facts.model.signature
+def _input(card: Card) -> Iterator[str]:
+    signature = card.facts.model.signature
+    if card.example is None:
         yield (
             f"`input`: what the network reads, `[batch, {signature.sequence_length} steps, "
-            f"{signature.input_size}]`. How raw data become that is not known of this model: the "
-            "reason stands at the end."
+            f"{signature.input_size}]`. How raw data become that is not known of this model, for "
+            "the reason at the end of this card."
         )
         return
-    interface = facts.example.interface
-    kind = "int64, numbers of tokens" if facts.example.reads_tokens else "float32"
+    interface = card.example.interface
+    kind = "int64, numbers of tokens" if card.example.reads_tokens else "float32"
     shape = ", ".join(["batch", *map(str, interface.sample)])
-    yield f"`input` `[{shape}]`, {kind}: raw samples, as your data have them. The file itself does"
-    yield "the rest, in this order:"
-    yield ""
-    steps = [_INPUT.get(type(step), _other)(step) for step in interface.inputs]
-    yield from (f"{place}. {text}" for place, text in enumerate(steps or ["nothing"], start=1))
+    steps = [_INPUT[type(step)](step) for step in interface.inputs]
+    yield f"`input` `[{shape}]`, {kind}: raw samples, as your data have them."
+    if steps:
+        yield "The file itself does the rest, in this order:"
+        yield ""
+        yield from (f"{place}. {text}" for place, text in enumerate(steps, start=1))
     if interface.padded:
         yield ""
         yield (
@@ -121,52 +119,54 @@ def _input(facts: CardFacts) -> Iterator[str]:
         )
 
 
-def _listed(values: tuple[float, ...], *, file: str = "preprocessing.json") -> str:
-    shown = ", ".join(f"{value:.6g}" for value in values[:_FEW])
+def _listed(values: Sequence[float], *, file: str = "preprocessing.json") -> str:
+    shown = ", ".join(number(value, 6, separator="") for value in values[:_FEW])
     return shown if len(values) <= _FEW else f"{shown}, ... (all in `{file}`)"
 
 
-def _other(step: Any) -> str:
-    return f"{step.kind.replace('_', ' ')}, as `preprocessing.json` says"
-
-
 _INPUT: Mapping[type[InputStep], Callable[[Any], str]] = {
-    Divide: lambda step: f"all numbers are divided by {step.by:g}",
-    Reorder: lambda step: f"the {len(step.order)} numbers of a sample are put in another order",
+    Divide: lambda step: f"all numbers are divided by {number(step.by, 6)}",
+    Reorder: lambda step: f"the {len(step.order):,} numbers of a sample are put in another order",
     Layout: lambda step: (
-        f"a sample is cut into {step.steps} steps of {step.features} numbers; what stands behind "
-        "the last step is left out"
+        f"a sample is cut into {step.steps:,} steps of {step.features:,} numbers; numbers behind "
+        "the last step are left out"
+    ),
+    OneHot: lambda step: (
+        f"each token becomes {step.symbols:,} numbers: 1 in its place, 0 elsewhere"
     ),
     FillMissing: lambda step: (
-        f"a missing number, NaN, becomes its feature's usual one: {_listed(step.values)}"
+        f"a missing number, NaN, is replaced by its feature's value here: {_listed(step.values)}"
     ),
     Standardise: lambda step: (
-        f"each feature less its mean ({_listed(step.means)}), by its deviation "
-        f"({_listed(step.deviations)})"
+        f"each feature, less its mean ({_listed(step.means)}), is divided by its standard "
+        f"deviation ({_listed(step.deviations)})"
     ),
 }
+"""How each input step is told."""
 
 
-def _output(facts: CardFacts) -> Iterator[str]:
-    outputs = facts.model.signature.output_size
-    every = facts.model.signature.output_steps == "every"
-    shape = f"`[batch, {'steps, ' if every else ''}{outputs}]`"
-    if facts.example is None:
+def _output(card: Card) -> Iterator[str]:
+    signature = card.facts.model.signature
+    every = signature.output_steps == "every"
+    shape = f"`[batch, {'steps, ' if every else ''}{signature.output_size}]`"
+    if card.example is None:
         yield f"`output` {shape}: what the network gives."
         return
-    interface = facts.example.interface
-    yield f"`output` {shape}, float32: {_ANSWER[type(interface.answer)](interface.answer)}"
+    answer = card.example.interface.answer
+    yield f"`output` {shape}, float32: {_ANSWER[type(answer)](answer)}"
     if every:
         yield ""
         yield "There is an answer at every step."
 
 
 def _names(answer: Answer) -> str:
-    shown = ", ".join(f"`{_line(name)}`" for name in answer.names[:_FEW])
+    # Of a name that nobody would see, the JSON string.
+    seen = (_line(name) or json.dumps(name) for name in answer.names[:_FEW])
+    shown = ", ".join(f"`{name}`" for name in seen)
     if not answer.names:
         return "numbered: their names are too many for the file"
     more = ", ..." if len(answer.names) > _FEW else ""
-    return f"{shown}{more}; all stand in `labels.json`"
+    return f"{shown}{more}; all are in `labels.json`"
 
 
 _ANSWER: Mapping[type[Answer], Callable[[Any], str]] = {
@@ -190,26 +190,25 @@ _ANSWER: Mapping[type[Answer], Callable[[Any], str]] = {
 }
 
 
-def _quality(facts: CardFacts) -> Iterator[str]:
-    metric, mean_error = facts.metric, facts.example and facts.example.mean_error
-    yield f"| data | samples | {metric.name} | 95 % interval |\n|---|---|---|---|"
-    for split, value in (("validation", facts.quality), ("test", facts.test_quality)):
-        count = facts.samples.get(split)
-        found = interval(metric.name, value, count, mean_error)
-        cells = (
-            split,
-            "–" if count is None else f"{count:,}",
-            "–" if value is None else f"{value:.6g}",
-            "–" if found is None else f"{found[0]:.6g} to {found[1]:.6g}",
-        )
-        yield f"| {' | '.join(cells)} |"
+def _quality(card: Card) -> Iterator[str]:
+    facts, mean_error = card.facts, card.example and card.example.mean_error
+    name = facts.metric.name
+
+    def rows() -> Iterator[Sequence[str]]:
+        for split, value in (("validation", facts.quality), ("test", facts.test_quality)):
+            count = facts.samples.get(split)
+            found = intervals.interval(name, value, count, mean_error)
+            yield split, number(count), metric(name, value), interval(name, found)
+
+    title = name.replace("_", " ")
+    yield from _table(("data", "samples", title, "95 % interval"), rows(), words=1)
     yield ""
     yield (
-        f"{metric.baseline:.6g} is what the trivial answer reaches. The search chose by the "
-        "validation data, so that the test data are the fairer ones."
+        f"A model that has learnt nothing reaches {metric(name, facts.metric.baseline)}. The "
+        "search chose by the validation data, so the test data are the fairer ones."
     )
-    if metric.name == "accuracy":
-        yield "Intervals are Wilson's, for samples that are independent of each other."
+    if name == "accuracy":
+        yield "Intervals are Wilson's, for independent samples."
     elif mean_error is not None:
         yield (
             f"Intervals follow from the spread between {mean_error.samples} validation samples, "
@@ -219,68 +218,106 @@ def _quality(facts: CardFacts) -> Iterator[str]:
         yield "There is no interval: this metric is no plain mean over independent samples."
 
 
-def _size(facts: CardFacts) -> Iterator[str]:
+def _size(card: Card) -> Iterator[str]:
+    facts = card.facts
     yield (
-        f"{facts.parameters:,} parameters; the same architecture with plain matrices has "
+        f"{facts.parameters:,} parameters; the same architecture with dense matrices has "
         f"{facts.dense_parameters:,}."
     )
     yield ""
-    yield "| file | bytes |\n|---|---|"
-    yield from (f"| `{name}` | {size:,} |" for name, size in facts.sizes.items())
+    rows = ((f"`{name}`", f"{size:,}") for name, size in card.sizes.items())
+    yield from _table(("file", "bytes"), rows, words=1)
 
 
-def _speed(facts: CardFacts) -> Iterator[str]:
-    record = facts.speed
-    if record is None:
+def _speed(card: Card) -> Iterator[str]:
+    if not card.facts.speeds:
         yield "Not measured."
         return
-    known = record.get("samples_per_second"), record.get("ratio")
-    runtime = record.get("runtime", "reflectory")
-    yield "| runtime | samples per second | of the dense model's speed | circumstances |"
-    yield "|---|---|---|---|"
-    circumstances = ", ".join(
-        f"{name.replace('_', ' ')} {record[name]}" for name in _CIRCUMSTANCES if record.get(name)
-    )
-    yield f"| {runtime} | {_estimate(known[0])} | {_estimate(known[1])} | {circumstances} |"
+    titles = ("runtime", "device", "samples/s", "/ dense", "one call, p50", "one call, p99")
+
+    def rows() -> Iterator[Sequence[str]]:
+        for record in card.facts.speeds:
+            yield (
+                f"{record.get('runtime', 'reflectory')} {record.get('runtime_version') or ''}",
+                _line(str(record.get("device", NONE))),
+                _estimate(record.get("samples_per_second")),
+                _estimate(record.get("ratio")),
+                seconds(record.get("latency_p50")),
+                seconds(record.get("latency_p99")),
+            )
+
+    yield from _table(titles, rows(), words=2)
     yield ""
+    first = card.facts.speeds[0]
+    told = (f"{name.replace('_', ' ')} {first[name]}" for name in _CONDITIONS if first.get(name))
     yield (
-        "Medians with 95 % intervals, measured in turn with the dense model of the same size. "
-        "Elsewhere it is another speed: measure where you will run it."
+        f'Conditions: {", ".join(told)}. Medians with 95 % intervals. "/ dense" is the speed '
+        "divided by that of the dense model of the same size, timed in turn in the same runtime. "
+        "Speeds differ between machines: measure on yours."
     )
 
 
-_CIRCUMSTANCES = ("device", "mode", "batch_size", "sequence_length", "threads", "torch_version")
+_CONDITIONS = ("mode", "batch_size", "sequence_length", "threads")
 
 
 def _estimate(found: Any) -> str:
     if not isinstance(found, Mapping):
-        return "–"
-    low, median, high = (found.get(name) for name in ("low", "median", "high"))  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] -- JSON
-    return f"{median:.4g} ({low:.4g} to {high:.4g})"
+        return NONE
+    low, median, high = (number(found.get(name)) for name in ("low", "median", "high"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] -- JSON
+    return f"{median} ({low} to {high})"
 
 
-def _checked(facts: CardFacts) -> Iterator[str]:
-    for name, outcome in facts.outcomes.items():
-        if outcome.reason is None:
-            how = _VERIFIED.get(name, "made of the checkpoint")
-            yield f"- `{name}`: {how}, by Reflectory {outcome.program}."
-    if facts.example is not None:
+def _checked(card: Card) -> Iterator[str]:
+    known = {name: told.verification for name, told in card.outcomes.items() if not told.reason}
+    compared = {name: found for name, found in known.items() if found is not None}
+    if compared:
+        name = card.facts.metric.name
+        yield "Each file was run and compared with the trained model before it was stored:"
+        yield ""
+        title = name.replace("_", " ")
+        titles = ("file", "run in", "inputs", "same answers", f"{title}: file", f"{title}: model")
+        rows = (_comparison(file, found, name) for file, found in compared.items())
+        yield from _table((*titles, "largest difference"), rows, words=3)
+        yield ""
+        if any(found.ties for found in compared.values()):
+            yield "Ties are decided by rounding in single precision; all other answers are equal."
+        if any(found.chunks for found in compared.values()):
+            yield (
+                "A file that reads a sequence in pieces gives what it gives for the whole: pieces "
+                "of the steps named above were tried."
+            )
+        if any(found.inputs == "random" for found in compared.values()):
+            yield "On random inputs numbers are compared within the same bound, and no answers."
+        yield ""
+    if card.example is not None:
         yield (
-            f"- `samples.json`: {len(facts.example.samples)} raw validation samples with the "
+            f"`samples.json` has {len(card.example.samples)} raw validation samples with the "
             "trained model's own answers. Both examples compare with them."
         )
-    yield "- `VERIFIED.json` has digests of all files, and what came of making each."
+    yield "`VERIFIED.json` has the SHA-256 of all files, and these comparisons in full."
 
 
-_VERIFIED: Mapping[str, str] = {
-    "model.onnx": "run in onnxruntime and compared with the trained model",
-    "model.stream.onnx": "run in onnxruntime in pieces and compared with the trained model",
-    "model.c": "compiled, run and compared with the trained model",
-}
+def _comparison(file: str, found: Verification, name: str) -> Sequence[str]:
+    inputs = f"{found.samples:,} {found.inputs} samples" if found.samples else "random numbers"
+    if found.chunks:
+        inputs += f", in pieces of {' and '.join(map(str, found.chunks))} steps"
+    same = f"{found.same:,} of {found.answers:,}" if found.answers else NONE
+    largest = number(found.largest_difference, 2)
+    if found.share_of_bound is not None:
+        largest += f" ({number(100 * found.share_of_bound, 2)} % of the bound)"
+    return (
+        f"`{file}`",
+        f"{found.runtime} {found.runtime_version}",
+        inputs,
+        f"{same}, {found.ties:,} by ties" if found.ties else same,
+        metric(name, found.value),
+        metric(name, found.value_of_model),
+        largest,
+    )
 
 
-def _running(facts: CardFacts) -> Iterator[str]:
-    sizes = facts.sizes
+def _running(card: Card) -> Iterator[str]:
+    sizes = card.sizes
     if "example.py" in sizes:
         yield "```sh\npip install numpy onnxruntime\npython example.py\n```\n"
     if "example.c" in sizes:
@@ -297,29 +334,42 @@ def _running(facts: CardFacts) -> Iterator[str]:
     if "model.stream.onnx" in sizes:
         yield (
             "\n`model.stream.onnx` reads a sequence in pieces: give `input` `[batch, steps, "
-            "features]` and the states, and hand each `next_state_i` on as `state_i`. The first "
-            "states stand in `initial_state.json`."
+            "features]` and the states, and pass each `next_state_i` on as `state_i`. The first "
+            "states are in `initial_state.json`."
         )
 
 
-def _limits(facts: CardFacts) -> Iterator[str]:
-    yield "- A batch has 1 sample or more; an empty one is not for every runtime."
-    yield "- NaN in is NaN out, except where missing numbers are filled in."
-    if isinstance(facts.model.architecture, Recurrent):
-        yield "- Sequences may have any length; it was trained and judged at its task's own."
-    else:
-        length = facts.model.signature.sequence_length
-        yield f"- Every sample has {length} steps, as the network reads it."
-    if "model.onnx" in facts.sizes:
+def _limits(card: Card) -> Iterator[str]:
+    facts = card.facts
+    architecture, length = facts.model.architecture, facts.model.signature.sequence_length
+    yield "- A batch has 1 sample or more. onnxruntime ends the process on an empty batch."
+    yield (
+        "- A sample with a NaN gives NaN, and the label -1, except where missing numbers are "
+        "replaced first."
+    )
+    if isinstance(architecture, Recurrent):
         yield (
-            "- An ONNX file that makes its matrices when it is loaded is as small as the form of "
-            "its matrices; in memory they are as large as the dense model's."
+            f"- Sequences may have any length. It was trained and tested on {length:,} steps"
+            + (" at most" if card.example and card.example.interface.padded else "")
+            + "; others are not tested."
         )
-    yield "- It answers for data like those of its task, and knows nothing of others."
+        state = _NUMBER_BYTES * architecture.state_numbers()
+        yield f"- From a step to the next it keeps {state:,} bytes of state for each sample."
+    else:
+        yield f"- Every sample has {length:,} steps, as the network reads it."
+    if "model.onnx" in card.sizes and not isinstance(facts.model.parametrization, Dense):
+        dense = _NUMBER_BYTES * facts.dense_parameters
+        yield (
+            "- Memory: `reflectory.form` in the metadata of an ONNX file is `node` or `loop`. A "
+            "`node` file is as small as the numbers that it stores, but makes its matrices whole "
+            f"when it is loaded: it then takes what the dense network takes, {dense:,} bytes and "
+            "the runtime's own."
+        )
+    yield "- It is tested on data like those of its task, and on no others."
 
 
-def _missing(facts: CardFacts) -> Iterator[str]:
-    yield from (f"- `{name}`: {reason}" for name, reason in facts.missing.items())
+def _missing(card: Card) -> Iterator[str]:
+    yield from (f"- `{name}`: {reason}" for name, reason in card.missing.items())
 
 
 def _line(text: str) -> str:

@@ -10,46 +10,18 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any, Final
 
-from models.model import ModelSpec
 from models.spec import kind_of
-from search.documents.catalog import Metric
 from search.exports.export import Export
 from search.exports.folder.c_example import c_example
-from search.exports.folder.card import CardFacts, model_card
+from search.exports.folder.card import Card
 from search.exports.folder.document import EXAMPLE, Example
-from search.exports.outcomes import ExportOutcome
+from search.exports.folder.facts import FolderFacts
 from storage.errors import ArtifactNotFound, StoredBytesDamaged
-from storage.records import ArtifactRecord
 
 CARD: Final = "MODEL_CARD.md"
 VERIFIED: Final = "VERIFIED.json"
 EXAMPLE_PY: Final = "example.py"
 EXAMPLE_C: Final = "example.c"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FolderFacts:
-    """What rows say of a trial, of one transaction."""
-
-    study: str
-    """Its name."""
-    trial: int
-    task: str
-    """Its title."""
-    model: ModelSpec
-    metric: Metric
-    quality: float | None
-    test_quality: float | None
-    samples: Mapping[str, int]
-    parameters: int
-    dense_parameters: int
-    speed: Mapping[str, Any] | None
-    artifacts: Mapping[str, ArtifactRecord]
-    """Role -> what is stored."""
-    missing: Mapping[str, str]
-    """Role -> why it is not."""
-    outcomes: Mapping[str, ExportOutcome]
-    """Role -> what came of making it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +119,18 @@ def folder_of(
             folder.lose(name, content)
         else:
             folder.add(name, content)
-    folder.add(CARD, model_card(_card_facts(facts, folder, exports, found)).encode())
+    card = Card(
+        facts=facts,
+        example=found,
+        sizes={file.name: file.size for file in folder.files.values()},
+        missing=folder.missing,
+        outcomes={
+            export.names()[-1]: facts.outcomes[kind_of(export)]
+            for export in exports
+            if kind_of(export) in facts.outcomes
+        },
+    )
+    folder.add(CARD, card.text().encode())
     _add_verified(folder, facts, exports)
     return folder
 
@@ -192,35 +175,6 @@ def _add_examples(folder: Folder, example: Example | None) -> None:
             folder.add(name, files(_ROOM).joinpath(name).read_bytes())
         elif example is not None:
             folder.add(name, c_example(example).encode())
-
-
-def _card_facts(
-    facts: FolderFacts,
-    folder: Folder,
-    exports: tuple[type[Export], ...],
-    example: Example | None,
-) -> CardFacts:
-    return CardFacts(
-        study=facts.study,
-        trial=facts.trial,
-        task=facts.task,
-        model=facts.model,
-        metric=facts.metric,
-        quality=facts.quality,
-        test_quality=facts.test_quality,
-        samples=facts.samples,
-        parameters=facts.parameters,
-        dense_parameters=facts.dense_parameters,
-        speed=facts.speed,
-        example=example,
-        sizes={file.name: file.size for file in folder.files.values()},
-        missing=folder.missing,
-        outcomes={
-            export.names()[-1]: facts.outcomes[kind_of(export)]
-            for export in exports
-            if kind_of(export) in facts.outcomes
-        },
-    )
 
 
 def _add_verified(folder: Folder, facts: FolderFacts, exports: tuple[type[Export], ...]) -> None:

@@ -27,7 +27,7 @@ def interval(
 ) -> tuple[float, float] | None:
     """Of a metric over so many samples; None where nothing is known of what it is a mean of.
 
-    An accuracy is a share. Of a mean squared error the spread between validation samples is known.
+    An accuracy is a share. Of other means the spread between validation samples is known.
     """
     if value is None or not samples:
         return None

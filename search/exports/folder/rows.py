@@ -1,14 +1,18 @@
-"""What rows say of a trial whose folder is wanted."""
+"""The facts of a trial's folder, read from rows."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from search.exports.folder.folder import FolderFacts
+from search.exports.folder.facts import FolderFacts
 from search.exports.missing import missing_files
 from search.exports.outcomes import outcome
 from search.exports.registry import MAKERS
 from search.tasks import AnyTask
 from search.training.trial_spec import TrialSpec
+from storage.records import TrialRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.studies import Studies
@@ -25,7 +29,6 @@ def folder_facts(session: Session, study_id: str, number: int) -> FolderFacts:
     """
     study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
     task = _TASK.validate_python(study.spec["task"])
-    measurement = trial.measurement_id and Measurements(session).get(trial.measurement_id)
     outcomes = {role: outcome(trial, role) for role in MAKERS}
     counts = study.prepared or {}
     return FolderFacts(
@@ -43,8 +46,19 @@ def folder_facts(session: Session, study_id: str, number: int) -> FolderFacts:
         },
         parameters=trial.parameters,
         dense_parameters=trial.dense_parameters,
-        speed=measurement.record if measurement else None,
+        speeds=_speeds(Measurements(session), trial),
         artifacts=ArtifactRows(session).of_trial(study_id, number),
         missing=missing_files(trial),
         outcomes={role: found for role, found in outcomes.items() if found is not None},
     )
+
+
+def _speeds(measurements: Measurements, trial: TrialRecord) -> tuple[Mapping[str, Any], ...]:
+    """The record that the search went by, then the newest of each other runtime and device."""
+    if trial.measurement_id is None:
+        return ()
+    used = measurements.get(trial.measurement_id)
+    found: dict[tuple[Any, str], Mapping[str, Any]] = {}
+    for one in (used, *reversed(measurements.of_study(used.study_id, used.shape_key))):
+        found.setdefault((one.record.get("runtime"), one.device), one.record)
+    return tuple(found.values())

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import torch
 
-from models.exports.files import ChosenForm, FileParts, fresh_network, onnx_file
+from models.exports.files import ChosenForm, FileParts, onnx_file
 from models.model import ModelSpec
 from models.network import Network
 from search.measuring.runtimes.runtime import SEED, Runtime, Subject, input_of
@@ -28,7 +28,7 @@ class OnnxRuntime(Runtime):
         # Most workers never measure so: they wait for none of these libraries.
         from models.exports.onnx.choice import forms_of
 
-        network = fresh_network(model)
+        network = model.build(seed=0).eval()
         files: list[tuple[bytes, ChosenForm]] = [
             (_file(network, model, form), form) for form in forms_of(network)
         ]
@@ -38,7 +38,7 @@ class OnnxRuntime(Runtime):
     def subject(self, model: ModelSpec, job: MeasureJob, device: torch.device) -> Subject:  # noqa: ARG002 -- a CPU
         """The file of a model, fed with an array that is made once."""
         form: ChosenForm = "loop" if job.form == "loop" else "node"
-        return _subject(_file(fresh_network(model), model, form), model, job, form)
+        return _subject(_file(model.build(seed=0).eval(), model, form), model, job, form)
 
 
 def _file(network: Network, model: ModelSpec, form: ChosenForm) -> bytes:

@@ -19,7 +19,7 @@ _VALUES = tuple(kind.column for kind in OBJECTIVE_KINDS.values())
 """Columns of the objectives."""
 _FRONT = (
     *("trial", "architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
-    *("runtime", "latency_p99", "file_form"),
+    *("runtime", "latency_p99", "file_form", "bits"),
     *("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean", "continues"),
     *("form", "slower"),
 )

@@ -73,6 +73,9 @@ class PointDocument(Spec):
         description="how its weights stood in the file that was measured: node, in an operator of "
         "the runtime; loop, as they are applied step by step; null where no file was"
     )
+    bits: int = Field(
+        default=32, description="of each stored number of its matrices; 32 from older servers"
+    )
     slower: bool = Field(
         description="whether the point has fewer parameters than its dense baseline and is yet the "
         "slower one, all of the ratio's interval below 1: `links.dense`, where there is one, is "

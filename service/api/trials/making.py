@@ -1,15 +1,75 @@
-"""All files of a trial, made one after the other when its folder is asked for."""
+"""Files of a trial, made when they or its folder are asked for."""
 
 import time
+from http import HTTPStatus
+from typing import Final
+
+from fastapi import Response
+from fastapi.responses import JSONResponse
 
 from models.errors import CheckpointError, ConversionError, ExportError
-from search.exports import MAKERS, exported
+from search.errors import Fault, Refused
+from search.exports import MAKERS, OnnxVariant, exported, maker_of
 from search.training.trial_spec import TrialSpec
 from service.api.resources import Resources
+from service.api.stored_files import WantedPart, stored_file
+from service.api.trials.schemas import ExportDocument
 from storage.errors import ArtifactNotFound, Conflict, StoredBytesDamaged
+from storage.records import ArtifactRecord
+from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
+RETRY_SECONDS: Final = "1"
+
 _NO_FILE = (ExportError, ConversionError, CheckpointError, ArtifactNotFound, StoredBytesDamaged)
+
+
+def made_file(
+    held: Resources, study_id: str, number: int, wanted: WantedPart, *, role: str, suffix: str
+) -> Response:
+    """A file that is made of a trial's checkpoint when it is first asked for.
+
+    Raises:
+        NotFound, ArtifactNotFound, Conflict, ExportError: see `search.exports.exported`.
+    """
+    artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        patience = held.settings.export_wait_seconds
+        if held.exports.make(study_id, number, role, patience=patience):
+            artifact = _exported(held, study_id, number, role)
+    if artifact is None:
+        return being_made(maker_of(role).words)
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+
+
+def being_made(words: str) -> Response:
+    """The answer to whoever has to ask again."""
+    waiting = ExportDocument(detail=f"the {words} is being made; ask again")
+    return JSONResponse(
+        waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": RETRY_SECONDS}
+    )
+
+
+def onnx_role(held: Resources, study_id: str, number: int, variant: OnnxVariant) -> str:
+    """The role of the ONNX file that is asked for.
+
+    Raises:
+        NotFound, ArtifactNotFound, Conflict, ExportError: see `search.exports.exported`.
+        Refused: the model has no such file; names the query.
+    """
+    with held.database.read() as session:
+        role = variant.role(Studies(session).get(study_id))
+        exported(session, study_id, number, role)
+        spec = Trials(session).get(study_id, number).spec
+    fault = variant.quantization_fault(TrialSpec.model_validate(spec).model)
+    if fault is not None:
+        raise Refused([Fault("quantization", fault)])
+    return role
+
+
+def _exported(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
+    with held.database.read() as session:
+        return exported(session, study_id, number, role)
 
 
 def make_all(held: Resources, study_id: str, number: int) -> str | None:

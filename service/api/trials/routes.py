@@ -4,12 +4,13 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header, Path, Query, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 
+from models.exports.files import FileForm, Quantization
 from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
-from search.documents.export_kinds import DENSE, ONNX, ONNX_STREAM
-from search.exports import MAKERS, exported
+from search.documents.export_kinds import DENSE, ONNX_STREAM
+from search.exports import OnnxVariant
 from search.exports.folder import CARD
 from search.studies.named_trials import NamedTrial, enqueue
 from service.api.folders import FolderMaker, folder_zip
@@ -24,7 +25,7 @@ from service.api.trials.documents import (
     trial_detail,
     trial_document,
 )
-from service.api.trials.making import make_all
+from service.api.trials.making import RETRY_SECONDS, being_made, made_file, make_all, onnx_role
 from service.api.trials.reports import TrialReport, conversion_of, trial_report
 from service.api.trials.schemas import (
     EnqueuedDocument,
@@ -50,8 +51,6 @@ from storage.repositories.trials import Trials
 router = APIRouter(prefix="/v1/studies/{study_id}/trials", tags=["trials"])
 
 Number = Annotated[int, Path(ge=0, description="the trial's number within its study")]
-
-_RETRY_SECONDS = "1"
 
 
 def _made_responses(description: str) -> dict[int | str, dict[str, Any]]:
@@ -133,7 +132,7 @@ def enqueue_trial(
     command = wait_for(held.database, command.id, seconds=PATIENCE_SECONDS) or command
     document = enqueued_document(command)
     if document.links.trial is None:
-        response.headers["Retry-After"] = _RETRY_SECONDS
+        response.headers["Retry-After"] = RETRY_SECONDS
     else:
         response.headers["Location"] = document.links.trial
     return document
@@ -196,13 +195,48 @@ def get_checkpoint(study_id: str, number: Number, held: Held, wanted: Wanted) ->
     response_class=StreamingResponse,
     responses=_made_responses("ONNX, with the spec in its metadata"),
 )
-def get_onnx(study_id: str, number: Number, held: Held, wanted: Wanted) -> Response:
+def get_onnx(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+    raw: Annotated[
+        bool,
+        Query(
+            description="the network alone: what it reads to what it gives, without scaling, "
+            "layouts, lengths and labels"
+        ),
+    ] = False,
+    guard: Annotated[
+        bool, Query(description="a batch may be empty, which costs 2 to 9 % of the speed")
+    ] = False,
+    form: Annotated[
+        FileForm | None,
+        Query(
+            description="node: whole matrices, made when the file is loaded; loop: products "
+            "through factors; auto: the faster one; left out: as the study's `export.form` says"
+        ),
+    ] = None,
+    quantization: Annotated[
+        Quantization,
+        Query(
+            description="of a model of 8 or 4 bits: qdq writes `DequantizeLinear`, which some "
+            "runtimes look for, in place of casts and products; of 4 bits the file has opset 21"
+        ),
+    ] = "none",
+) -> Response:
     """The trained model as an ONNX file; `ETag` is its SHA-256.
 
     It is made of the checkpoint when it is first asked for, and stored only after onnxruntime has
-    computed with it what the model computes.
+    computed with it what the model computes. Files that the queries ask for are made, checked and
+    stored likewise, beside the study's own.
     """
-    return _made(held, study_id, number, wanted, role=ONNX, suffix="onnx")
+    variant = OnnxVariant(raw=raw, guard=guard, form=form, quantization=quantization)
+    role = onnx_role(held, study_id, number, variant)
+    # `onnx.raw` is had as ID-N.raw.onnx.
+    kind, _, words = role.partition(".")
+    suffix = f"{words}.{kind}" if words else kind
+    return made_file(held, study_id, number, wanted, role=role, suffix=suffix)
 
 
 @router.get(
@@ -217,7 +251,7 @@ def get_onnx_stream(study_id: str, number: Number, held: Held, wanted: Wanted) -
     and gives `output` and `next_state_0`, ..., which the next piece is given. The first states
     stand in its metadata. 422: the architecture has no state.
     """
-    return _made(held, study_id, number, wanted, role=ONNX_STREAM, suffix="stream.onnx")
+    return made_file(held, study_id, number, wanted, role=ONNX_STREAM, suffix="stream.onnx")
 
 
 @router.get(
@@ -234,7 +268,7 @@ def get_dense(study_id: str, number: Number, held: Held, wanted: Wanted) -> Resp
     and `h_0` (and `c_0`) where the first state is trained; feed-forward models have `input`,
     `hidden.0` and so on, and `readout`. 422: torch.nn has no layer that computes the same.
     """
-    return _made(held, study_id, number, wanted, role=DENSE, suffix="dense.safetensors")
+    return made_file(held, study_id, number, wanted, role=DENSE, suffix="dense.safetensors")
 
 
 @router.get(
@@ -265,7 +299,7 @@ def get_folder(
     """
     waiting = make_all(held, study_id, number)
     if waiting is not None:
-        return _being_made(waiting)
+        return being_made(waiting)
     folder = FolderMaker(held.database, held.store, held.pages).folder(study_id, number)
     headers = {
         "ETag": f'"{folder.digest}"',
@@ -369,32 +403,6 @@ def get_log(
     if sent is None:
         raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no log here (yet)")
     return sent_log(held.store, sent, range_header=range_header)
-
-
-def _made(
-    held: Resources, study_id: str, number: int, wanted: Wanted, *, role: str, suffix: str
-) -> Response:
-    """A file that is made of a trial's checkpoint when it is first asked for."""
-    artifact = _exported(held, study_id, number, role)
-    if artifact is None:
-        patience = held.settings.export_wait_seconds
-        if held.exports.make(study_id, number, role, patience=patience):
-            artifact = _exported(held, study_id, number, role)
-    if artifact is None:
-        return _being_made(MAKERS[role].words)
-    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
-
-
-def _being_made(words: str) -> Response:
-    waiting = ExportDocument(detail=f"the {words} is being made; ask again")
-    return JSONResponse(
-        waiting.model_dump(), HTTPStatus.ACCEPTED, headers={"Retry-After": _RETRY_SECONDS}
-    )
-
-
-def _exported(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
-    with held.database.read() as session:
-        return exported(session, study_id, number, role)
 
 
 def _artifact(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord:

@@ -1,6 +1,6 @@
 """Answers as tables for people."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import ByteSize
 from rich import box
@@ -10,6 +10,7 @@ from rich.table import Table
 from search.documents.catalog import Catalog, RuleEntry
 from search.documents.fronts import Importance, ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
+from search.documents.readable import NONE
 from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory
 from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
@@ -17,6 +18,10 @@ from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
 
 _OWN_RUNTIME = "reflectory"
+_FULL = 32
+"""Bits of a number that is not rounded."""
+_MODEL = 17
+"""Letters of the longest parametrization that many studies have, which is to stay whole."""
 
 
 def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table:
@@ -24,22 +29,27 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     count = len(front.points)
     title = f"Pareto front: {count} {'point' if count == 1 else 'points'}"
     table = empty_table(title)
-    table.caption = _about_forms(front)
+    table.caption = "\n".join(_about(front)) or None
     table.caption_justify = "left"
     table.add_column("trial", justify="right")
-    table.add_column("model")
+    table.add_column("model", min_width=_MODEL)
+    with_bits = any(point.bits != _FULL for point in front.points)
+    if with_bits:
+        table.add_column("bits", justify="right")
     for objective in front.objectives:
         table.add_column(heading(objective), justify="right")
-    table.add_column(_ratio_heading(front), justify="right")
+    table.add_column("throughput\n/ dense", justify="right")
     with_latency = any(point.latency_p99 is not None for point in front.points)
     if with_latency:
-        table.add_column("latency p99\ns", justify="right")
+        table.add_column("latency\np99", justify="right")
     if hyperparameters:
         table.add_column("hyperparameters", overflow="fold", style="dim")
     for point in front.ranked():
         of_users = front.original is not None and front.original.trial == point.trial
         model = f"{point.architecture} {point.parametrization}"
         cells = [str(point.trial), f"{model}, original" if of_users else model]
+        if with_bits:
+            cells.append(str(point.bits))
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
         ratio = "–" if point.throughput_ratio is None else f"{point.throughput_ratio:.2f}"
         cells.append(f"{ratio}\nslower" if point.slower else ratio)
@@ -51,19 +61,16 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     return table
 
 
-def _ratio_heading(front: FrontDocument) -> str:
-    """With what ran both models, where that is not this project's own code."""
+def _about(front: FrontDocument) -> Iterator[str]:
+    """What ran the models, where that is not this project's own code, and in which form."""
     runtimes = sorted({point.runtime for point in front.points if point.runtime} - {_OWN_RUNTIME})
-    return "\n".join(["throughput", "/ dense", *(f"in {name}" for name in runtimes)])
-
-
-def _about_forms(front: FrontDocument) -> str | None:
-    """Which form was measured, where a front is about that."""
+    if runtimes:
+        yield f"measured in {', '.join(runtimes)}"
     slower = any(point.slower for point in front.points)
-    if front.original is None and not slower:
-        return None
-    told = "measured with matrices as stored: plain where the model is dense, else structured"
-    return f"{told}; slower: smaller than the dense baseline, and yet slower" if slower else told
+    if slower or front.original is not None:
+        yield "measured with matrices as stored: plain where the model is dense, else structured"
+    if slower:
+        yield "slower: smaller than the dense baseline, and yet slower"
 
 
 def empty_table(title: str | None = None) -> Table:
@@ -75,6 +82,7 @@ def empty_table(title: str | None = None) -> Table:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
 
 
@@ -98,14 +106,14 @@ def lines_table(title: str, lines: Mapping[str, str]) -> Table:
 
 
 def heading(objective: ObjectiveInfo) -> str:
-    """Quality goes by its metric's name, the others by their own; rates and times need a unit."""
+    """Quality goes by its metric's name, the others by their own; rates need a unit."""
     has_unit = OBJECTIVE_KINDS[objective.name].has_unit
     return escape(f"{objective.metric}\n{objective.unit}" if has_unit else objective.metric)
 
 
 def shown(value: float | None, objective: Objective) -> str:
     """A value in the digits that carry meaning for its objective."""
-    return "–" if value is None else f"{value:,.{OBJECTIVE_KINDS[objective].decimals}f}"
+    return NONE if value is None else OBJECTIVE_KINDS[objective].shown(value)
 
 
 def _hyperparameters(point: PointDocument) -> str:

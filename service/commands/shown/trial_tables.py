@@ -13,8 +13,7 @@ from service.commands.shown.tables import add_columns, empty_table, heading, lin
 
 def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[ObjectiveInfo]) -> Table:
     """Trials, one per line; `objectives` tell by which names their values go."""
-    headings: dict[str, str] = {name: name for name in USUAL_OBJECTIVES}
-    headings |= {objective.name: heading(objective) for objective in objectives}
+    headings = {objective.name: heading(objective) for objective in objectives}
     ordered = in_order(headings)
     table = empty_table()
     table.add_column("trial", justify="right")
@@ -38,7 +37,7 @@ def trial_table(trial: TrialDetail) -> Table:
         name: shown(trial.values.get(name), name) for name in in_order({*known, *USUAL_OBJECTIVES})
     }
     if trial.latency_p99 is not None:
-        values["latency, p99"] = shown(trial.latency_p99, "latency")
+        values["latency p99"] = shown(trial.latency_p99, "latency")
     ratio = "–" if trial.throughput_ratio is None else f"{trial.throughput_ratio:.2f}"
     lines = {
         "model": f"{trial.architecture} {trial.parametrization}",

@@ -4,8 +4,11 @@ See Note [Plots are drawn by the server] in `service/README.md`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+Say = Callable[[float], str]
+"""How a tick's number is told."""
 
 _STEPS = (1, 2, 5)
 _FEWEST_TICKS, _MOST_TICKS = 3, 8
@@ -49,39 +52,6 @@ class Axis:
         return math.log10(max(value, 1e-300)) if self.logarithmic else _bounded(value)
 
 
-def axis(values: Sequence[float], *, start: float, end: float) -> Axis:
-    """The axis that shows the values best: logarithmic where they are positive and far apart."""
-    low = min(values)
-    if low > 0 and max(values) / low > _WIDE:
-        return log_axis(values, start=start, end=end)
-    return linear_axis(values, start=start, end=end)
-
-
-def linear_axis(values: Sequence[float], *, start: float, end: float) -> Axis:
-    """From a little below the least value to a little above the largest."""
-    low, high = _bounded(min(values)), _bounded(max(values))
-    margin = 0.08 * (high - low) or max(abs(high), 1.0) * 0.05
-    low, high = low - margin, high + margin
-    ticks = [
-        Tick(_place(value, low, high, start, end), label(value))
-        for value in _round_numbers(low, high)
-    ]
-    return Axis(low, high, start, end, logarithmic=False, ticks=tuple(ticks))
-
-
-def log_axis(values: Sequence[float], *, start: float, end: float) -> Axis:
-    """The same for the logarithms of values above 0; ticks at 1, 2 and 5 times powers of ten."""
-    low = math.log10(max(1e-300, min(values)))
-    high = math.log10(max(1e-300, *values))
-    margin = max(0.05, 0.06 * (high - low))
-    low, high = low - margin, high + margin
-    ticks = [
-        Tick(_place(math.log10(value), low, high, start, end), label(value))
-        for value in _log_ticks(low, high)
-    ]
-    return Axis(low, high, start, end, logarithmic=True, ticks=tuple(ticks))
-
-
 def label(value: float) -> str:
     """A round number as short as it can be said."""
     size = abs(value)
@@ -89,6 +59,39 @@ def label(value: float) -> str:
         if size >= 10_000 and unit <= size < 1000 * unit:
             return f"{value / unit:g}{sign}"
     return f"{value:,.0f}" if 1000 <= size < 10_000 else f"{value:g}"
+
+
+def axis(values: Sequence[float], *, start: float, end: float, say: Say = label) -> Axis:
+    """The axis that shows the values best: logarithmic where they are positive and far apart."""
+    low = min(values)
+    if low > 0 and max(values) / low > _WIDE:
+        return log_axis(values, start=start, end=end, say=say)
+    return linear_axis(values, start=start, end=end, say=say)
+
+
+def linear_axis(values: Sequence[float], *, start: float, end: float, say: Say = label) -> Axis:
+    """From a little below the least value to a little above the largest."""
+    low, high = _bounded(min(values)), _bounded(max(values))
+    margin = 0.08 * (high - low) or max(abs(high), 1.0) * 0.05
+    low, high = low - margin, high + margin
+    ticks = [
+        Tick(_place(value, low, high, start, end), say(value))
+        for value in _round_numbers(low, high)
+    ]
+    return Axis(low, high, start, end, logarithmic=False, ticks=tuple(ticks))
+
+
+def log_axis(values: Sequence[float], *, start: float, end: float, say: Say = label) -> Axis:
+    """The same for the logarithms of values above 0; ticks at 1, 2 and 5 times powers of ten."""
+    low = math.log10(max(1e-300, min(values)))
+    high = math.log10(max(1e-300, *values))
+    margin = max(0.05, 0.06 * (high - low))
+    low, high = low - margin, high + margin
+    ticks = [
+        Tick(_place(math.log10(value), low, high, start, end), say(value))
+        for value in _log_ticks(low, high)
+    ]
+    return Axis(low, high, start, end, logarithmic=True, ticks=tuple(ticks))
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

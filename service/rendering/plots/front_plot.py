@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from search.documents.objectives import OBJECTIVE_KINDS, Objective, in_order
+from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.fronts.pareto import ObjectiveInfo, front_of, value_of
-from service.rendering.plots.axes import Axis, Tick, axis, log_axis
+from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis
 from service.rendering.plots.colours import UNKNOWN, on_scale
 from storage.records import TrialOrigin
 from storage.repositories.trial_summaries import TrialSummary
@@ -111,7 +111,8 @@ def front_plot(
     Args:
         trials: the complete ones; confirmations are not shown, they repeat points of the front.
         on_front: numbers of those on the study's front.
-        infos: the study's objectives and the usual ones, as its task calls them.
+        infos: the study's objectives and then the usual ones, as its task calls them; colours are
+            by the first that is on no axis.
         x: the objective of the x axis.
         y: that of the y axis.
         presets: number of a trial -> the name of the papers' system that it is. An original is
@@ -136,7 +137,8 @@ def front_plot(
     beside = _measured_baselines(points) if {x, y} <= _OF_BASELINES else {}
     across = _axis(framed, beside, x, start=LEFT, end=WIDTH - RIGHT)
     up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
-    third = in_order(infos.keys() - {x, y})[0]
+    thirds: list[Objective] = [name for name in infos if name not in (x, y)]
+    third = thirds[0]
     scale = _Scale.of(points, third)
     frame = _Frame(x, y, across, up, infos, named)
     beyond = [trial for trial in shown if trial.number not in on_front]
@@ -240,7 +242,7 @@ def _axis(
     values += [baseline[objective] for baseline in baselines.values()]
     # Counts are compared by their ratios, however near to each other they are.
     drawn = log_axis if OBJECTIVE_KINDS[objective].logarithmic else axis
-    return drawn(values, start=start, end=end)
+    return drawn(values, start=start, end=end, say=OBJECTIVE_KINDS[objective].tick or label)
 
 
 def _axis_label(info: ObjectiveInfo, along: Axis) -> str:
@@ -269,8 +271,8 @@ def _describe(
     for kind in OBJECTIVE_KINDS.values():
         value = kind.value(trial)
         if value is not None:
-            digits = f"{value:.4g}" if kind.decimals else f"{value:,.0f}"
-            lines.append(kind.told.format(metric=infos["quality"].metric, value=digits))
+            told = kind.told.format(metric=infos["quality"].metric, value=kind.shown(value))
+            lines.append(told)
     if trial.throughput_ratio is not None:
         lines.append(f"{trial.throughput_ratio:.2f} × its dense baseline's throughput")
     return "\n".join(lines)

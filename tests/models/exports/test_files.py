@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import get_args
 
 import pytest
-import torch
 from pydantic import ValidationError
 
 from models.architectures import Architecture, Gru
@@ -23,10 +22,8 @@ from models.exports.files import (
 from models.exports.onnx.choice import forms_of
 from models.interface import Classes, Interface, Standardise
 from models.model import ModelSpec, NumberBits
-from models.network import Network
 from models.parametrizations import Family, HouseholderSvd, LowRank
-from models.quantization.rounding import round_
-from tests.conformance.model_specs import LAST, pair_name, pairs, specs
+from tests.conformance.model_specs import LAST, pair_name, pairs, specs, trained
 
 EXTRA = {"checkpoint_sha256": "0" * 64}
 KINDS = (
@@ -46,18 +43,6 @@ TYPE_BYTES = {
 }
 
 Pair = tuple[type[Architecture], type[Family]]
-
-
-def trained(spec: ModelSpec) -> Network:
-    """A model whose every number is away from its start."""
-    network = spec.build(seed=1).eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator))
-    if spec.rounded_to is not None:
-        round_(network, spec.rounded_to)
-    return network
 
 
 def test_every_file_has_a_name_in_the_registry() -> None:

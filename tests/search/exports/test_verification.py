@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch import Tensor
@@ -17,9 +18,12 @@ from models.exports.onnx.runtime import Session
 from models.exports.onnx.verify import verify
 from models.model import ModelSpec
 from models.parametrizations import LowRank
+from search.exports import ExportContext, OnnxVariant
 from search.exports.verification import Run, Verification, check_pieces, verified
 from search.tasks import DataSources, RawSamples, Task
+from storage.records import StudyRecord, StudyState
 from tests.conformance.task_cases import write_all
+from tests.storage.records import START, trial
 
 
 def names() -> list[str]:
@@ -72,6 +76,32 @@ def test_the_onnx_file_of_every_task_answers_as_its_checkpoint(
     assert found.share_of_bound is not None
     assert 0 <= found.share_of_bound <= 1
     assert Verification.model_validate_json(found.model_dump_json()) == found
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_file_of_the_network_alone_is_judged_by_the_same_samples(
+    name: str, written: tuple[Mapping[str, Any], DataSources]
+) -> None:
+    sources = written[1]
+    task = written[0][name].resolved(sources)
+    model, samples = loaded(task, sources), task.raw_samples(sources)
+    study = StudyRecord(id="s", name="s", state=StudyState.FINISHED, spec={}, created_at=START)
+    context = ExportContext(
+        model=model,
+        sha256="0" * 64,
+        study=study,
+        trial=trial(study.id, 0),
+        task=task,
+        samples=samples,
+    )
+    made = OnnxVariant(raw=True, guard=True, form="loop").make(context)
+    inputs = [port.name for port in onnx.load_from_string(made.content).graph.input]
+    assert inputs == ["input"], "it knows of no lengths"
+    found = made.verification
+    assert found is not None
+    assert (found.inputs, found.samples) == ("validation", len(samples))
+    assert found.same + found.ties == found.answers
+    assert found.value == pytest.approx(found.value_of_model, rel=1e-3)
 
 
 @pytest.fixture

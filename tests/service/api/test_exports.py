@@ -78,6 +78,8 @@ def test_a_file_reads_raw_samples_and_tells_how_it_was_verified(
     assert kept.verification is not None
     assert kept.verification.inputs == "validation"
     assert (kept.verification.samples, kept.verification.same) == (400, 400)
+    told = session.get_modelmeta().custom_metadata_map
+    assert told["reflectory.verified"] == "validation 000400"
     right = float((reply.label == samples.y).double().mean())
     assert kept.verification.value == pytest.approx(right, abs=1e-9)
     assert "onnx" not in client.get(f"/v1/studies/{study.id}/trials/0").json()["missing"]

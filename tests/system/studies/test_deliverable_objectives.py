@@ -1,7 +1,9 @@
 """Studies for the file that is taken away: its bytes and its latency, where it will run."""
 
 import csv
+import html
 import io
+import re
 from typing import Any
 
 import pytest
@@ -84,7 +86,7 @@ def test_the_terminals_tables_have_the_columns(server: Server, ended: dict[str, 
     for call, words in (
         (("front", ended["id"]), ("bytes", "latency", "p99", "in onnxruntime")),
         (("trials", ended["id"]), ("bytes", "latency")),
-        (("trials", ended["id"], "0"), ("bytes", "latency, p99")),
+        (("trials", ended["id"], "0"), ("bytes", "latency p99")),
     ):
         ran = command(str(server.http.base_url), *call)
         assert ran.returncode == 0, ran.stderr
@@ -98,15 +100,44 @@ def test_the_csv_has_the_columns(server: Server, ended: dict[str, Any]) -> None:
         rows = list(csv.DictReader(io.StringIO(text)))
         assert {"bytes", "latency_p50", "latency_p99", "test_quality"} <= rows[0].keys()
         assert all(int(row["bytes"]) > 0 for row in rows)
+        if table == "front":
+            # The default space of a study about bytes searches the bits.
+            told = {row["trial"]: row["bits"] for row in rows}
+            points = server.get(f"{path}/front")["points"]
+            assert told == {str(p["trial"]): str(p["bits"]) for p in points}
+            assert all(p["hyperparameters"].get("model.bits", 32) == p["bits"] for p in points)
 
 
 def test_the_page_and_the_report_have_the_columns(server: Server, ended: dict[str, Any]) -> None:
     for page in (f"/studies/{ended['id']}", f"/v1/studies/{ended['id']}/report"):
         text = server.http.get(page).text
-        for heading in ("Bytes", "Latency, s", "p99, s", "Form", "in onnxruntime"):
+        for heading in ("Bytes", "Latency p50", "p99", "Form", "in onnxruntime"):
             assert heading in text, (page, heading)
     query = {"x": "bytes", "y": "latency", "sort": "bytes"}
-    assert "latency, s" in server.http.get(f"/studies/{ended['id']}", params=query).text
+    page = server.http.get(f"/studies/{ended['id']}", params=query).text
+    assert "latency (logarithmic)" in page
+    assert re.search(r"<text[^>]*>[\d.]+ (µs|ms)</text>", page)
+
+
+def test_the_page_of_a_study_begins_with_its_own_objectives(
+    server: Server, ended: dict[str, Any]
+) -> None:
+    page = server.http.get(f"/studies/{ended['id']}").text
+    assert '<option value="bytes" selected>' in page
+    assert '<option value="quality" selected>' in page
+
+
+def test_the_page_of_a_trial_lists_every_file(server: Server, ended: dict[str, Any]) -> None:
+    path = f"/v1/studies/{ended['id']}"
+    point = server.get(f"{path}/front")["points"][0]
+    downloaded(server, f"{path}/trials/{point['trial']}/onnx")
+    trial = server.get(f"{path}/trials/{point['trial']}")
+    text = server.http.get(f"/studies/{ended['id']}/trials/{point['trial']}").text
+    assert re.search(r"onnxruntime [\d.]+: (\d+) of \1 answers on validation data", text)
+    for size in trial["bytes"].values():
+        assert f"{size:,}" in text
+    for reason in trial["missing"].values():
+        assert html.escape(reason) in text
 
 
 def test_a_checkpoint_is_as_large_as_it_was_said_to_be(server: Server) -> None:

@@ -1,11 +1,14 @@
-/* y += Q x with whole numbers Q of 4 bits, column after column. A byte holds q + 8 of a row of the
-   first half in its lower four bits, and of the same row of the second half in its upper ones. */
-static void accumulate4(float *restrict y, const float *restrict x, const unsigned char *restrict w, int rows, int columns)
+#include "scaled.c"
+
+/* As accumulate8, with integers of 4 bits. A byte holds q + 8 of a row of the first half in its lower
+   four bits, and of the same row of the second half in its upper ones. */
+static void accumulate4(float *restrict y, const float *restrict x, const unsigned char *restrict w, const uint16_t *restrict scale, int rows, int columns)
 {
     const int half = (rows + 1) / 2, rest = rows - half;
     int i = 0;
     for (; i + 4 <= columns; i += 4) {
-        const float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
+        const float a = scaled(x, scale, i), b = scaled(x, scale, i + 1);
+        const float c = scaled(x, scale, i + 2), d = scaled(x, scale, i + 3);
         for (int j = 0; j < half; j++) {
             const int p = w[j], q = w[half + j], r = w[2 * half + j], s = w[3 * half + j];
             float sum = y[j];
@@ -26,7 +29,7 @@ static void accumulate4(float *restrict y, const float *restrict x, const unsign
         w += 4 * half;
     }
     for (; i < columns; i++) {
-        const float a = x[i];
+        const float a = scaled(x, scale, i);
         for (int j = 0; j < half; j++) {
             y[j] += a * (float)((w[j] & 15) - 8);
         }

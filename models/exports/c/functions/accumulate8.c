@@ -1,10 +1,14 @@
-/* y += Q x with the whole numbers Q of 8 bits, in the order of accumulate; column after column, since
-   compilers turn long runs of bytes alone into numbers several at a time. */
-static void accumulate8(float *restrict y, const float *restrict x, const signed char *restrict w, int rows, int columns)
+#include "scaled.c"
+
+/* y += Q diag(scale) x with the integers Q of 8 bits, in the order of accumulate; column after column,
+   since compilers turn long runs of bytes alone into numbers several at a time. Where columns have
+   no scales, scale is 0. */
+static void accumulate8(float *restrict y, const float *restrict x, const signed char *restrict w, const uint16_t *restrict scale, int rows, int columns)
 {
     int i = 0;
     for (; i + 4 <= columns; i += 4) {
-        const float a = x[i], b = x[i + 1], c = x[i + 2], d = x[i + 3];
+        const float a = scaled(x, scale, i), b = scaled(x, scale, i + 1);
+        const float c = scaled(x, scale, i + 2), d = scaled(x, scale, i + 3);
         for (int j = 0; j < rows; j++) {
             float sum = y[j];
             sum += a * (float)w[j];
@@ -16,7 +20,7 @@ static void accumulate8(float *restrict y, const float *restrict x, const signed
         w += 4 * rows;
     }
     for (; i < columns; i++) {
-        const float a = x[i];
+        const float a = scaled(x, scale, i);
         for (int j = 0; j < rows; j++) {
             y[j] += a * (float)w[j];
         }

@@ -1,4 +1,4 @@
-/* As reflections, with z = s q of whole numbers q of 4 bits; see accumulate4. */
+/* As reflections8, with integers of 4 bits; see accumulate4. */
 static void reflections4(float *restrict v, const unsigned char *restrict q, const float *restrict s, int size, int first, int step, int count)
 {
     for (int k = 0; k < count; k++) {
@@ -11,7 +11,7 @@ static void reflections4(float *restrict v, const unsigned char *restrict q, con
         for (int j = 0; j < rest; j++) {
             dot += (float)((q[j] >> 4) - 8) * u[half + j];
         }
-        dot *= s[k] * s[k];
+        dot *= s[k];
         for (int j = 0; j < half; j++) {
             u[j] -= dot * (float)((q[j] & 15) - 8);
         }

@@ -1,4 +1,4 @@
-/* As reflections, with z = s q of whole numbers q of 8 bits. */
+/* As reflections, with integers q of 8 bits: v -= s q (q . v), s = 2 / |q|^2. */
 static void reflections8(float *restrict v, const signed char *restrict q, const float *restrict s, int size, int first, int step, int count)
 {
     for (int k = 0; k < count; k++) {
@@ -17,7 +17,7 @@ static void reflections8(float *restrict v, const signed char *restrict q, const
         for (int l = 0; l < 8; l++) {
             dot += sums[l];
         }
-        dot *= s[k] * s[k];
+        dot *= s[k];
         for (j = 0; j < length; j++) {
             u[j] -= dot * (float)q[j];
         }

@@ -13,6 +13,8 @@ from models.exports.c.matrices.product import (
     Span,
     ThinTables,
     complex_product,
+    few_enough,
+    looked_up,
     pays,
     thin_product,
     thin_tables,
@@ -20,10 +22,11 @@ from models.exports.c.matrices.product import (
 )
 from models.exports.c.matrices.reflectors import householder, householder_svd
 from models.exports.c.matrices.rotations import packed_rotations, rotation_svd
+from models.exports.c.parameters import Stored, parameter
 from models.exports.c.source import Source
 from models.forms import Thin
 from models.linear import Affine, StructuredLinear
-from models.math.weight_norm import NormalisedRows, plain_rows
+from models.math.weight_norm import plain_rows
 from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
 from models.parametrizations.householder import HouseholderLinear
 from models.parametrizations.householder_svd import HouseholderSvdLinear
@@ -49,11 +52,22 @@ def product(source: Source, linear: StructuredLinear, span: Span) -> Product:
 def affine(source: Source, layer: InputLayer, name: str) -> Product:
     """`y = W x + b` of a plain or structured layer."""
     if isinstance(layer, Affine):
-        weight, stored = layer.plain_weight(), not isinstance(layer.weight, NormalisedRows)
-        plain = whole_product(source, name, weight.unsqueeze(0), stored=stored)
+        plain = whole_product(source, name, parameter(layer, "weight", source.tables.bits))
     else:
         linear = layer.linear
         plain = product(source, linear, Span(name, 0, linear.num_matrices))
+    return with_bias(source, plain, name, layer.bias)
+
+
+def column_of(source: Source, layer: Affine, name: str) -> Product:
+    """`y = W x + b` of one-hot x, whose place in C stands for it; of no place `y = b`."""
+    weight = parameter(layer, "weight", source.tables.bits).transposed()
+    table = source.tables.vectors(name, weight, "a column for each token")
+
+    def write(y: str, x: str, _t: str) -> str:
+        return looked_up(source, table, y, x)
+
+    plain = Product(table.rows, table.columns, 0, write)
     return with_bias(source, plain, name, layer.bias)
 
 
@@ -73,8 +87,8 @@ def of_form(source: Source, linear: StructuredLinear, span: Span) -> Product:
     """Matrices of any class, in the form in which the model applies them: thin ones, or whole."""
     form = linear.form().select(span.start, span.stop)
     parts = form.parts()
-    if isinstance(parts, Thin) and _thin_pays(parts.left, parts.right, parts.diagonal):
-        return thin_product(source, thin_tables(source, span, *parts, stored=False))
+    if isinstance(parts, Thin) and few_enough(*_thin_sizes(*parts)):
+        return thin_product(source, _made_tables(source, span, parts))
     try:
         whole = form.whole()
     except TypeError as error:
@@ -82,8 +96,8 @@ def of_form(source: Source, linear: StructuredLinear, span: Span) -> Product:
     if linear.slot.field == "complex":
         rows, columns = linear.slot.out_features, linear.slot.in_features
         real, imaginary = whole[0, :rows, :columns], whole[0, rows:, :columns]
-        return complex_product(source, span.name, real, imaginary, stored=False)
-    return whole_product(source, span.name, whole, stored=False)
+        return complex_product(source, span.name, Stored(real), Stored(imaginary))
+    return whole_product(source, span.name, whole)
 
 
 def narrow_middle(source: Source, linear: StructuredLinear, span: Span) -> ThinTables:
@@ -99,16 +113,22 @@ def narrow_middle(source: Source, linear: StructuredLinear, span: Span) -> ThinT
     parts = linear.form().select(span.start, span.stop).parts()
     if not isinstance(parts, Thin):
         raise ExportError(f"there is no C writer for the middle of {type(linear).__name__}")
-    return thin_tables(source, span, *parts, stored=False)
+    return _made_tables(source, span, parts)
+
+
+def _made_tables(source: Source, span: Span, parts: Thin) -> ThinTables:
+    left, right = Stored(parts.left), Stored(parts.right)
+    return thin_tables(source, span, left, right, parts.diagonal)
 
 
 def _dense(source: Source, linear: DenseLinear, span: Span) -> Product:
-    return whole_product(source, span.name, linear.weight[span.cut], stored=True)
+    weight = parameter(linear, "weight", source.tables.bits)
+    return whole_product(source, span.name, weight[span.cut])
 
 
 def _complex_dense(source: Source, linear: ComplexDenseLinear, span: Span) -> Product:
-    real, imaginary = linear.weight[span.start]
-    return complex_product(source, span.name, real, imaginary, stored=True)
+    weight = parameter(linear, "weight", source.tables.bits)[span.start]
+    return complex_product(source, span.name, weight[0], weight[1])
 
 
 def _low_rank(source: Source, linear: LowRankLinear, span: Span) -> Product:
@@ -117,21 +137,24 @@ def _low_rank(source: Source, linear: LowRankLinear, span: Span) -> Product:
     rights = slice(layer * gates // shared_by, ((layer + 1) * gates - 1) // shared_by + 1)
     left, right = plain_rows(linear.left), plain_rows(linear.right)
     of_layer = slice(layer * gates, (layer + 1) * gates)
-    if not _thin_pays(left[of_layer], right[rights], _diagonal(linear, of_layer)):
-        return whole_product(source, span.name, linear.form().whole()[span.cut], stored=False)
+    numbers, operations, whole = _thin_sizes(
+        left[of_layer], right[rights], _diagonal(linear, of_layer)
+    )
+    if not pays(source, numbers=numbers, operations=operations, whole=whole):
+        return whole_product(source, span.name, linear.form().whole()[span.cut])
     return thin_product(source, _low_rank_tables(source, linear, span))
 
 
 def _low_rank_tables(source: Source, linear: LowRankLinear, span: Span) -> ThinTables:
     shared_by = linear.num_matrices // linear.num_right
     first, last = span.start // shared_by, (span.stop - 1) // shared_by
+    left, right = (parameter(linear, name, source.tables.bits) for name in ("left", "right"))
     return thin_tables(
         source,
         span,
-        plain_rows(linear.left)[span.cut],
-        plain_rows(linear.right)[first : last + 1],
+        left[span.cut],
+        right[first : last + 1],
         _diagonal(linear, span.cut),
-        stored=not isinstance(linear.left, NormalisedRows),
         right_key=(id(linear), first, last),
     )
 
@@ -140,10 +163,13 @@ def _diagonal(linear: LowRankLinear, cut: slice) -> torch.Tensor | None:
     return linear.diagonal[cut] if isinstance(linear, LowRankDiagonalLinear) else None
 
 
-def _thin_pays(left: torch.Tensor, right: torch.Tensor, diagonal: torch.Tensor | None) -> bool:
+def _thin_sizes(
+    left: torch.Tensor, right: torch.Tensor, diagonal: torch.Tensor | None
+) -> tuple[int, int, int]:
+    """Numbers and operations of the factors, and the entries of the matrices."""
     numbers = left.numel() + right.numel() + (0 if diagonal is None else diagonal.numel())
     whole = left.shape[0] * left.shape[1] * right.shape[-1]
-    return pays(numbers=numbers, operations=numbers, whole=whole)
+    return numbers, numbers, whole
 
 
 def _layer_of(linear: StructuredLinear, span: Span) -> int:

@@ -1,8 +1,7 @@
 """Products of Householder reflectors, applied one after the other."""
 
-from torch import Tensor
-
 from models.exports.c.matrices.product import Product, Span, at, pays, whole_product
+from models.exports.c.parameters import integers
 from models.exports.c.source import Source
 from models.exports.c.tables import Vectors
 from models.math.householder import staircase_entries
@@ -15,8 +14,8 @@ def householder(source: Source, linear: HouseholderLinear, span: Span) -> Produc
     """`H(y_1) ... H(y_m)` and the sign of the 1 x 1 reflector, which acts first."""
     side, size = linear.u, linear.in_features
     entries = staircase_entries(size, side.count)
-    if not pays(numbers=entries, operations=2 * entries, whole=size**2):
-        return whole_product(source, span.name, linear.form().whole()[span.cut], stored=False)
+    if not pays(source, numbers=entries, operations=2 * entries, whole=size**2):
+        return whole_product(source, span.name, linear.form().whole()[span.cut])
     reflectors = _Side(source, side, span, "reflectors", backwards=True)
     signs = None
     if side.sign is not None:
@@ -40,8 +39,9 @@ def householder_svd(source: Source, linear: HouseholderSvdLinear, span: Span) ->
     rows, columns = linear.out_features, linear.in_features
     shorter = min(rows, columns)
     entries = staircase_entries(rows, linear.u.count) + staircase_entries(columns, linear.v.count)
-    if not pays(numbers=entries + shorter, operations=2 * entries + shorter, whole=rows * columns):
-        return whole_product(source, span.name, linear.form().whole()[span.cut], stored=False)
+    numbers, operations = entries + shorter, 2 * entries + shorter
+    if not pays(source, numbers=numbers, operations=operations, whole=rows * columns):
+        return whole_product(source, span.name, linear.form().whole()[span.cut])
     u = _Side(source, linear.u, span, "u", backwards=True)
     v = _Side(source, linear.v, span, "v", backwards=False)
     # The 1 x 1 reflectors are signs, and act on the last singular value.
@@ -74,12 +74,14 @@ class _Side:
     ) -> None:
         self._source, self._size, self._count = source, side.size, side.count
         self._order = range(side.count)[:: -1 if backwards else 1]
-        rows: Tensor = side.rows()[span.cut][:, list(self._order)]
+        bits = source.tables.bits
+        all_rows = side.rows() if bits is None else side.spread(integers(side, "entries", bits))
+        rows = all_rows[span.cut][:, list(self._order)]
         self._starts = list(self._order)
         self._table: Vectors = source.tables.reflectors(
             f"{span.name}_{name}",
             rows.flatten(0, 1),
-            "reflectors of length sqrt(2), in the order in which they act",
+            "reflectors, in the order in which they act",
             starts=self._starts * span.count,
         )
 
@@ -89,7 +91,7 @@ class _Side:
             return []
         table, size = self._table, self._size
         places = sum(table.encoding.places(size - start) for start in self._starts)
-        scale = [] if table.scale is None else [at(table.scale, matrix * self._count)]
+        scale = [] if table.scale is None else [at(table.scale.name, matrix * self._count)]
         call = self._source.call(
             f"reflections{table.encoding.suffix}",
             vector,

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from models.exports.c.matrices.product import Product, Span, at, pays, whole_product
+from models.exports.c.parameters import encoded
 from models.exports.c.source import Source
 from models.math.precision import raised
 from models.math.rotations import circle_partners
@@ -18,8 +19,8 @@ def packed_rotations(source: Source, linear: PackedRotationsLinear, span: Span) 
     """All stages, the first one first."""
     size = linear.in_features
     numbers = linear.rotations.count * 2 * (size // 2)
-    if not pays(numbers=numbers, operations=2 * numbers, whole=size**2):
-        return whole_product(source, span.name, linear.form().whole()[span.cut], stored=False)
+    if not pays(source, numbers=numbers, operations=2 * numbers, whole=size**2):
+        return whole_product(source, span.name, linear.form().whole()[span.cut])
     stages = _Stages(source, linear.rotations, span, "stages", undone=False)
 
     def write(y: str, x: str, _t: str) -> str:
@@ -36,8 +37,8 @@ def rotation_svd(source: Source, linear: RotationSvdLinear, span: Span) -> Produ
     """`U diag(s) V^T x`: V's stages are undone, the last one first, and U's are applied."""
     size = linear.in_features
     numbers = (linear.u.count + linear.v.count) * 2 * (size // 2) + size
-    if not pays(numbers=numbers, operations=2 * numbers, whole=size**2):
-        return whole_product(source, span.name, linear.form().whole()[span.cut], stored=False)
+    if not pays(source, numbers=numbers, operations=2 * numbers, whole=size**2):
+        return whole_product(source, span.name, linear.form().whole()[span.cut])
     u = _Stages(source, linear.u, span, "u", undone=False)
     v = _Stages(source, linear.v, span, "v", undone=True)
     sigma = source.tables.numbers(f"{span.name}_sigma", linear.s[span.cut], "singular values")
@@ -58,37 +59,47 @@ def rotation_svd(source: Source, linear: RotationSvdLinear, span: Span) -> Produ
 
 
 class _Stages:
-    """Cosines and sines of a span's matrices, in the order in which `rotations.c` reads them."""
+    """The angles of a span's matrices, in the order in which `rotations.c` reads them.
+
+    Of few bits they are the integers of the parameter; else there are cosines and sines.
+    """
 
     def __init__(
         self, source: Source, angles: PackedAngles, span: Span, name: str, *, undone: bool
     ) -> None:
         self._source, self._size, self._count = source, angles.size, angles.count
         self._undone = undone
-        # Angles of the first coordinate of each pair `[G, K, n // 2]`.
-        places = _first_places(angles.size, angles.count)
-        signed = raised(angles.angles())[span.cut]
-        chosen = signed.gather(2, places.expand(len(signed), -1, -1))
-        if undone:
-            chosen = -chosen.flip(1)
-        tables, title = source.tables, f"{span.name}_{name}"
-        self._cosines = tables.numbers(f"{title}_cos", chosen.cos(), "stage after stage")
-        self._sines = tables.numbers(f"{title}_sin", chosen.sin())
+        tables, title, about = source.tables, f"{span.name}_{name}", "stage after stage"
+        if tables.bits is None:
+            chosen = self._ordered(raised(angles.theta), angles, span)
+            cosines = tables.numbers(f"{title}_cos", chosen.cos(), about)
+            self._suffix, self._tables = "", (cosines, tables.numbers(f"{title}_sin", chosen.sin()))
+        else:
+            found = encoded(angles, "theta", tables.bits)
+            chosen = self._ordered(found.integers.to(torch.int64), angles, span)
+            self._suffix = str(found.bits)
+            self._tables = (tables.angles(title, chosen, found.bits, about),)
 
     def write(self, vector: str, matrix: int) -> str:
         """Apply those of a matrix to a vector in place."""
         offset = matrix * self._count * (self._size // 2)
         first, step = (self._count - 1, -1) if self._undone else (0, 1)
         return self._source.call(
-            "rotations",
+            f"rotations{self._suffix}",
             vector,
-            at(self._cosines, offset),
-            at(self._sines, offset),
+            *(at(table, offset) for table in self._tables),
             self._size,
             first,
             step,
             self._count,
         )
+
+    def _ordered(self, values: Tensor, angles: PackedAngles, span: Span) -> Tensor:
+        """Angles of the first coordinate of each pair `[G, K, n // 2]`."""
+        places = _first_places(angles.size, angles.count)
+        signed = angles.spread(values)[span.cut]
+        chosen = signed.gather(2, places.expand(len(signed), -1, -1))
+        return -chosen.flip(1) if self._undone else chosen
 
 
 def _first_places(size: int, count: int) -> Tensor:

@@ -8,6 +8,7 @@ from models.exports.onnx.matrices.low_rank import low_rank, thin_factors
 from models.exports.onnx.matrices.plain import dense, matrices
 from models.exports.onnx.matrices.reflectors import householder, householder_svd
 from models.exports.onnx.matrices.rotations import packed_rotations, rotation_svd
+from models.exports.onnx.matrices.skew import factorized_svd
 from models.exports.onnx.matrices.stored import Factors, Stored
 from models.exports.onnx.matrices.unitary import (
     complex_dense,
@@ -18,6 +19,7 @@ from models.exports.onnx.matrices.unitary import (
 from models.forms import Thin
 from models.linear import StructuredLinear
 from models.parametrizations.dense import ComplexDenseLinear, DenseLinear
+from models.parametrizations.factorized_svd import FactorizedSvdLinear
 from models.parametrizations.householder import HouseholderLinear
 from models.parametrizations.householder_svd import HouseholderSvdLinear
 from models.parametrizations.low_rank import LowRankLinear
@@ -26,7 +28,6 @@ from models.parametrizations.packed_rotations import PackedRotationsLinear
 from models.parametrizations.rotation_svd import RotationSvdLinear
 from models.parametrizations.unitary_fft import UnitaryFftLinear
 from models.parametrizations.unitary_full import UnitaryFullLinear
-from models.quantization import Bits
 
 __all__ = ["Factors", "Stored", "stored_layers"]
 
@@ -41,6 +42,7 @@ _RECIPES: Mapping[type[StructuredLinear], Recipe] = {
     HouseholderSvdLinear: householder_svd,
     PackedRotationsLinear: packed_rotations,
     RotationSvdLinear: rotation_svd,
+    FactorizedSvdLinear: factorized_svd,
     UnitaryFftLinear: unitary_fft,
     UnitaryFullLinear: unitary_full,
 }
@@ -70,15 +72,15 @@ def _stored(graph: Graph, linear: StructuredLinear, *, factored: bool) -> Stored
     recipe = _RECIPES.get(type(linear), thin_factors if has_factors else plain)
     if factored and has_factors:
         return recipe(graph, linear)
-    bits = graph.root.bits
-    if recipe is not plain and _bytes(recipe, linear, bits) > _bytes(plain, linear, bits):
+    root = graph.root
+    if recipe is not plain and _bytes(recipe, linear, root) > _bytes(plain, linear, root):
         recipe = plain
     return recipe(graph, linear).without_factors()
 
 
-def _bytes(recipe: Recipe, linear: StructuredLinear, bits: Bits | None) -> int:
+def _bytes(recipe: Recipe, linear: StructuredLinear, root: Graph) -> int:
     """What a recipe's numbers and nodes take in a file."""
-    graph = Graph(bits=bits)
+    graph = Graph(bits=root.bits, dequantizes=root.dequantizes)
     recipe(graph, linear).whole()
     return graph.bytes()
 

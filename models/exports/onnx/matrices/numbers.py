@@ -1,7 +1,8 @@
 """Parameters in a file: numbers of single precision, or integers with their scales.
 
 Integers are cast and multiplied by nodes that runtimes compute when they load a file. Operators
-made for it, `DequantizeLinear`, are left for the time of each call by onnxruntime.
+made for it, `DequantizeLinear`, are left for the time of each call by onnxruntime; they are
+written where they are asked for, for runtimes that look for them.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from models.exports.onnx.graph import Graph
 from models.exports.onnx.matrices.arithmetic import DOUBLE, FLOAT, INTEGER_32, cast, part
 from models.math.weight_norm import NormalisedRows, plain_rows
 from models.quantization import Encoded, encode
+from models.quantization.packing import pack_halves
 
 _SHORTEST = 1e-30
 """Divides a row of zeros."""
@@ -49,6 +51,9 @@ def _normalised(graph: Graph, rows: NormalisedRows) -> str:
 
 def _decoded(graph: Graph, found: Encoded, element: int) -> str:
     """`q * scale`, or `q * unit` in double precision, which the parameter is rounded of."""
+    if graph.root.dequantizes and found.scale is not None:
+        number = _dequantized(graph, found, found.scale)
+        return number if element == FLOAT else cast(graph, number, element)
     stored = graph.array(found.stored().cpu().numpy(), shared=False)
     integers = stored if found.bits > 4 else _unpacked(graph, stored, found)
     if found.scale is not None:
@@ -56,6 +61,26 @@ def _decoded(graph: Graph, found: Encoded, element: int) -> str:
         return cast(graph, graph.apply("Mul", cast(graph, integers), scale), element)
     exact = graph.apply("Mul", cast(graph, integers, DOUBLE), graph.double(found.layout.unit))
     return cast(graph, exact, element)
+
+
+def _dequantized(graph: Graph, found: Encoded, scale: Tensor) -> str:
+    """`DequantizeLinear` of a table whose rows are what shares a scale."""
+    shape = found.layout.shape
+    # Scales are 1 in the dimension that their numbers lie along.
+    along = next((place for place, n in enumerate(scale.shape) if n == 1 != shape[place]), -1)
+    rows = found.integers.movedim(along, -1)
+    table = rows.reshape(-1, rows.shape[-1]).contiguous()
+    if found.bits == 4:
+        stored = graph.halves(pack_halves(table), table.shape)
+    else:
+        stored = graph.array(table.cpu().numpy(), shared=False)
+    scales = graph.constant(scale.movedim(along, -1).flatten())
+    value = graph.apply("DequantizeLinear", stored, scales, axis=0)
+    value = graph.apply("Reshape", value, graph.integers(*rows.shape))
+    if along in (-1, len(shape) - 1):
+        return value
+    back = [*range(along), len(shape) - 1, *range(along, len(shape) - 1)]
+    return graph.apply("Transpose", value, perm=back)
 
 
 def _unpacked(graph: Graph, packed: str, found: Encoded) -> str:

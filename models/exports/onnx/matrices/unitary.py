@@ -20,6 +20,7 @@ from models.exports.onnx.matrices.arithmetic import (
 )
 from models.exports.onnx.matrices.numbers import parameter
 from models.exports.onnx.matrices.plain import whole_matrices
+from models.exports.onnx.matrices.skew import real_form, skew_hermitian
 from models.exports.onnx.matrices.stored import Stored
 from models.linear import StructuredLinear
 from models.parametrizations.dense import ComplexDenseLinear
@@ -66,7 +67,7 @@ def unitary_fft(graph: Graph, linear: UnitaryFftLinear) -> Stored:
         rows = _by_rows(graph, rows, diagonals[1])
         rows = _reflected(graph, _times(graph, backward, rows), vectors[1])
         rows = _by_rows(graph, rows, diagonals[2])
-        return _real_form(graph, cast(graph, rows.real), cast(graph, rows.imaginary))
+        return real_form(graph, cast(graph, rows.real), cast(graph, rows.imaginary))
 
     return Stored(graph, (num_matrices, 2 * size, 2 * size), whole=whole)
 
@@ -78,7 +79,7 @@ def complex_halves(graph: Graph, linear: StructuredLinear) -> Stored:
 
     def whole() -> str:
         real = graph.constant(weight[:, :size, :size])
-        return _real_form(graph, real, graph.constant(weight[:, size:, :size]))
+        return real_form(graph, real, graph.constant(weight[:, size:, :size]))
 
     return Stored(graph, (weight.shape[0], 2 * size, 2 * size), whole=whole)
 
@@ -89,7 +90,7 @@ def complex_dense(graph: Graph, linear: ComplexDenseLinear) -> Stored:
 
     def whole() -> str:
         both = graph.apply_many("Split", parameter(graph, linear, "weight"), outputs=2, axis=1)
-        return _real_form(graph, *(graph.apply("Squeeze", part, axis) for part in both))
+        return real_form(graph, *(graph.apply("Squeeze", part, axis) for part in both))
 
     return Stored(graph, (linear.num_matrices, 2 * size, 2 * size), whole=whole)
 
@@ -97,8 +98,11 @@ def complex_dense(graph: Graph, linear: ComplexDenseLinear) -> Stored:
 def unitary_full(graph: Graph, linear: UnitaryFullLinear) -> Stored:
     """`exp(K)` of a skew-Hermitian K, which has half the numbers of A and B.
 
-    Whatever map made the matrix: every unitary one is such an exponential, of a K within ±pi.
+    Whatever map made the matrix: every unitary one is such an exponential, of a K within ±pi. In
+    few bits it is made of what is rounded, by the map itself.
     """
+    if graph.root.bits is not None:
+        return skew_hermitian(graph, linear) or complex_halves(graph, linear)
     packed = _packed_logarithm(linear)
     num_matrices, size = packed.shape[:2]
 
@@ -115,7 +119,7 @@ def unitary_full(graph: Graph, linear: UnitaryFullLinear) -> Stored:
         power = _series(graph, skew, size)
         for _ in range(_SQUARINGS):
             power = _times(graph, power, power)
-        return _real_form(graph, cast(graph, power.real), cast(graph, power.imaginary))
+        return real_form(graph, cast(graph, power.real), cast(graph, power.imaginary))
 
     return Stored(graph, (num_matrices, 2 * size, 2 * size), whole=whole)
 
@@ -144,13 +148,6 @@ def _series(graph: Graph, skew: _Complex, size: int) -> _Complex:
         result = _Complex(graph.apply("Add", one, inner.real), inner.imaginary)
     assert result is not None
     return result
-
-
-def _real_form(graph: Graph, real: str, imaginary: str) -> str:
-    """`[[A, -B], [B, A]]`."""
-    above = graph.apply("Concat", real, graph.apply("Neg", imaginary), axis=2)
-    below = graph.apply("Concat", imaginary, real, axis=2)
-    return graph.apply("Concat", above, below, axis=1)
 
 
 def _fourier(graph: Graph, size: int) -> _Complex:

@@ -1,6 +1,7 @@
 """A raw row in, an answer out: what the interface says, a C file does."""
 
 import ctypes
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from models.exports.c.export import export, sizes
 from models.exports.c.interface import INPUTS, RESPONSES
 from models.exports.c.toolchain import STRICT, compiler, run, write
 from models.exports.c.verify import answers, build, verify
-from models.interface import ANSWERS, INPUT_STEPS, Interface, OneHot
-from models.model import ModelSpec
-from tests.c_check.builds import builds, check, trained
+from models.interface import ANSWERS, INPUT_STEPS, Interface
+from models.model import ModelSpec, NumberBits
+from tests.c_check.builds import builds, check
+from tests.conformance.model_specs import trained
 from tests.models.exports.c.test_export import spec_of
 
 ORDER = [(7 * place + 3) % 17 for place in range(17)]
@@ -28,6 +30,7 @@ FLAT = [
     {"kind": "reorder", "order": ORDER},
     {"kind": "layout", "steps": 5, "features": 3},
 ]
+ONE_HOT = {"kind": "one_hot", "symbols": 7}
 LOGITS = {"kind": "classes", "classes": ["a", "b", "c", "d"]}
 
 
@@ -40,17 +43,43 @@ def interface_of(
 
 
 def test_every_step_and_answer_can_be_written() -> None:
-    # Whoever has one-hot tokens gives a network an embedding; C files of such models are refused.
-    assert set(INPUTS) == set(INPUT_STEPS) - {OneHot}
+    assert set(INPUTS) == set(INPUT_STEPS)
     assert set(RESPONSES) == set(ANSWERS)
 
 
-def test_a_step_that_nothing_writes_is_named() -> None:
-    spec = spec_of({"kind": "gru"}, {"kind": "dense"})
-    inputs = [{"kind": "one_hot", "symbols": spec.signature.input_size}]
-    interface = interface_of(inputs, LOGITS, ["steps"])
-    with pytest.raises(ExportError, match="one_hot"):
-        export(trained(spec), spec, interface=interface)
+@pytest.mark.parametrize("bits", [32, 8, 4])
+@pytest.mark.parametrize("structured", ["none", "all"])
+@pytest.mark.parametrize("kind", ["gru", "mlp"])
+def test_tokens_are_read_as_one_hot_numbers(
+    kind: str, structured: str, bits: NumberBits, tmp_path: Path
+) -> None:
+    """Others than there are count as zeros."""
+    fields = {"kind": kind, "structured_inputs": structured}
+    spec = spec_of(fields, {"kind": "low_rank", "d": 3}, input_size=7)
+    spec = spec.model_copy(update={"bits": bits})
+    interface = interface_of([ONE_HOT], LOGITS, ["steps"])
+    file = check(spec, builds()[:1], interface=interface)
+    assert file.tables_bytes == sizes(spec, interface=interface).tables_bytes
+    program = [str(build(file, spec, tmp_path))]
+    tokens = torch.tensor([[3, 7, -1, 2**31 - 1, 2]])
+    found = answers(program, spec, tokens, steps=5)
+    inside = (tokens >= 0) & (tokens < 7)
+    x = interface.preprocess(tokens.where(inside, 0)).where(inside.unsqueeze(2), 0)
+    with torch.no_grad():
+        torch.testing.assert_close(found, trained(spec)(x), atol=1e-5, rtol=1e-5)
+
+
+def test_one_hot_numbers_cost_no_products() -> None:
+    """A token is a column of the input matrix: nothing is multiplied, and no vector is kept."""
+    spec = spec_of({"kind": "gru"}, input_size=50, output_steps="every")
+    interface = interface_of([{**ONE_HOT, "symbols": 50}], LOGITS, ["steps"])
+    network = trained(spec)
+    file = export(network, spec, interface=interface)
+    verify(file, network, spec, interface=interface)
+    assert "const int32_t *x" in file.header
+    assert file.state_bytes == export(network, spec).state_bytes
+    (layer,) = re.findall(r"static void layer_0.*?\n}", file.source, re.DOTALL)
+    assert "accumulate(a" not in layer
 
 
 @pytest.mark.parametrize("inputs", [SCALED, FLAT, FLAT[::2], [*FLAT, *SCALED]], ids=len)
@@ -170,6 +199,9 @@ def test_a_sample_in_another_order_is_read_to_its_end_and_no_further(tmp_path: P
         ([{"kind": "fill_missing", "values": [0.0] * 4}], LOGITS, "fill_missing has 4 numbers"),
         ([{"kind": "layout", "steps": 3, "features": 5}], LOGITS, "layout has 5 numbers"),
         ([{"kind": "reorder", "order": [1, 0]}], LOGITS, "2 places; the network reads 15"),
+        ([{"kind": "one_hot", "symbols": 7}], LOGITS, "one_hot has 7 numbers; the network has 3"),
+        ([{"kind": "one_hot", "symbols": 3}, SCALED[0]], LOGITS, "fill_missing stands behind one"),
+        ([SCALED[0], {"kind": "one_hot", "symbols": 3}], LOGITS, "one_hot reads tokens; no step"),
         ([], {"kind": "classes", "classes": ["a"]}, "1 names; the network has 4 outputs"),
         ([], {"kind": "classes", "classes": ["a", "b", "c", "d\0"]}, "none of them 0"),
         ([], {"kind": "labels", "labels": ["a", "b", "c", "é" * 2048]}, "4096 bytes does not fit"),
@@ -187,9 +219,10 @@ def test_what_does_not_fit_the_model_is_named(
 
 def test_tokens_take_no_numbers_steps() -> None:
     spec = spec_of({"kind": "gru"}, vocabulary=5)
-    interface = interface_of([{"kind": "divide", "by": 2.0}], LOGITS, ["steps"])
-    with pytest.raises(ExportError, match="reads tokens; input steps for numbers do not fit"):
-        export(spec.build(seed=0), spec, interface=interface)
+    for step in ({"kind": "divide", "by": 2.0}, {"kind": "one_hot", "symbols": 3}):
+        interface = interface_of([step], LOGITS, ["steps"])
+        with pytest.raises(ExportError, match="reads tokens; input steps for numbers do not fit"):
+            export(spec.build(seed=0), spec, interface=interface)
 
 
 def test_what_nothing_writes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,10 +26,9 @@ from models.forms import DenseForm, Form, MaskedForm
 from models.linear import StructuredLinear
 from models.math.activations import Activation
 from models.model import ModelSpec
-from models.network import Network
 from models.parametrizations import Family
 from models.spec import Signature, Slot
-from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs
+from tests.conformance.model_specs import EVERY, LAST, pair_name, pairs, specs, trained
 
 Pair = tuple[type[Architecture], type[Family]]
 
@@ -37,19 +36,6 @@ Pair = tuple[type[Architecture], type[Family]]
 @pytest.fixture(autouse=True)
 def _the_same_inputs_every_time() -> None:
     torch.manual_seed(0)
-
-
-def trained(spec: ModelSpec) -> Network:
-    """A model whose every number is away from its start, biases and statistics included."""
-    network = spec.build(seed=1).eval()
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for value in network.state_dict().values():
-            value += 0.2 * torch.randn(value.shape, generator=generator)
-        for name, value in network.state_dict().items():
-            if name.endswith("std"):
-                value.abs_().add_(0.1)
-    return network
 
 
 def ran(content: bytes, x: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,7 @@ from models.interface import (
     Standardise,
 )
 from models.model import ModelSpec
-from tests.models.exports.onnx.test_export import trained
+from tests.conformance.model_specs import trained
 
 FEATURES, STEPS, OUTPUTS = 2, 6, 3
 MEANS, DEVIATIONS = (1e6, -3.0), (1.0, 0.25)

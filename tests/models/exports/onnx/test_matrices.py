@@ -10,13 +10,14 @@ import pytest
 import torch
 
 from models import checkpoint
-from models.errors import RoundingError
+from models.errors import ExportError, RoundingError
 from models.exports.onnx.choice import choose_form, export_filled, forms_of
 from models.exports.onnx.export import FileOptions, GraphForm, export
 from models.exports.onnx.verify import verify
 from models.model import ModelSpec
 from models.quantization import Bits, round_
-from tests.models.exports.onnx.test_export import ran, trained
+from tests.conformance.model_specs import trained
+from tests.models.exports.onnx.test_export import ran
 
 SIGNATURE = {"input_size": 5, "sequence_length": 6, "output_size": 3}
 
@@ -134,13 +135,64 @@ def test_rounded_numbers_are_stored_as_integers(
             verify(content, network, spec, FileOptions(form=form))
             dense = export(network, full, FileOptions(form=form))
             assert operators(content, tmp_path) == operators(dense, tmp_path)
-            if parametrization["kind"] not in _MADE_WHOLE:
-                stored = len(checkpoint.save_bytes(network, spec))
-                assert len(content) <= stored + 6_144
+            stored = len(checkpoint.save_bytes(network, spec))
+            assert len(content) <= stored + 6_144
 
 
-_MADE_WHOLE = ("factorized_svd", "unitary_full")
-"""Of skew matrices no runtime's operators make the matrices: they are stored as they are."""
+SKEW: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"kind": "rnn", "activation": "tanh"}, {"kind": "factorized_svd", "margin": 0.3}),
+    ({"kind": "urnn"}, {"kind": "unitary_full"}),
+]
+
+
+@pytest.mark.parametrize("orthogonal_map", ["cayley", "exponential"])
+@pytest.mark.parametrize(("architecture", "parametrization"), SKEW, ids=["real", "complex"])
+@pytest.mark.parametrize("largest", [0.0, 1.0, 30.0, 1e5])
+def test_orthogonal_matrices_are_made_of_rounded_skew_ones_of_any_size(
+    architecture: dict[str, Any],
+    parametrization: dict[str, Any],
+    orthogonal_map: str,
+    largest: float,
+) -> None:
+    given = {**parametrization, "orthogonal_map": orthogonal_map}
+    full = spec_of(architecture, given, size=40)
+    spec = full.model_copy(update={"bits": 8})
+    network = full.build(seed=0).eval()
+    with torch.no_grad():
+        for name, value in network.named_parameters():
+            if name in ("recurrent.u", "recurrent.v", "recurrent.a"):
+                value.mul_(largest)
+    round_(network, 8)
+    content = export(network, spec)
+    verify(content, network, spec)
+    # Too large ones are stored whole.
+    few = len(checkpoint.save_bytes(network, spec)) + 4_096
+    assert (len(content) <= few) == (largest < 1e5)
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("parametrization", [*REAL, *COMPLEX], ids=named)
+def test_integers_with_scales_go_through_dequantize_linear_on_request(
+    parametrization: dict[str, Any], bits: Bits
+) -> None:
+    cell = {"kind": "urnn"} if parametrization in COMPLEX else {"kind": "gru", "layers": 2}
+    full = spec_of(cell, parametrization, size=33)
+    network = trained(full)
+    with pytest.raises(ExportError, match="'qdq' is for models of 8 or 4 bits; this one has 32"):
+        export(network, full, FileOptions(quantization="qdq"))
+    spec = full.model_copy(update={"bits": bits})
+    round_(network, bits)
+    for form in ("node", "loop"):
+        options = FileOptions(form=form, quantization="qdq", guard=True)
+        content = export(network, spec, options)
+        onnx.checker.check_model(content, full_check=True)
+        verify(content, network, spec, options)
+        graph = onnx.load_from_string(content).graph
+        integers = {onnx.TensorProto.INT8, onnx.TensorProto.INT4}
+        sources = {tensor.name: tensor.data_type for tensor in graph.initializer}
+        nodes = [node for node in graph.node if node.op_type == "DequantizeLinear"]
+        assert len(nodes) >= 2
+        assert {sources[node.input[0]] for node in nodes} <= integers
 
 
 def test_embeddings_are_stored_as_integers() -> None:

@@ -35,6 +35,7 @@ from search.documents.catalog import Metric
 from search.exports import EXPORTS
 from search.exports.folder import Folder, FolderFacts, example_of, folder_of
 from search.exports.outcomes import ExportOutcome
+from search.exports.verification import Verification
 from search.tasks import RawSamples
 from storage.records import ArtifactRecord
 
@@ -42,6 +43,33 @@ ACCURACY = Metric(name="accuracy", direction="maximize", unit="share correct", b
 ERROR = Metric(name="mse", direction="minimize", unit="squared error", baseline=4.0)
 QUOTED = ('a "quoted" class', "größer, über", "back\\slash `code` | bar", "?\u2028%s\n\tend")
 SYMBOLS = ("e", " ", '"', "ü", "\n", "<unk>")
+
+SPEED = {
+    "runtime": "onnxruntime",
+    "runtime_version": "1.32.0",
+    "device": "a CPU",
+    "threads": 1,
+    "batch_size": 64,
+    "samples_per_second": {"median": 392146.2, "low": 390000.0, "high": 395000.0},
+    "ratio": {"median": 1.25, "low": 1.2, "high": 1.3},
+    "latency_p50": 1.2139e-05,
+    "latency_p99": 2.84e-05,
+}
+VERIFIED = Verification(
+    runtime="onnxruntime",
+    runtime_version="1.32.0",
+    inputs="validation",
+    samples=1400,
+    answers=1400,
+    same=1399,
+    ties=1,
+    metric="accuracy",
+    value=0.9,
+    value_of_model=0.9,
+    largest_difference=3.6695e-06,
+    share_of_bound=0.0043971,
+    chunks=(1, 7),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +164,28 @@ def _regression() -> Case:
     )
 
 
+def _forecasting() -> Case:
+    series = 20 + 3 * _noise(30, 8, 2)
+    return Case(
+        spec=_model(
+            Gru(hidden_size=4, reset="after"),
+            Dense(),
+            input_size=2,
+            sequence_length=7,
+            output_size=2,
+            output_steps="every",
+        ),
+        interface=Interface(
+            sample=("steps", 2),
+            inputs=(Standardise(means=(20.0, 20.0), deviations=(3.0, 3.0)),),
+            answer=Numbers(means=(20.0, 20.0), deviations=(3.0, 3.0)),
+            metric="mse",
+        ),
+        samples=RawSamples(series[:, :-1], series[:, 1:]),
+        metric=ERROR,
+    )
+
+
 def _labels() -> Case:
     return Case(
         spec=_model(Lstm(hidden_size=4), Dense(), input_size=2, sequence_length=5, output_size=3),
@@ -175,6 +225,7 @@ CASES: Mapping[str, Case] = {
     "padded": _padded(),
     "pixels": _pixels(),
     "regression": _regression(),
+    "forecasting": _forecasting(),
     "labels": _labels(),
     "tokens": _language(embedded=True),
     "one hot": _language(embedded=False),
@@ -199,11 +250,9 @@ def folder(case: Case, *, without: tuple[str, ...] = ()) -> Folder:
     contents = {
         "checkpoint": save_bytes(network, case.spec),
         "onnx": export(network, case.spec, FileOptions(interface=case.interface)),
+        "c": c_files(case),
         "example": example.model_dump_json().encode(),
     }
-    if not any(isinstance(step, OneHot) for step in case.interface.inputs):
-        # One-hot tokens have no C writer.
-        contents["c"] = c_files(case)
     stored = {hashlib.sha256(content).hexdigest(): content for content in contents.values()}
     artifacts = {
         role: ArtifactRecord(
@@ -225,16 +274,14 @@ def folder(case: Case, *, without: tuple[str, ...] = ()) -> Folder:
         samples={"train": 997, "validation": 400, "test": 400},
         parameters=case.spec.parameter_count(),
         dense_parameters=case.spec.dense_twin().parameter_count(),
-        speed={
-            "device": "a CPU",
-            "threads": 1,
-            "batch_size": 64,
-            "samples_per_second": {"median": 1000.0, "low": 990.0, "high": 1010.0},
-            "ratio": {"median": 1.25, "low": 1.2, "high": 1.3},
-        },
+        speeds=(SPEED, SPEED | {"runtime": "c", "runtime_version": "gcc 14"}),
         artifacts=artifacts,
         missing=dict.fromkeys(without, "it is not wanted here"),
-        outcomes={"onnx": ExportOutcome(checkpoint="0" * 64, program="0.1.0")},
+        outcomes={
+            "onnx": ExportOutcome(checkpoint="0" * 64, program="0.1.0", verification=VERIFIED),
+            "onnx_stream": ExportOutcome(checkpoint="0" * 64, program="0.1.0", reason="no state"),
+            "example": ExportOutcome(checkpoint="0" * 64, program="0.1.0"),
+        },
     )
     made = folder_of(facts, EXPORTS, stored.__getitem__, reports={"report.json": b"{}"})
     for file in list(made.files.values()):

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -185,20 +186,82 @@ def test_a_folder_names_the_digests_of_its_files(tmp_path: Path) -> None:
         assert told == {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
 
 
-def test_the_card_says_what_a_stranger_asks() -> None:
-    content = folder(CASES["padded"]).files["MODEL_CARD.md"].content
+def card(name: str, *, without: tuple[str, ...] = ()) -> str:
+    content = folder(CASES[name], without=without).files["MODEL_CARD.md"].content
     assert content is not None
-    card = content.decode()
-    assert card.startswith("# a study \\| of 'mine' and yours, trial 7\n")
-    assert "1. a missing number, NaN, becomes its feature's usual one: 1e+06, 1e+06" in card
-    assert "`lengths` `[batch]`, int64" in card
+    return content.decode()
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """The cells of a section's table, its heading first."""
+    section = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [line.strip("| ").split(" | ") for line in (lines[0], *lines[2:])]
+
+
+def test_the_card_says_what_a_stranger_asks() -> None:
+    text = card("padded")
+    assert text.startswith("# a study \\| of 'mine' and yours, trial 7\n")
+    assert "1. a missing number, NaN, is replaced by its feature's value here: 1000000, " in text
+    assert "`lengths` `[batch]`, int64" in text
+    assert "batch size 64" in text
+    assert "- `dense.safetensors`: " in text
+    assert "python example.py" in text
+    assert "it then takes what the dense network takes" in text
+    assert "From a step to the next it keeps 24 bytes of state" in text
+
+
+def test_the_card_has_an_interval_for_each_split() -> None:
     low, high = wilson(0.9, 400)
-    assert f"| validation | 400 | 0.9 | {low:.6g} to {high:.6g} |" in card
-    assert "1000 (990 to 1010)" in card
-    assert "batch size 64" in card
-    assert "- `dense.safetensors`: " in card
-    assert "python example.py" in card
-    assert "`model.onnx`: run in onnxruntime" in card
+    interval_of = f"{100 * low:.2f} % to {100 * high:.2f} %"
+    assert rows(card("padded"), "How good it is")[1] == [
+        "validation",
+        "400",
+        "90.00 %",
+        interval_of,
+    ]
+    for name in ("regression", "labels", "forecasting"):
+        _, validation, test = rows(card(name), "How good it is")
+        assert all(" to " in row[-1] for row in (validation, test))
+    assert rows(card("tokens"), "How good it is")[1][-1] == "–"
+
+
+def test_the_card_tells_what_was_compared_in_each_runtime() -> None:
+    table = rows(card("padded"), "What was checked")
+    assert table[1:] == [
+        [
+            "`model.onnx`",
+            "onnxruntime 1.32.0",
+            "1,400 validation samples, in pieces of 1 and 7 steps",
+            "1,399 of 1,400, 1 by ties",
+            "90.00 %",
+            "90.00 %",
+            "3.7e-06 (0.44 % of the bound)",
+        ]
+    ]
+
+
+def test_the_card_has_the_speed_in_each_runtime() -> None:
+    _, first, second = rows(card("padded"), "How fast it is")
+    assert first == [
+        "onnxruntime 1.32.0",
+        "a CPU",
+        "392,100 (390,000 to 395,000)",
+        "1.25 (1.2 to 1.3)",
+        "12.1 µs",
+        "28.4 µs",
+    ]
+    assert second[0] == "c gcc 14"
+
+
+@every_case
+def test_the_card_tells_every_input_step(name: str) -> None:
+    """In plain numbers: none with an exponent."""
+    text = card(name)
+    for place in range(1, len(CASES[name].interface.inputs) + 1):
+        assert f"\n{place}. " in text
+    told = text.replace("3.7e-06", "")
+    assert not re.search(r"\d[eE][+-]\d", told)
 
 
 def test_what_is_missing_is_named_with_its_reason() -> None:

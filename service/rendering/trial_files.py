@@ -1,0 +1,53 @@
+"""The files of a trial as its page lists them: where each is, its size, and what was compared."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from models.spec import kind_of
+from search.exports import EXPORTS, Verification, outcome
+from service.api.trials.schemas import TrialDetail
+from storage.records import TrialRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialFile:
+    """One kind of file."""
+
+    title: str
+    link: str | None
+    """To the file, or to the folder that it is in; null where there is none."""
+    size: int | None
+    note: str
+    """How it was compared with its model, or why it is missing."""
+
+
+def trial_files(trial: TrialRecord, detail: TrialDetail) -> Iterator[TrialFile]:
+    """Every kind of file of a trial that has ended; before that, those that are there."""
+    links = detail.links.model_dump()
+    for export in EXPORTS:
+        kind = kind_of(export)
+        if not (detail.ended or kind in detail.bytes):
+            continue
+        made = outcome(trial, kind)
+        yield TrialFile(
+            title=f"{export.words[0].upper()}{export.words[1:]}: {', '.join(export.names())}",
+            link=links.get(kind) or (links["folder"] if kind in detail.bytes else None),
+            size=detail.bytes.get(kind),
+            note=detail.missing.get(kind) or _compared(made and made.verification),
+        )
+
+
+def _compared(found: Verification | None) -> str:
+    if found is None:
+        return ""
+    told = f"{found.runtime} {found.runtime_version}"
+    if found.answers:
+        told += f": {found.same:,} of {found.answers:,} answers on validation data are the same"
+        told += f", {found.ties:,} are decided by rounding" if found.ties else ""
+    elif found.samples:
+        told += f": the same numbers on {found.samples:,} validation samples"
+    else:
+        told += ": the same numbers on random inputs"
+    if found.chunks:
+        told += f", and in pieces of {' and '.join(map(str, found.chunks))} steps"
+    return told
