@@ -24,7 +24,8 @@ SPEC: dict[str, Any] = {
     "throughput": {"runtime": "c", "batch_size": 1},
     "export": {"file": "c"},
     "limits": {"bytes": MOST_BYTES, "state_bytes": 1500, "latency_seconds": 60.0},
-    "sampler": {"kind": "random"},
+    "sampler": {"kind": "known_cost", "startup_trials": 1},
+    "early_stopping": {"kind": "pareto_gain", "startup_trials": 2},
     "budget": {"trials": 3, "epochs": 2},
     "seed": 5,
 }
@@ -103,6 +104,8 @@ def test_what_is_over_a_limit_on_tables_or_state_is_refused_before_it_is_trained
         **SPEC,
         "objectives": ["quality", "parameters"],
         "throughput": {},
+        "sampler": {"kind": "random"},
+        "early_stopping": None,
         "limits": {"bytes": 5000, "state_bytes": 300},
         "budget": {"trials": 1, "epochs": 1},
         "seed": 6,
