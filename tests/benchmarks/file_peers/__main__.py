@@ -37,6 +37,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=range(1, 7), help="that judge")
     parser.add_argument("--sizes", type=int, nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument(
+        "--like", choices=SETUPS, help="a task: only families and bits left by its tuning are tried"
+    )
+    parser.add_argument(
         "--libraries", action="store_true", help="then those that quantize without training"
     )
     parser.add_argument("--out", type=Path, default=RUNS, help="the runs, a line of JSON each")
@@ -60,11 +63,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _train(runs: Runs, setup: Setup, options: argparse.Namespace) -> Iterator[Run]:
-    yield from tune(runs, setup, options.sizes)
+    yield from tune(runs, setup, options.sizes, like=options.like)
     for seed in options.seeds:
         yield from judge(runs, setup, seed, options.sizes)
     for seed in options.seeds if options.libraries else ():
-        yield from judge_libraries(runs, setup, seed)
+        yield from judge_libraries(runs, setup, seed, options.sizes)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import importlib.util
 import io
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -135,15 +135,21 @@ def _bytes(name: str, setup: Setup, width: int) -> int:
     return LIBRARIES[name][2](fresh_network(setup.dense(width)), setup, width).bytes
 
 
-def judge_libraries(runs: Runs, setup: Setup, seed: int) -> Iterator[Run]:
+def judge_libraries(
+    runs: Runs, setup: Setup, seed: int, sizes: Sequence[int] = SIZES
+) -> Iterator[Run]:
     """Train the widest dense networks that fit with the seed, quantize, and test."""
     started = Started(setup, seed)
     for name, (module, bits, quantize) in LIBRARIES.items():
         if importlib.util.find_spec(module) is None:
             continue
-        for size in SIZES:
+        for size in sizes:
             limit = size * KILOBYTE
-            width = largest(ORIGINAL_WIDTH, lambda n: _bytes(name, setup, n) <= limit)  # noqa: B023
+            # torchao refuses a network of width 1.
+            width = largest(
+                ORIGINAL_WIDTH,
+                lambda n: n > 1 and _bytes(name, setup, n) <= limit,  # noqa: B023
+            )
             if width is None or any(
                 (run.family, run.seed) == (name, seed) for run in runs.of(setup.name, size, "after")
             ):

@@ -36,8 +36,6 @@ class Setup:
     """Of each contestant after it was made of that network."""
     quantised_epochs: int
     """The last ones of these, in which numbers of few bits are rounded in each step."""
-    screens_what_is_left_of: str | None = None
-    """A task whose tuning says which families with which bits are looked at; None: all."""
     screening: int
     """Epochs in which the tuning seed looks at all configurations, the last half quantised."""
     batch_size: int
@@ -100,7 +98,7 @@ SETUPS: Mapping[str, Setup] = {
             screening=10,
             batch_size=64,
             original_rate=1e-2,
-            rates=(1e-2, 2e-2, 4e-2),
+            rates=(1e-2, 2e-2, 4e-2, 8e-2),
         ),
         Setup(
             name="mnist",
@@ -111,10 +109,9 @@ SETUPS: Mapping[str, Setup] = {
             fine_tuning=10,
             quantised_epochs=6,
             screening=4,
-            screens_what_is_left_of="digits",
             batch_size=100,
             original_rate=1e-2,
-            rates=(5e-3, 1e-2),
+            rates=(1e-2, 2e-2, 4e-2, 8e-2),
         ),
     )
 }

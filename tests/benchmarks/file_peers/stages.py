@@ -152,13 +152,18 @@ def _loss(network: Network, split: Split) -> float:
     return loss if math.isfinite(loss) else _SHORT_LOSS
 
 
-def tune(runs: Runs, setup: Setup, sizes: Sequence[int] = SIZES) -> Iterator[Run]:
-    """With the tuning seed: screen all configurations, then finalists with each learning rate."""
+def tune(
+    runs: Runs, setup: Setup, sizes: Sequence[int] = SIZES, *, like: str | None = None
+) -> Iterator[Run]:
+    """With the tuning seed: screen configurations, then what is left with each learning rate.
+
+    `like` is a task: only families and bits that its tuning was left with are looked at.
+    """
     started = Started(setup, TUNING_SEED)
-    left_elsewhere = runs.tuned(setup.screens_what_is_left_of)
+    among = runs.tuned(like)
     for size in sizes:
         limit = size * KILOBYTE
-        for candidate in structured_candidates(setup, limit, among=left_elsewhere):
+        for candidate in structured_candidates(setup, limit, among=among):
             yield from _train(runs, started, candidate, size, "screen", setup.rates[0])
         left = runs.ranked(setup.name, size, "screen")[:TUNED]
         for candidate in (*dense_candidates(setup, limit), *left):
