@@ -84,7 +84,7 @@ def test_the_best_epoch_is_kept_and_equal_seeds_give_equal_numbers() -> None:
         fit(
             module,
             few,
-            RECURRENT,
+            batch_size=RECURRENT.batch_size,
             epochs=3,
             rate=1e-2,
             seed=4,

@@ -15,7 +15,7 @@ from torch import nn
 from search.tasks import DataSources, Split, Splits
 from tests.benchmarks.peers import ours, rivals
 from tests.benchmarks.peers.contestant import Contestant, Given, numbers_in
-from tests.benchmarks.peers.settings import SETTINGS, Setting
+from tests.benchmarks.peers.settings import SETTINGS, Setting, Task
 from tests.benchmarks.peers.training import answers_of, fit
 
 ORIGINAL = "original"
@@ -107,7 +107,7 @@ def train_all(
             trained = fit(
                 contestant.module,
                 splits,
-                setting,
+                batch_size=setting.batch_size,
                 epochs=epochs + (setting.epochs if contestant.starts_untrained else 0),
                 rate=rate,
                 seed=seed,
@@ -139,7 +139,13 @@ def _trained_original(
     begun = time.perf_counter()
     rate = setting.original_rate
     trained = fit(
-        original, splits, setting, epochs=setting.epochs, rate=rate, seed=seed, counts_from=1
+        original,
+        splits,
+        batch_size=setting.batch_size,
+        epochs=setting.epochs,
+        rate=rate,
+        seed=seed,
+        counts_from=1,
     )
     if runs.find(setting.name, 1.0, ORIGINAL, seed):
         return
@@ -178,13 +184,18 @@ def _first_epoch(contestant: Contestant, epochs: int) -> int:
 
 @cache
 def splits_of(name: str) -> Splits[Split]:
-    """A setting's data, read once per process, from the folder `REFLECTORY_DATA` where it is."""
+    """A setting's data, read once per process."""
+    return samples_of(SETTINGS[name].task)
+
+
+def samples_of(task: Task) -> Splits[Split]:
+    """A task's data, from the folder `REFLECTORY_DATA` where it is."""
     folder = os.environ.get("REFLECTORY_DATA")
     with tempfile.TemporaryDirectory() as cache_folder:
         sources = DataSources(
             cache=Path(cache_folder), folder=None if folder is None else Path(folder)
         )
-        found = SETTINGS[name].task.resolved(sources).load(sources)
+        found = task.resolved(sources).load(sources)
         parts = found.train, found.validation, found.test
         # The cache's arrays are mapped into memory and go with their folder.
         return Splits(*(Split(part.x.clone(), part.y.clone()) for part in parts))

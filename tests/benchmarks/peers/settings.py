@@ -10,6 +10,8 @@ from search.tasks.images.digits import Digits
 from search.tasks.images.mnist import Mnist
 from search.tasks.timeseries.ucr import Ucr
 
+Task = Mnist | Digits | Ucr
+
 
 class SequenceClassifier(nn.Module):
     """A stack of torch's own whose last state is read by a linear layer."""
@@ -46,7 +48,7 @@ class Setting:
     """A task, a network that is trained on it, and what training is given."""
 
     name: str
-    task: Mnist | Digits | Ucr
+    task: Task
     network: Callable[[int], nn.Module]
     """The plain network of a width."""
     width: int
