@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from models.compression import to_torch
-from models.exports.files import fresh_network
 from models.network import Network
 from search.tasks import Split
 from tests.benchmarks.file_peers.candidates import (
@@ -132,7 +131,7 @@ LIBRARIES: Mapping[str, tuple[str, int, Quantize]] = {
 
 @cache
 def _bytes(name: str, setup: Setup, width: int) -> int:
-    return LIBRARIES[name][2](fresh_network(setup.dense(width)), setup, width).bytes
+    return LIBRARIES[name][2](setup.dense(width).build(seed=0), setup, width).bytes
 
 
 def judge_libraries(

@@ -9,7 +9,6 @@ from typing import Literal
 import onnx
 
 from models.errors import SpecError
-from models.exports.files import fresh_network
 from models.exports.onnx.choice import forms_of
 from models.exports.onnx.export import FileOptions, export
 from models.model import ModelSpec
@@ -101,7 +100,7 @@ def file_bytes(setup: Setup, candidate: Candidate) -> int | None:
     """The size of the trained model's file; None where there is no such model."""
     spec = candidate.spec(setup)
     try:
-        return len(smallest_file(fresh_network(spec), spec))
+        return len(smallest_file(spec.build(seed=0), spec))
     except SpecError:
         return None
 
