@@ -166,7 +166,8 @@ def _biases(graph: Graph, layer: _Layer, order: list[int]) -> str:
     if outer is None and inner is None:
         return ""
     sides = [
-        graph.apply("ConstantOfShape", graph.integers(1, gates * size))
+        # Not `ConstantOfShape`: without a value, which takes room, not all runtimes know its type.
+        graph.apply("Expand", graph.number(0.0), graph.integers(1, gates * size))
         if bias is None
         else graph.constant(bias.reshape(gates, size)[order].reshape(1, -1))
         for bias in (outer, inner)
