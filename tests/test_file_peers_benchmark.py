@@ -119,11 +119,13 @@ def test_the_interval_is_that_of_a_paired_t_test() -> None:
 
 def test_the_verdict_counts_what_is_beyond_the_interval() -> None:
     above, below, same = Interval(1, 0.5, 1.5), Interval(-1, -2, -0.1), Interval(0.1, -0.1, 0.3)
-    reached = {2: above, 4: above, 8: above, 16: same}
+    reached = {2: above, 4: above, 8: above, 16: same, 32: same, 64: same}
     assert verdict(reached).endswith("is reached.")
     assert "above beyond the interval at 3 (2, 4, 8 KB), below at none" in verdict(reached)
     assert verdict({**reached, 32: below}).endswith("is **not reached**.")
-    assert verdict({2: above, 4: above, 8: same}).endswith("is **not reached**.")
+    assert verdict({**reached, 8: same}).endswith("is **not reached**.")
+    del reached[64]
+    assert verdict(reached).endswith("and **not shown** at 1 (64 KB).")
 
 
 def test_validation_chooses_and_test_does_not(tmp_path: Path) -> None:

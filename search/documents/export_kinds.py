@@ -8,6 +8,7 @@ CHECKPOINT: Final = "checkpoint"
 ONNX: Final = "onnx"
 ONNX_STREAM: Final = "onnx_stream"
 DENSE: Final = "dense"
+C: Final = "c"
 
 SAMPLES: Final = "samples"
 """Raw validation samples of the trial's task, by which files made of the checkpoint are judged."""

@@ -1,7 +1,8 @@
 """What a trained model can be had as: one file for each kind; `registry` has their tuples."""
 
+from search.exports.c import C_NAME
 from search.exports.export import Export, ExportContext, Made, MadeExport
-from search.exports.making import export_trial, exported
+from search.exports.making import c_files_named, export_trial, exported
 from search.exports.missing import file_sizes, missing_files
 from search.exports.onnx import OnnxVariant
 from search.exports.outcomes import ExportOutcome, outcome
@@ -9,6 +10,7 @@ from search.exports.registry import EXPORTS, MADE, MADE_ROLES, MAKERS, maker_of
 from search.exports.verification import Verification
 
 __all__ = [
+    "C_NAME",
     "EXPORTS",
     "MADE",
     "MADE_ROLES",
@@ -20,6 +22,7 @@ __all__ = [
     "MadeExport",
     "OnnxVariant",
     "Verification",
+    "c_files_named",
     "export_trial",
     "exported",
     "file_sizes",

@@ -3,15 +3,20 @@
 import io
 import zipfile
 from collections.abc import Mapping
-from typing import ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
+from models.checkpoint import LoadedModel
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.verification import deciding, on_random_inputs, verified
+
+if TYPE_CHECKING:
+    from models.exports.c.export import CFile
 
 _EARLIEST: Final = (1980, 1, 1, 0, 0, 0)
 """No time but this one, so that the same files give the same bytes."""
 
-_NAME: Final = "model"
+C_NAME: Final = "model"
+"""What the functions of a trial's own files begin with."""
 
 
 class CExport(MadeExport):
@@ -37,7 +42,7 @@ class CExport(MadeExport):
         from models.exports.c.verify import compiled
 
         model, interface, samples = context.model, context.interface, context.samples
-        file = export(model.module, model.spec, name=_NAME, interface=interface)
+        file = export(model.module, model.spec, name=C_NAME, interface=interface)
         runtime = {"runtime": "c", "runtime_version": described(())}
         with compiled(file, model.spec, interface) as program:
             program.share(model.module)
@@ -48,9 +53,24 @@ class CExport(MadeExport):
                 length = None if samples.lengths is None else int(samples.lengths[0])
                 chunks = program.check_parts(samples.x, length)
                 checked = checked.model_copy(update={"chunks": chunks})
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            for name, text in ((f"{_NAME}.h", file.header), (f"{_NAME}.c", file.source)):
-                entry = zipfile.ZipInfo(name, _EARLIEST)
-                archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
-        return Made(packed.getvalue(), checked)
+        return Made(_packed(file), checked)
+
+
+def c_files(model: LoadedModel, name: str) -> bytes:
+    """The files of a model whose own were verified, with another name: all else is the same.
+
+    Raises:
+        ExportError: it is no name in C.
+    """
+    from models.exports.c.export import export
+
+    return _packed(export(model.module, model.spec, name=name, interface=model.interface))
+
+
+def _packed(file: "CFile") -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, text in ((f"{file.name}.h", file.header), (f"{file.name}.c", file.source)):
+            entry = zipfile.ZipInfo(name, _EARLIEST)
+            archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()

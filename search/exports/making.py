@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from models.checkpoint import load
 from models.errors import ExportError, ToolMissing
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
+from search.exports.c import c_files
 from search.exports.export import ExportContext
 from search.exports.outcomes import ExportOutcome, refusal
 from search.exports.registry import maker_of
@@ -107,6 +108,20 @@ def export_trial(
         restore_if_missing(store, stored.sha256, io.BytesIO(made.content))
     fields = {"study_id": study_id, "trial": number, "role": role, "bytes": stored.size}
     _log.info("a file was made of a checkpoint", extra=fields)
+
+
+def c_files_named(
+    database: Database, store: ArtifactStore, study_id: str, number: int, name: str
+) -> bytes:
+    """The C files of a trial that has its own, with another name, as a ZIP file.
+
+    Raises:
+        ExportError: it is no name in C.
+        CheckpointError, ArtifactDamaged: the checkpoint is damaged.
+    """
+    with database.read() as session:
+        checkpoint = ArtifactRows(session).of_trial(study_id, number)[CHECKPOINT]
+    return c_files(load(_stored(store, checkpoint)), name)
 
 
 def _stored(store: ArtifactStore, artifact: ArtifactRecord) -> bytes:

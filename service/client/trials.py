@@ -232,6 +232,18 @@ class TrialCalls(FileCalls):
         """Fetch a trial's model as an ONNX file that reads a sequence in pieces, see `file`."""
         return self.file(study_id, number, "onnx_stream", out, **options)
 
+    def c_files(
+        self,
+        study_id: str,
+        number: int,
+        out: Path,
+        *,
+        name: str = "model",
+        **options: Unpack[Waiting],
+    ) -> Downloaded:
+        """Fetch a trial's model as a ZIP file of `NAME.h` and `NAME.c`, see `file`."""
+        return self._file(study_id, number, "c", out, query=urlencode({"name": name}), **options)
+
     def dense(
         self, study_id: str, number: int, out: Path, **options: Unpack[Waiting]
     ) -> Downloaded:

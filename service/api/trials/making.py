@@ -8,8 +8,10 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from models.errors import CheckpointError, ConversionError, ExportError
+from models.exports.c.text import check_name
+from search.documents.export_kinds import C
 from search.errors import Fault, Refused
-from search.exports import MAKERS, OnnxVariant, exported, maker_of
+from search.exports import C_NAME, MAKERS, OnnxVariant, c_files_named, exported, maker_of
 from search.training.trial_spec import TrialSpec
 from service.api.resources import Resources
 from service.api.stored_files import WantedPart, stored_file
@@ -32,14 +34,42 @@ def made_file(
     Raises:
         NotFound, ArtifactNotFound, Conflict, ExportError: see `search.exports.exported`.
     """
+    artifact = _made(held, study_id, number, role)
+    if artifact is None:
+        return being_made(maker_of(role).words)
+    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+
+
+def made_c_files(
+    held: Resources, study_id: str, number: int, wanted: WantedPart, name: str
+) -> Response:
+    """The C files of a trial; those of a name of their own once the trial's are made and checked.
+
+    Raises:
+        NotFound, ArtifactNotFound, Conflict, ExportError: see `search.exports.exported`.
+        Refused: it is no name in C; names the query.
+    """
+    try:
+        check_name(name)
+    except ExportError as error:
+        raise Refused([Fault("name", str(error))]) from error
+    if name == C_NAME:
+        return made_file(held, study_id, number, wanted, role=C, suffix="c.zip")
+    if _made(held, study_id, number, C) is None:
+        return being_made(maker_of(C).words)
+    content = c_files_named(held.database, held.store, study_id, number, name)
+    shown = {"Content-Disposition": f'attachment; filename="{study_id}-{number}.{name}.c.zip"'}
+    return Response(content, media_type="application/zip", headers=shown)
+
+
+def _made(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
+    """A file, made within the time that an answer may wait; None: it takes longer."""
     artifact = _exported(held, study_id, number, role)
     if artifact is None:
         patience = held.settings.export_wait_seconds
         if held.exports.make(study_id, number, role, patience=patience):
             artifact = _exported(held, study_id, number, role)
-    if artifact is None:
-        return being_made(maker_of(role).words)
-    return stored_file(held, artifact, wanted, filename=f"{study_id}-{number}.{suffix}")
+    return artifact
 
 
 def being_made(words: str) -> Response:

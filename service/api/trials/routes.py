@@ -10,7 +10,7 @@ from models.exports.files import FileForm, Quantization
 from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
-from search.exports import OnnxVariant
+from search.exports import C_NAME, OnnxVariant
 from search.exports.folder import CARD
 from search.studies.named_trials import NamedTrial, enqueue
 from service.api.folders import FolderMaker, folder_zip
@@ -25,7 +25,14 @@ from service.api.trials.documents import (
     trial_detail,
     trial_document,
 )
-from service.api.trials.making import RETRY_SECONDS, being_made, made_file, make_all, onnx_role
+from service.api.trials.making import (
+    RETRY_SECONDS,
+    being_made,
+    made_c_files,
+    made_file,
+    make_all,
+    onnx_role,
+)
 from service.api.trials.reports import TrialReport, conversion_of, trial_report
 from service.api.trials.schemas import (
     EnqueuedDocument,
@@ -252,6 +259,34 @@ def get_onnx_stream(study_id: str, number: Number, held: Held, wanted: Wanted) -
     stand in its metadata. 422: the architecture has no state.
     """
     return made_file(held, study_id, number, wanted, role=ONNX_STREAM, suffix="stream.onnx")
+
+
+@router.get(
+    "/{number}/c",
+    response_class=StreamingResponse,
+    responses=_made_responses("A ZIP file of `NAME.h` and `NAME.c`"),
+)
+def get_c(
+    study_id: str,
+    number: Number,
+    held: Held,
+    wanted: Wanted,
+    name: Annotated[
+        str,
+        Query(
+            max_length=100,
+            description="what the files and their functions are called: a letter, then letters, "
+            "digits and _, at most 63",
+        ),
+    ] = C_NAME,
+) -> Response:
+    """The trained model as C99 without any library, in a ZIP file.
+
+    It is compiled, and compared with the model on raw validation samples, before it is stored.
+    With another `name` it is the same but for that, so that a program may have several models. 422:
+    that is no name in C.
+    """
+    return made_c_files(held, study_id, number, wanted, name)
 
 
 @router.get(

@@ -132,11 +132,16 @@ def verdict(ahead: dict[int, Interval]) -> str:
     """Whether ours are at no size below, and at three or more above, beyond the interval."""
     below = [size for size, one in ahead.items() if one.high < 0]
     above = [size for size, one in ahead.items() if one.low > 0]
-    reached = not below and len(above) >= _LEAST_ABOVE
+    missing = [size for size in SIZES if size not in ahead]
+    so_far = not below and len(above) >= _LEAST_ABOVE
+    if so_far and missing:
+        found = f"reached so far, and **not shown** at {_sizes(missing)}"
+    else:
+        found = "reached" if so_far else "**not reached**"
     return (
         f"Of {len(ahead)} sizes ours are above beyond the interval at {_sizes(above)}, below at "
-        f"{_sizes(below)}. The target, below at none and above at three or more, is "
-        f"{'reached' if reached else '**not reached**'}."
+        f"{_sizes(below)}; not run are {_sizes(missing)}. The target, below at none and above at "
+        f"three or more, is {found}."
     )
 
 

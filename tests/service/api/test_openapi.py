@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 SELDOM = {
     ("/v1/studies/{study_id}/trials/{number}/onnx", "202"),
     ("/v1/studies/{study_id}/trials/{number}/onnx_stream", "202"),
+    ("/v1/studies/{study_id}/trials/{number}/c", "202"),
     ("/v1/studies/{study_id}/trials/{number}/dense", "202"),
     ("/v1/studies/{study_id}/trials/{number}/folder", "202"),
 }

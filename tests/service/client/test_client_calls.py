@@ -73,6 +73,9 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_TRIAL}/onnx"): lambda given: given.client.onnx(
         given.study, 0, given.folder / "model.onnx"
     ),
+    ("get", f"{_TRIAL}/c"): lambda given: given.client.c_files(
+        given.study, 0, given.folder / "pets.zip", name="pets"
+    ),
     ("get", f"{_TRIAL}/dense"): lambda given: given.client.dense(
         given.study, 0, given.folder / "dense.safetensors"
     ),

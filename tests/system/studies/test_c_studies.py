@@ -97,6 +97,40 @@ def test_every_point_is_a_folder_that_runs_elsewhere(
         assert int(state) <= SPEC["limits"]["state_bytes"]
 
 
+def test_files_have_the_name_that_is_asked_for(
+    server: Server, ended: dict[str, Any], tmp_path: Path
+) -> None:
+    """So that a program may have several models: both are linked into one."""
+    point = server.get(f"/v1/studies/{ended['id']}/front")["points"][0]["trial"]
+    path = f"/v1/studies/{ended['id']}/trials/{point}/c"
+
+    def made(**query: str) -> bytes | None:
+        answer = server.http.get(path, params=query)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.content if answer.status_code == 200 else None
+
+    for query in ({}, {"name": "digits_2"}):
+        content = wait_until(lambda query=query: made(**query), what="the C files")
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            archive.extractall(tmp_path)
+    texts = [(tmp_path / f"{name}.c").read_text() for name in ("model", "digits_2")]
+    assert (
+        texts[1] != texts[0] == texts[1].replace("digits_2", "model").replace("DIGITS_2", "MODEL")
+    )
+    both = "int main(void) { model_state a; digits_2_state b; model_reset(&a); digits_2_reset(&b);"
+    (tmp_path / "both.c").write_text(
+        f'#include "model.h"\n#include "digits_2.h"\n{both} return 0; }}\n'
+    )
+    returns_0(tmp_path, compiler(), "-std=c99", "both.c", "model.c", "digits_2.c", "-o", "both")
+    for wrong in ("2digits", "int", "a b", "../x", ""):
+        answer = server.http.get(path, params={"name": wrong})
+        assert answer.status_code == 422
+        (fault,) = answer.json()["errors"]
+        assert fault["path"] == "name"
+        assert repr(wrong) in fault["message"]
+        assert "allowed are a letter and then letters, digits and _" in fault["message"]
+
+
 def test_what_is_over_a_limit_on_tables_or_state_is_refused_before_it_is_trained(
     server: Server,
 ) -> None:
