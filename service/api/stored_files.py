@@ -1,5 +1,7 @@
 """Stored files as routes give them out: whole, in part, or as the place where they are."""
 
+import hashlib
+import io
 from base64 import b64encode
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -86,3 +88,9 @@ def stored_file(
     digest = b64encode(bytes.fromhex(artifact.sha256)).decode()
     response.headers["Repr-Digest"] = f"sha-256=:{digest}:"
     return response
+
+
+def made_bytes(content: bytes, wanted: WantedPart, *, filename: str) -> Response:
+    """The part that is wanted of a file that is not stored, which is made of one that is."""
+    part = requested_part(len(content), f'"{hashlib.sha256(content).hexdigest()}"', **vars(wanted))
+    return PartResponse(io.BytesIO(content), part, filename=filename)

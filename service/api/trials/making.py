@@ -14,7 +14,7 @@ from search.errors import Fault, Refused
 from search.exports import C_NAME, MAKERS, OnnxVariant, c_files_named, exported, maker_of
 from search.training.trial_spec import TrialSpec
 from service.api.resources import Resources
-from service.api.stored_files import WantedPart, stored_file
+from service.api.stored_files import WantedPart, made_bytes, stored_file
 from service.api.trials.schemas import ExportDocument
 from storage.errors import ArtifactNotFound, Conflict, StoredBytesDamaged
 from storage.records import ArtifactRecord
@@ -58,8 +58,7 @@ def made_c_files(
     if _made(held, study_id, number, C) is None:
         return being_made(maker_of(C).words)
     content = c_files_named(held.database, held.store, study_id, number, name)
-    shown = {"Content-Disposition": f'attachment; filename="{study_id}-{number}.{name}.c.zip"'}
-    return Response(content, media_type="application/zip", headers=shown)
+    return made_bytes(content, wanted, filename=f"{study_id}-{number}.{name}.c.zip")
 
 
 def _made(held: Resources, study_id: str, number: int, role: str) -> ArtifactRecord | None:
