@@ -10,9 +10,17 @@ from models.architectures.recurrent import Recurrent
 from models.errors import ConversionError
 from models.exports.files import ExportedFile
 from models.model import ModelSpec
+from models.network import Network
 from search.exports.export import ExportContext, Made, MadeExport
 from search.exports.onnx import faster_form
-from search.exports.verification import check_pieces, on_random_inputs
+from search.exports.verification import (
+    check_pieces,
+    first_states,
+    on_random_inputs,
+    single_steps,
+    to_own_ends,
+    verified,
+)
 from search.training.deliverables import onnx_metadata
 
 _RUNTIME: Final = "onnxruntime"
@@ -43,19 +51,20 @@ class OnnxStreamExport(MadeExport):
         from models.exports.onnx.runtime import Session
         from models.exports.onnx.verify import verify
 
-        model = context.model
+        model, interface = context.model, context.interface
+        samples = None if interface is None else context.samples
         fault = cls.fault(model.spec)
         if fault is not None:
             raise ConversionError(fault)
         exported = ExportedFile.model_validate(context.study.spec.get("export", {}))
         form = faster_form(context) if exported.form == "auto" else exported.form
-        options = FileOptions(form=form, interface=context.interface, stream=True)
-        extra = onnx_metadata(context.task, context.sha256)
+        options = FileOptions(form=form, interface=interface, stream=True)
+        extra = onnx_metadata(context.task, context.sha256, compared=len(samples or ()))
         content = export(model.module, model.spec, options, extra=extra)
         verify(content, model.module, model.spec, options)
-        checked = on_random_inputs(_RUNTIME, version(_RUNTIME))
-        if context.interface is None or context.samples is None:
-            return Made(content, checked)
+        runtime = {"runtime": _RUNTIME, "runtime_version": version(_RUNTIME)}
+        if interface is None or samples is None:
+            return Made(content, on_random_inputs(**runtime))
         session = Session(content)
 
         def run(
@@ -66,5 +75,13 @@ class OnnxStreamExport(MadeExport):
             following = [found.pop(NEXT_STATE.format(part)) for part in range(len(states))]
             return found, following
 
-        chunks = check_pieces(run, model, context.samples)
+        def whole(x: Tensor) -> Mapping[str, Tensor]:
+            assert isinstance(model.module, Network)
+            return run(x, first_states(model.module, len(x)))[0]
+
+        def answered(raw: Tensor, lengths: Tensor | None) -> Mapping[str, Tensor]:
+            return to_own_ends(whole, model.spec, single_steps(interface, raw), lengths)
+
+        checked = verified(answered, model, context.task, samples, **runtime)
+        chunks = check_pieces(run, model, samples)
         return Made(content, checked.model_copy(update={"chunks": chunks}))

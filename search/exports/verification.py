@@ -94,21 +94,28 @@ def around(network: Callable[[Tensor], Tensor], interface: Interface, spec: Mode
 
     def numbers(raw: Tensor, lengths: Tensor | None) -> Tensor:
         x = interface.preprocess(raw, lengths)
-        return interface.answer.numbers(_to_own_ends(network, spec, x, lengths))
+        found = to_own_ends(lambda part: {OUTPUT: network(part)}, spec, x, lengths)
+        return interface.answer.numbers(found[OUTPUT])
 
     return deciding(numbers, interface)
 
 
-def _to_own_ends(
-    network: Callable[[Tensor], Tensor], spec: ModelSpec, x: Tensor, lengths: Tensor | None
-) -> Tensor:
+def to_own_ends(
+    run: Callable[[Tensor], Mapping[str, Tensor]],
+    spec: ModelSpec,
+    x: Tensor,
+    lengths: Tensor | None,
+) -> Mapping[str, Tensor]:
+    """What a file that knows nothing of lengths answers to samples `[B, T, ...]` cut to theirs."""
     every_step = spec.signature.output_steps == "every"
     if lengths is None or every_step or not spec.architecture.any_length:
-        return network(x)
-    found = torch.empty(len(x), spec.signature.output_size)
+        return run(x)
+    found: dict[str, Tensor] = {}
     for length in sorted({int(length) for length in lengths}):
         same = lengths == length
-        found[same] = network(x[same, :length])
+        for name, part in run(x[same, :length]).items():
+            whole = found.setdefault(name, part.new_empty(len(x), *part.shape[1:]))
+            whole[same] = part
     return found
 
 
@@ -323,9 +330,9 @@ def check_pieces(
     interface, network = model.interface, model.module
     assert interface is not None, "raw samples come with an interface"
     assert isinstance(network, Network)
-    x = _single_steps(interface, samples)
+    x = _few(interface, samples)
     steps = x.shape[1]
-    first = [state.float()[:, None].repeat(1, len(x), 1) for state in network.first_states()]
+    first = first_states(network, len(x))
     whole, _ = run(x, first)
     sizes = tuple(sorted({size for size in (1, 7, steps - 7) if 1 <= size < steps}))
     for size in sizes:
@@ -341,15 +348,25 @@ def check_pieces(
     return sizes
 
 
+def first_states(network: Network, samples: int) -> list[Tensor]:
+    """What a stream begins with, `[layers, samples, n]` each."""
+    return [state.float()[:, None].repeat(1, samples, 1) for state in network.first_states()]
+
+
 _FEW = 16
 
 
-def _single_steps(interface: Interface, samples: RawSamples) -> Tensor:
-    """The first few samples as single steps `[B, T, ...]`: what concerns a whole sample is done."""
-    x = samples.x
+def single_steps(interface: Interface, x: Tensor) -> Tensor:
+    """Raw samples `[B, *sample]` as steps `[B, T, ...]`: what concerns a whole sample is done."""
     for step in interface.inputs:
         if step.whole_sample:
             x = step.apply(x)
+    return x
+
+
+def _few(interface: Interface, samples: RawSamples) -> Tensor:
+    """The first few samples of the longest."""
+    x = single_steps(interface, samples.x)
     if samples.lengths is None:
         return x[:_FEW]
     longest = int(samples.lengths.max())
