@@ -38,7 +38,7 @@ class CExport(MadeExport):
     def make(cls, context: ExportContext) -> Made:
         """Both files in a ZIP file, after what they answer to raw samples was compared."""
         from models.exports.c.export import export
-        from models.exports.c.toolchain import described
+        from models.exports.c.toolchain import described, flash_bytes
         from models.exports.c.verify import compiled
 
         model, interface, samples = context.model, context.interface, context.samples
@@ -53,7 +53,8 @@ class CExport(MadeExport):
                 length = None if samples.lengths is None else int(samples.lengths[0])
                 chunks = program.check_parts(samples.x, length)
                 checked = checked.model_copy(update={"chunks": chunks})
-        return Made(_packed(file), checked)
+        on_device = {"c_flash": flash_bytes(file), "c_state": file.state_bytes}
+        return Made(_packed(file), checked, on_device)
 
 
 def c_files(model: LoadedModel, name: str) -> bytes:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from models.checkpoint import LoadedModel
@@ -42,6 +42,8 @@ class Made:
     content: bytes
     verification: Verification | None = None
     """How it was compared with the checkpoint; None for what computes nothing."""
+    on_device: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Bytes that it takes where it runs, by names of `ON_DEVICE`."""
 
 
 class Export(Spec):

@@ -101,7 +101,9 @@ def export_trial(
             Trials(session).set_exports(study_id, number, {role: outcome.document()})
         raise
     stored = store_stream(store, io.BytesIO(made.content), datetime.now(UTC))
-    outcome = ExportOutcome.of(artifact.sha256, verification=made.verification)
+    outcome = ExportOutcome.of(
+        artifact.sha256, verification=made.verification, on_device=made.on_device
+    )
     with database.write() as session:
         ArtifactRows(session).link(study_id, number, role, stored)
         Trials(session).set_exports(study_id, number, {role: outcome.document()})

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from models.spec import kind_of
 from search.documents.export_kinds import CHECKPOINT
 from search.exports.export import MadeExport
-from search.exports.outcomes import refusal
+from search.exports.outcomes import outcome, refusal
 from search.exports.registry import EXPORTS, MADE
 from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord, TrialState
@@ -33,18 +33,19 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
 
 
 def file_sizes(trial: TrialRecord, sizes: Mapping[str, int]) -> dict[str, int]:
-    """By role, the bytes of a trial's files that are there.
+    """By role, the bytes of a trial's files that are there, and what they take on a device.
 
     Args:
         trial: the trial.
         sizes: bytes by digest.
     """
-    roles = [kind_of(export) for export in EXPORTS]
-    return {
-        role: sizes[trial.artifacts[role]]
-        for role in roles
-        if role in trial.artifacts and trial.artifacts[role] in sizes
-    }
+    found: dict[str, int] = {}
+    for role in map(kind_of, EXPORTS):
+        digest, made = trial.artifacts.get(role), outcome(trial, role)
+        if digest is None or digest not in sizes:
+            continue
+        found |= {role: sizes[digest], **({} if made is None else made.on_device)}
+    return found
 
 
 def _reason(export: type[MadeExport], trial: TrialRecord) -> str | None:

@@ -1,5 +1,6 @@
 """What came of making a trial's files, which is kept in the trial's row."""
 
+from collections.abc import Mapping
 from importlib.metadata import version
 
 from pydantic import Field
@@ -18,6 +19,9 @@ class ExportOutcome(Spec):
     verification: Verification | None = Field(
         default=None, description="how the file was compared with the checkpoint"
     )
+    on_device: dict[str, int] = Field(
+        default_factory=dict[str, int], description="bytes that it takes where it runs, by name"
+    )
 
     @classmethod
     def of(
@@ -26,6 +30,7 @@ class ExportOutcome(Spec):
         *,
         reason: str | None = None,
         verification: Verification | None = None,
+        on_device: Mapping[str, int] | None = None,
     ) -> "ExportOutcome":
         """Of what this program made, or could not make, of a checkpoint."""
         return cls(
@@ -33,6 +38,7 @@ class ExportOutcome(Spec):
             program=version("reflectory"),
             reason=reason,
             verification=verification,
+            on_device=dict(on_device or {}),
         )
 
     def document(self) -> dict[str, Json]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from models.spec import kind_of
+from search.documents.export_kinds import ON_DEVICE
 from search.documents.readable import enumerated
-from search.exports import EXPORTS, Verification, outcome
+from search.exports import EXPORTS, ExportOutcome, Verification, outcome
 from service.api.trials.schemas import TrialDetail
 from storage.records import TrialRecord
 
@@ -34,8 +35,17 @@ def trial_files(trial: TrialRecord, detail: TrialDetail) -> Iterator[TrialFile]:
             title=f"{export.words[0].upper()}{export.words[1:]}: {', '.join(export.names())}",
             link=links.get(kind) or (links["folder"] if kind in detail.bytes else None),
             size=detail.bytes.get(kind),
-            note=detail.missing.get(kind) or _compared(made and made.verification),
+            note=detail.missing.get(kind) or ". ".join(_notes(made)),
         )
+
+
+def _notes(made: ExportOutcome | None) -> Iterator[str]:
+    if made is None:
+        return
+    yield _compared(made.verification)
+    for name, size in made.on_device.items():
+        words = ON_DEVICE[name]
+        yield f"{words[0].upper()}{words[1:]}: {size:,} bytes"
 
 
 def _compared(found: Verification | None) -> str:

@@ -16,6 +16,7 @@ import torch
 
 from models.architectures import AnyArchitecture, Gru, Lstm, Mlp
 from models.checkpoint import LoadedModel, load, save_bytes
+from models.exports.c.export import sizes
 from models.model import ModelSpec
 from models.parametrizations import HouseholderSvd, LowRank
 from models.spec import kind_of
@@ -138,6 +139,9 @@ def test_every_file_answers_raw_rows_as_the_front_says(
         assert one.same + one.ties == one.answers
         if found.whole and one.ties == 0:
             assert one.value == pytest.approx(found.quality, rel=1e-4), role
+    size = sizes(context.model.spec, interface=context.interface)
+    assert files["c"].on_device["c_flash"] >= size.tables_bytes
+    assert files["c"].on_device["c_state"] == size.state_bytes
     _check_checkpoint(context.model, context)
     _check_mean_error(example, context)
 

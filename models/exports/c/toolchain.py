@@ -72,9 +72,13 @@ def run(command: Sequence[str], folder: Path, sent: bytes = b"") -> bytes:
     """What a command answers to its input.
 
     Raises:
+        ToolMissing: there is no such program.
         ExportError: it fails; with what it says.
     """
-    done = subprocess.run(command, cwd=folder, input=sent, capture_output=True, check=False)
+    try:
+        done = subprocess.run(command, cwd=folder, input=sent, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise ToolMissing(f"{command[0]} is not found here") from error
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-2000:]
         raise ExportError(f"{command[0]} failed with {done.returncode}: {said}")
@@ -87,7 +91,8 @@ def flash_bytes(
     """Bytes of code and tables, as the compiler's `size` tells of the object.
 
     Raises:
-        ExportError: there is no compiler, or it fails.
+        ToolMissing: there is no compiler, or no `size`.
+        ExportError: the compiler fails.
     """
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -20,6 +20,7 @@ from models.interface import (
     Standardise,
 )
 from models.parametrizations import Dense
+from search.documents.export_kinds import ON_DEVICE
 from search.documents.readable import NONE, enumerated, interval, metric, number, seconds
 from search.exports.folder import intervals
 from search.exports.folder.document import Example
@@ -225,8 +226,10 @@ def _size(card: Card) -> Iterator[str]:
         f"{facts.dense_parameters:,}."
     )
     yield ""
-    rows = ((f"`{name}`", f"{size:,}") for name, size in card.sizes.items())
-    yield from _table(("file", "bytes"), rows, words=1)
+    rows = [(f"`{name}`", f"{size:,}") for name, size in card.sizes.items()]
+    for made in facts.outcomes.values():
+        rows += [(ON_DEVICE[name], f"{size:,}") for name, size in made.on_device.items()]
+    yield from _table(("file", "bytes"), iter(rows), words=1)
 
 
 def _speed(card: Card) -> Iterator[str]:

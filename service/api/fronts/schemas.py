@@ -87,7 +87,8 @@ class PointDocument(Spec):
     links: PointLinks
     bytes: dict[str, int] = Field(
         default_factory=dict[str, int],
-        description="by kind of file, its size; of those that are there",
+        description="by kind of file, its size; of those that are there. Beside a C file "
+        "stand `c_flash`, its code and tables at -Os, and `c_state`, what its caller keeps",
     )
     missing: dict[str, str] = Field(
         default_factory=dict[str, str],

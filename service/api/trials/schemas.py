@@ -174,7 +174,8 @@ class TrialDetail(TrialDocument):
     spec: dict[str, Any]
     bytes: dict[str, int] = Field(
         default_factory=dict[str, int],
-        description="by kind of file, its size; of those that are there",
+        description="by kind of file, its size; of those that are there. Beside a C file "
+        "stand `c_flash`, its code and tables at -Os, and `c_state`, what its caller keeps",
     )
     throughput: MeasurementDocument | None = Field(
         description="the record that the search and the front go by"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.markup import escape
 from rich.table import Table
 
+from search.documents.export_kinds import ON_DEVICE
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import USUAL_OBJECTIVES, in_order
 from service.api.trials.schemas import EpochDocument, TrialDetail, TrialDocument
@@ -50,7 +51,8 @@ def trial_table(trial: TrialDetail) -> Table:
         **{name: str(value) for name, value in sorted(trial.hyperparameters.items())},
     }
     for kind, size in sorted(trial.bytes.items()):
-        lines[f"{kind} file"] = f"{size:,} bytes"
+        name = kind.replace("_", " ") if kind in ON_DEVICE else f"{kind} file"
+        lines[name] = f"{size:,} bytes"
     for kind, reason in sorted(trial.missing.items()):
         lines[f"no {kind} file"] = reason
     for attempt in trial.attempts:

@@ -95,6 +95,9 @@ def test_every_point_is_a_folder_that_runs_elsewhere(
         )[0]
         assert point["values"]["bytes"] == int(tables)
         assert int(state) <= SPEC["limits"]["state_bytes"]
+        made = server.get(f"/v1/studies/{ended['id']}/trials/{point['trial']}")["bytes"]
+        assert made["c_flash"] > int(tables)
+        assert made["c_state"] == int(state)
 
 
 def test_files_have_the_name_that_is_asked_for(
