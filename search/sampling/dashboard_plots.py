@@ -161,7 +161,8 @@ def _coloured(trials: Sequence[TrialSummary], kind: ObjectiveKind | None) -> dic
 
 
 def _heading(kind: ObjectiveKind) -> str:
-    return f"{kind.name}, {kind.unit}" if kind.has_unit else kind.name
+    # Plotly's numbers are bare: seconds, too, which our own pages print with their unit.
+    return f"{kind.name}, {kind.unit}" if kind.has_unit or kind.tick else kind.name
 
 
 def _words(trial: TrialSummary) -> str:

@@ -41,11 +41,13 @@ def assert_shown(server: Server, study_id: str) -> None:
     study = shown(server, study_id)
     front = server.get(f"/v1/studies/{study_id}/front")["points"]
     found = plots(study)
-    assert set(found) == {PARETO, RATIO}
-    for name, value in ((PARETO, "parameters"), (PARETO, "quality")):
-        drawn = found[name]["data"][1]["x" if value == "parameters" else "y"]
-        expected = [point["values"][value] for point in front]
-        assert drawn == pytest.approx(expected, rel=1e-4)
+    over_throughput = f"{PARETO}-throughput"
+    assert set(found) == {PARETO, over_throughput, RATIO}
+    for name, cost in ((PARETO, "parameters"), (over_throughput, "throughput")):
+        for axis, value in (("x", cost), ("y", "quality")):
+            drawn = found[name]["data"][1][axis]
+            expected = [point["values"][value] for point in front]
+            assert drawn == pytest.approx(expected, rel=1e-4)
     ratios = [point["throughput_ratio"] for point in front]
     assert found[RATIO]["data"][1]["y"] == pytest.approx(ratios, rel=1e-4)
     (link,) = re.findall(r"\]\((/[^)]*)\)", study["note"]["body"])
