@@ -10,7 +10,6 @@ SearchError
 ├── TrainingDiverged    a loss or a gradient is NaN or Inf: the trial is infeasible
 ├── WorkerRefused       the server does not take this worker's word any more: stop
 ├── MachineRefused      the server does not take this machine: join again, or as the message says
-├── OptunaStudyDiverged      Optuna's study is not what our rows say: reconcile the two
 └── ExecutorError       an attempt could not be started: try again, then give up
 """
 
@@ -72,10 +71,6 @@ class WorkerRefused(SearchError):
 
 class MachineRefused(SearchError):
     """A worker machine is not one of the site's, or not as it says; the message says what to do."""
-
-
-class OptunaStudyDiverged(SearchError):
-    """Optuna's study has other trials than our rows say; reconcile the two and go on."""
 
 
 class ExecutorError(SearchError):

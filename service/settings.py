@@ -128,6 +128,11 @@ class Settings(BaseSettings):
         default_factory=_sqlite_in_data_dir("optuna.db"),
         description="Optuna's tables: a file of their own in the data directory, or another URL",
     )
+    optuna_copy: bool = Field(
+        default=True,
+        description="whether trials are copied there, for people who load studies with plain "
+        "Optuna; a few seconds behind, and never in a trial's way",
+    )
     artifacts_dir: Path = Field(
         default_factory=lambda values: Path(values["data_dir"]) / "artifacts",
         description="folder of checkpoints and reports; one for all processes on one database",

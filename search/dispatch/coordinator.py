@@ -1,7 +1,7 @@
 """The coordinator: the only process that asks and tells Optuna, and the one that starts attempts.
 
-It may die at any point. Started again, it reconciles each study (`search.sampling.reconciliation`),
-declares the attempts of its former self lost, and goes on.
+It may die at any point. Started again, it makes Optuna's studies of our rows, declares the attempts
+of its former self lost, and goes on.
 """
 
 import logging
@@ -15,12 +15,11 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
-from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
-from optuna.storages import BaseStorage
-from sqlalchemy.exc import IntegrityError
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import DBAPIError
 
 from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
@@ -32,7 +31,7 @@ from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
 from search.dispatch.seclusion import Seclusion
 from search.dispatch.study_run import StudyRun
 from search.dispatch.tenant_shares import TenantShares
-from search.errors import ExecutorError, OptunaStudyDiverged
+from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
 from search.optuna_tables import open_storage
@@ -56,12 +55,6 @@ every slot has one, since nothing begins before one of them ends."""
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
-
-_DATABASE_AWAY = (DatabaseUnavailable, StorageInternalError)
-"""What our tables and what Optuna's say when their database does not answer."""
-
-_LATE = (UpdateFinishedTrialError, IntegrityError, KeyError)
-"""What Optuna says to one who comes late: the trial has ended, has that value already, is gone."""
 
 _AWAY_SECONDS = 1.0
 """How long it is left alone then."""
@@ -95,7 +88,7 @@ class Coordinator:
         database: Database,
         executor: Executor,
         *,
-        optuna_url: str,
+        optuna_url: str | None,
         api_url: str,
         owner: str,
         folders: Folders,
@@ -111,8 +104,7 @@ class Coordinator:
         self.database = database
         self.asks = AskTimes()
         self._executor = executor
-        self._optuna_url = optuna_url
-        self._opened: BaseStorage | None = None
+        self._copies = None if optuna_url is None else cache(partial(open_storage, optuna_url))
         self._api_url = api_url
         self._owner = owner
         self._folders = folders
@@ -153,7 +145,7 @@ class Coordinator:
             while not stop.is_set():
                 try:
                     self.round()
-                except _DATABASE_AWAY as error:
+                except DatabaseUnavailable as error:
                     self._without_database(error)
                     stop.wait(_AWAY_SECONDS)
         finally:
@@ -165,7 +157,7 @@ class Coordinator:
             self._threads.shutdown()
             try:
                 self._give_up()
-            except _DATABASE_AWAY as error:
+            except DatabaseUnavailable as error:
                 # The next coordinator finds the same.
                 _log.error("studies are left claimed", extra={"reason": _first_line(error)})
 
@@ -487,7 +479,7 @@ class Coordinator:
                 made += 1
                 with self._while_ours(study.id):
                     self._runs[study.id] = self._run_of(study)
-        forget_deleted(self.database, self._optuna())
+        self._forget_deleted()
         queued = [future for future in self._in_background.values() if not future.running()]
         self._report.write(
             self.database,
@@ -509,29 +501,23 @@ class Coordinator:
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
         ended = study.state.has_ended
-        return MeasuringRun(self, study) if ended else StudyRun(self, self._optuna(), study)
+        return MeasuringRun(self, study) if ended else StudyRun(self, study, self._copies)
 
     @contextmanager
     def _while_ours(self, study_id: str) -> Generator[None]:
-        """Leave a study alone that is another's; take up anew one that Optuna has otherwise.
+        """Leave a study alone that is another's.
 
         What runs of it ends by itself: its leases are over.
         """
         try:
             with bound(study_id=study_id):
                 yield
-        except (ClaimLost, *_LATE) as error:
-            if not isinstance(error, ClaimLost) and self._is_ours(study_id):
-                raise
+        except ClaimLost as error:
             self._forget(study_id)
             _log.warning("a study is another's", extra={"study_id": study_id, "reason": error})
-        except OptunaStudyDiverged as diverged:
-            # The next look for studies makes its run again, which reconciles the two.
-            self._forget(study_id)
-            _log.warning("a study begins anew", extra={"study_id": study_id, "reason": diverged})
 
     def _without_database(self, error: Exception) -> None:
-        """Forget where each study stood: it is read anew, and reconciled, when there is an answer.
+        """Forget where each study stood: it is read anew when there is an answer.
 
         Between the two a step may have been done by halves, as by a coordinator that died.
         """
@@ -551,15 +537,12 @@ class Coordinator:
         future = self._in_background.get(study_id)
         return future is not None and not future.done()
 
-    def _optuna(self) -> BaseStorage:
-        """Optuna's tables, opened when they are first needed: they may be away before that."""
-        if self._opened is None:
-            self._opened = open_storage(self._optuna_url)
-        return self._opened
-
-    def _is_ours(self, study_id: str) -> bool:
-        with self.database.read() as session:
-            return study_id not in Studies(session).claims(other_than=self._owner)
+    def _forget_deleted(self) -> None:
+        try:
+            forget_deleted(self.database, self._copies)
+        except (StorageInternalError, DBAPIError) as error:
+            # The copies of deleted studies go when Optuna's tables answer again.
+            _log.warning("Optuna's copies do not answer", extra={"reason": _first_line(error)})
 
     def _end(self, study_id: str) -> None:
         """Release a study that has ended."""
@@ -574,7 +557,7 @@ class Coordinator:
         """Before all else: nobody is to be blamed for an end that was asked for."""
         try:
             self._report.remove(self.database)
-        except _DATABASE_AWAY as error:
+        except DatabaseUnavailable as error:
             _log.warning("the end is not told", extra={"reason": _first_line(error)})
 
     def _give_up(self) -> None:
@@ -593,7 +576,7 @@ def _about(study_id: str, work: Callable[[], bool]) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """What the database said; Optuna only says that something was said."""
+    """What a database said; Optuna only says that something was said."""
     said = error.__cause__ if isinstance(error, StorageInternalError) else error
     return str(said).strip().partition("\n")[0]
 

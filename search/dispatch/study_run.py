@@ -1,6 +1,7 @@
 """One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from optuna.storages import BaseStorage
@@ -29,9 +30,9 @@ from search.running import (
 from search.sampling import (
     AskTellLoop,
     Duplicates,
+    OptunaCopy,
     OptunaStudy,
     RememberedPast,
-    reconcile,
     sampler_context_of,
 )
 from search.spaces import SearchSpace
@@ -75,18 +76,23 @@ _PUT_ASIDE_SECONDS = 10.0
 
 
 class StudyRun:
-    """One claimed study. Making it reconciles our rows with Optuna's.
+    """One claimed study. Making it makes Optuna's study of our rows.
 
     `step` does whatever is due.
     """
 
     def __init__(
-        self, dispatcher: Dispatcher, optuna_storage: BaseStorage, study: StudyRecord
+        self,
+        dispatcher: Dispatcher,
+        study: StudyRecord,
+        optuna_storage: Callable[[], BaseStorage] | None,
     ) -> None:
+        """`optuna_storage` opens Optuna's own tables, for the copy; null: none is wanted."""
         spec = StudySpec.model_validate(study.spec)
         self._study = StudyContext(study.id, spec, SearchSpace(spec), dispatcher, study.tenant)
+        with dispatcher.database.read() as session:
+            trials = Trials(session).list(study.id)
         optuna_study = OptunaStudy(
-            optuna_storage,
             study,
             spec,
             sampler_context_of(
@@ -96,9 +102,19 @@ class StudyRun:
                 knowledge_of(dispatcher.database, study.id),
                 interface=lambda: self._study.interface,
             ),
+            trials,
+        )
+        copy = OptunaCopy(
+            dispatcher.database,
+            study.id,
+            spec,
+            self._study.space.dimensions,
+            storage=optuna_storage,
         )
         self._ticked = time.monotonic()
-        self._ask_tell = AskTellLoop(self._study, optuna_study, uncounted_seconds=self._since_tick)
+        self._ask_tell = AskTellLoop(
+            self._study, optuna_study, copy, uncounted_seconds=self._since_tick
+        )
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study)
         self._remeasuring = Remeasuring(self._study)
@@ -107,7 +123,6 @@ class StudyRun:
         self._put_aside: set[str] = set()
         self._suspects: set[int] = set()
         self.abandon()
-        reconcile(self._study, optuna_study, adopt=self._ask_tell.adopt)
 
     @property
     def priority(self) -> int:
@@ -464,7 +479,7 @@ class StudyRun:
     def _end(self, state: StudyState, cause: StudyCause | None, detail: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
         # Before the end is told: nobody comes back to a study that has ended.
-        self._ask_tell.dashboard_sync.show()
+        self._ask_tell.write_copies()
         elapsed = self._since_tick()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)

@@ -8,13 +8,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillAtWork
 from datetime import UTC, datetime
 
-import optuna
-
 from search.fronts import FRONT, Figures
 from search.running import StudyContext
 from search.sampling.confirmation import Confirmation
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
+from search.sampling.optuna_copy import OptunaCopy
 from search.sampling.optuna_dashboard import DashboardSync
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
@@ -35,6 +34,7 @@ class AskTellLoop:
         self,
         study: StudyContext,
         optuna_study: OptunaStudy,
+        copy: OptunaCopy,
         *,
         uncounted_seconds: Callable[[], float],
     ) -> None:
@@ -47,7 +47,8 @@ class AskTellLoop:
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
         self.figures = Figures(size=4)
-        self.dashboard_sync = DashboardSync(study, optuna_study, self.figures)
+        self.dashboard_sync = DashboardSync(study, copy, self.figures)
+        self._copy = copy
         self._front: list[int] = []
         self._searching = False
         self._halted = False
@@ -91,16 +92,14 @@ class AskTellLoop:
         with self._study.database.read() as session:
             return not Trials(session).untold(self._study.id)
 
+    def write_copies(self) -> None:
+        """Bring what people see in Optuna's tables up to date: the study is about to end."""
+        self._copy.write()
+        self.dashboard_sync.show()
+
     def halt(self) -> None:
         """Begin nothing any more; what is just being asked or told ends by itself."""
         self._halted = True
-
-    def adopt(self, asked: optuna.Trial) -> None:
-        """Write the row of a trial that was asked for before the coordinator died."""
-        if self._enqueued.adopt(asked):
-            return
-        confirms = bool(self.confirmation.due())
-        (self.confirmation if confirms else self.suggestions).enter(asked)
 
     def _is_at_work(self) -> bool:
         if self._at_work is None:
@@ -117,6 +116,7 @@ class AskTellLoop:
             if self._study.dispatcher.should_give_way(self._study.id):
                 return True
         if not self._halted:
+            self._copy.go_on()
             self.dashboard_sync.go_on()
         return False
 

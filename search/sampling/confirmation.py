@@ -36,7 +36,7 @@ class Confirmation:
             counts = Trials(session).counts(self._study.id)
         if not self._suggestions.have_room(counts) or not self.due():
             return False
-        self.enter(self._optuna_study.ask(counts.total))
+        self._enter(self._optuna_study.ask())
         return True
 
     def due(self) -> list[TrialRecord]:
@@ -66,7 +66,7 @@ class Confirmation:
             self._nothing_due = counts
         return due
 
-    def enter(self, asked: optuna.Trial) -> None:
+    def _enter(self, asked: optuna.Trial) -> None:
         """Make an asked trial the next confirmation that is due."""
         point = self.due()[0]
         self._suggestions.again(asked, point, origin=TrialOrigin.CONFIRMATION, repeats=point.number)

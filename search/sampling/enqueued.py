@@ -1,8 +1,7 @@
 """Trials that users name (`search.studies.named_trials`): their commands become trials.
 
-A coordinator may die between Optuna and our rows here too. The asked trial names its command before
-it is given anything, and the row is written with the command's answer in one transaction: the next
-coordinator adopts the trial for the same command, or asks for one where there was none.
+The row is written with the command's answer in one transaction, so that a command becomes one trial
+whenever a coordinator dies.
 """
 
 from functools import partial
@@ -17,9 +16,6 @@ from search.studies import NamedFirst, NamedTrial
 from storage.records import CommandKind, CommandRecord, TrialOrigin
 from storage.repositories.commands import Commands
 from storage.repositories.trials import Trials
-
-_COMMAND = "command"
-"""The attribute by which Optuna's trial tells whose command it is."""
 
 
 class Enqueued:
@@ -40,31 +36,13 @@ class Enqueued:
         """
         with self._study.database.read() as session:
             commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
-            number = Trials(session).counts(self._study.id).total if commands else 0
         if not commands:
             return False
-        asked = self._optuna_study.ask(number)
-        if number < self._study.spec.named_first:
+        asked = self._optuna_study.ask()
+        if asked.number < self._study.spec.named_first:
             self._suggestions.enter(asked)
         else:
-            asked.set_user_attr(_COMMAND, commands[0].id)
             self._enter(commands[0], asked)
-        return True
-
-    def adopt(self, asked: optuna.Trial) -> bool:
-        """Write the row that an asked trial lacks, if it was asked for a command.
-
-        Returns:
-            Whether it was.
-        """
-        command_id = asked.user_attrs.get(_COMMAND)
-        if not isinstance(command_id, str):
-            return False
-        with self._study.database.read() as session:
-            command = Commands(session).find(command_id)
-        if command is None or command.trial is not None:
-            return False
-        self._enter(command, asked)
         return True
 
     def _enter(self, command: CommandRecord, asked: optuna.Trial) -> None:

@@ -6,21 +6,18 @@ import time
 from search.fronts import Figures, objective_infos
 from search.running import StudyContext
 from search.sampling.dashboard_plots import plots
-from search.sampling.optuna_study import OptunaStudy
+from search.sampling.optuna_copy import PAUSE_SECONDS, OptunaCopy
 from search.studies import Budget, Limits, StudySpec
 from storage.records import StudyRecord
 from storage.repositories.studies import Studies
-
-PAUSE_SECONDS = 5.0
-"""No more often than this: each time takes a moment, and people look less often."""
 
 
 class DashboardSync:
     """The note and the plots of one study, written when its outcomes have changed."""
 
-    def __init__(self, study: StudyContext, optuna_study: OptunaStudy, figures: Figures) -> None:
+    def __init__(self, study: StudyContext, copy: OptunaCopy, figures: Figures) -> None:
         self._study = study
-        self._optuna_study = optuna_study
+        self._copy = copy
         self._figures = figures
         self._shown_at: float | None = None
         self._version: int | None = None
@@ -47,7 +44,7 @@ class DashboardSync:
             objectives=spec.objectives,
             limits=spec.limits,
         )
-        self._optuna_study.show(note_of(study, spec), drawn)
+        self._copy.show(note_of(study, spec), drawn)
         self._version, self._shown_at = study.data_version, time.monotonic()
 
 

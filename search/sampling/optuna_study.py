@@ -1,35 +1,23 @@
-"""Optuna's side of a study: the sampler's memory, and what the dashboard shows.
+"""Optuna's side of a study, in memory: what the sampler knows when it is asked.
 
-Our tables are the truth. This side is asked for suggestions and told outcomes, by the coordinator
-alone; it can be thrown away and is then rebuilt from our rows in the order of their numbers.
+Our tables are the truth. This side is made of our rows when a study is claimed, asked for
+suggestions and told outcomes by the coordinator alone, and forgotten with the claim.
 """
 
-import logging
-import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import optuna
-from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler
-from optuna.storages import BaseStorage
+from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
 
-from search.errors import OptunaStudyDiverged
 from search.fronts import objective_infos, value_of
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
 from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
 from search.studies import StudySpec
-from storage.records import StudyRecord, TrialRecord, TrialState
-
-_log = logging.getLogger(__name__)
-
-# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
-# and puts together again. One piece is whole at any time, however often it is written over.
-_PLOT = "dashboard:plot_data:{name}:0"
-_NOTE = "dashboard:note_str:0"
-_NOTE_VERSION = "dashboard:note_ver"
+from storage.records import StudyRecord, TrialRecord
 
 
 def sampler_seed(seed: int, number: int, again: int = 0) -> int:
@@ -41,52 +29,58 @@ def sampler_seed(seed: int, number: int, again: int = 0) -> int:
     return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
+class _OurRowsAlone(InMemoryStorage):
+    """Keeps nothing that our rows do not have.
+
+    Samplers note things beside a trial's parameters. A study that was made of its rows would lack
+    them, and suggest something else than one that was not broken off.
+    """
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: object) -> None:
+        """Keep a violation of constraints, which is the row's."""
+        if key == CONSTRAINTS:
+            super().set_trial_system_attr(trial_id, key, value)  # pyright: ignore[reportArgumentType]
+
+
 class OptunaStudy:
-    """One study in Optuna's storage."""
+    """One study as Optuna's samplers see it."""
 
     def __init__(
         self,
-        storage: BaseStorage,
         study: StudyRecord,
         spec: StudySpec,
         sampler_context: SamplerContext,
+        trials: Sequence[TrialRecord],
     ) -> None:
-        self._storage = storage
+        """`trials` are the study's rows, by number and without gaps."""
         self._sampler_context = sampler_context
         self._spec = spec
         self._infos = objective_infos(spec.task, spec.objectives)
+        self._storage = _OurRowsAlone()
         self._name = study_name(study)
-        self._study = self._open()
+        directions = [StudyDirection[info.direction.upper()] for info in self._infos]
+        self._storage.create_new_study(directions, study_name=self._name)
+        self._study = optuna.Study(study_name=self._name, storage=self._storage)
+        self._study.add_trials([self._running(trial) for trial in trials])
+        for trial in trials:
+            # What it was not told of yet still runs, see Note [Asks and tells].
+            if trial.told_at is not None:
+                self.tell(trial)
 
     @property
     def trials(self) -> Sequence[optuna.trial.FrozenTrial]:
         """Every trial that Optuna has, by number."""
         return self._study.get_trials(deepcopy=False)
 
-    def ask(self, number: int) -> optuna.Trial:
-        """A new trial, which must get this number; nothing is suggested yet.
-
-        Raises:
-            OptunaStudyDiverged: Optuna has other trials than the number says.
-        """
+    def ask(self) -> optuna.Trial:
+        """A new trial; nothing is suggested yet."""
+        number = len(self.trials)
         self._study.sampler = self._sampler(number)
-        trial = self._study.ask()
-        if trial.number != number:
-            raise OptunaStudyDiverged(
-                f"Optuna numbers the trial {trial.number}, our tables say {number}"
-            )
-        return trial
-
-    def reopen(self, number: int) -> optuna.Trial:
-        """A trial that was asked and not told; what it was given before, it answers again."""
-        self._study.sampler = self._sampler(number)
-        frozen = self.trials[number]
-        return optuna.Trial(self._study, frozen._trial_id)  # pyright: ignore[reportPrivateUsage]
+        return self._study.ask()
 
     def source(self, asked: optuna.Trial) -> Source:
-        """The sampler's answers for an asked trial; half drawn by then, it ends up the same."""
-        half_drawn = self.trials[asked.number].params
-        return self.rehearse(asked, 0) if half_drawn else TrialSource(asked)
+        """The sampler's answers for an asked trial."""
+        return TrialSource(asked)
 
     def rehearse(self, asked: optuna.Trial, again: int) -> "Rehearsal":
         """What the sampler would answer for an asked trial, without the trial being given it.
@@ -98,10 +92,7 @@ class OptunaStudy:
     def give(
         self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]
     ) -> None:
-        """Give an asked trial its values, instead of having the sampler suggest them.
-
-        What it was given before is left as it is, so that this can be done again after a crash.
-        """
+        """Give an asked trial its values; what the sampler has suggested for it is among them."""
         frozen = self.trials[asked.number]
         trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
         for name, value in values.items():
@@ -110,33 +101,6 @@ class OptunaStudy:
                 internal = distribution.to_internal_repr(value)
                 self._storage.set_trial_param(trial_id, name, internal, distribution)
 
-    def annotate(self, asked: optuna.Trial, hyperparameters: Mapping[str, Any]) -> None:
-        """Show what the parameters do not tell of a trial's configuration."""
-        params = self.trials[asked.number].params
-        for name, value in self._notes(asked.number, params, hyperparameters).items():
-            asked.set_user_attr(name, value)
-
-    def _notes(
-        self, number: int, params: Mapping[str, Any], hyperparameters: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """User attributes of a trial.
-
-        They are the values that the model really has, where its layers hold less than was drawn,
-        and of what the document names itself, a preset or the model that the study compresses, its
-        name with all that is not among the parameters.
-        """
-        effective = {
-            f"effective:{name}": value
-            for name, value in hyperparameters.items()
-            if params.get(name, value) != value
-        }
-        if number >= self._spec.named_first:
-            return effective
-        unknown = {name: value for name, value in hyperparameters.items() if name not in params}
-        if self._spec.compress is not None:
-            return {"original": self._spec.compress.model, **unknown, **effective}
-        return {"preset": self._spec.presets[number], **unknown, **effective}
-
     def tell(self, trial: TrialRecord) -> None:
         """Tell how a trial ended; telling again what was told is harmless."""
         state = STATES[trial.state]
@@ -144,90 +108,35 @@ class OptunaStudy:
         if frozen.state.is_finished():
             return
         trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
-        for name, value in _outcome(trial).items():
-            self._storage.set_trial_user_attr(trial_id, name, value)
         if trial.violation is not None:
             self._storage.set_trial_system_attr(trial_id, CONSTRAINTS, [trial.violation])
-        values = self._values(trial) if state == optuna.trial.TrialState.COMPLETE else None
-        self._study.tell(trial.number, values, state=state, skip_if_finished=True)
-
-    def show(self, note: str, plots: Mapping[str, str]) -> None:
-        """Have the dashboard show a note (Markdown) and plots (plotly's JSON, by id)."""
-        wanted = {_PLOT.format(name=name): plot for name, plot in plots.items()}
-        wanted[_NOTE] = note
-        study_id = self._study._study_id  # pyright: ignore[reportPrivateUsage]
-        known = self._storage.get_study_system_attrs(study_id)
-        for name, content in wanted.items():
-            if known.get(name) != content:
-                self._storage.set_study_system_attr(study_id, name, content)
-        if known.get(_NOTE) != note:
-            version = int(known.get(_NOTE_VERSION, 0)) + 1
-            self._storage.set_study_system_attr(study_id, _NOTE_VERSION, version)
-
-    def rebuild(self, trials: Sequence[TrialRecord], dimensions: Mapping[str, Dimension]) -> None:
-        """Throw Optuna's study away and make it again from our rows, which have no gaps."""
-        _log.warning(
-            "rebuilding Optuna's study", extra={"study": self._name, "trials": len(trials)}
-        )
-        optuna.delete_study(study_name=self._name, storage=self._storage)
-        self._study = self._open()
-        self._study.add_trials([self._frozen(trial, dimensions) for trial in trials])
+        complete = state == optuna.trial.TrialState.COMPLETE
+        values = objectives_of(trial, self._spec) if complete else None
+        self._storage.set_trial_state_values(trial_id, state, values)
 
     def _sampler(self, number: int, again: int = 0) -> BaseSampler:
         seed = sampler_seed(self._spec.seed, number, again)
         return self._spec.sampler.build_for(self._sampler_context, seed=seed)
 
-    def _open(self) -> optuna.Study:
-        study = optuna.create_study(
-            study_name=self._name,
-            storage=self._storage,
-            directions=[info.direction for info in self._infos],
-            load_if_exists=True,
-        )
-        names = [info.metric for info in self._infos]
-        if study.metric_names != names:
-            with warnings.catch_warnings():
-                # Known since 3.2 as experimental; the dashboard shows objectives by these names.
-                warnings.simplefilter("ignore", ExperimentalWarning)
-                study.set_metric_names(names)
-        return study
-
-    def _values(self, trial: TrialRecord) -> list[float]:
-        values = [value_of(trial, info.name) for info in self._infos]
-        return [float(value) for value in values if value is not None]
-
-    def _frozen(
-        self, trial: TrialRecord, dimensions: Mapping[str, Dimension]
-    ) -> optuna.trial.FrozenTrial:
-        state = STATES[trial.state]
-        complete = state == optuna.trial.TrialState.COMPLETE
+    def _running(self, trial: TrialRecord) -> optuna.trial.FrozenTrial:
+        dimensions = self._sampler_context.space.dimensions
         return optuna.trial.create_trial(
-            state=state,
+            state=optuna.trial.TrialState.RUNNING,
             params=dict(trial.drawn),
             distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
-            values=self._values(trial) if complete else None,
-            user_attrs={
-                **self._notes(trial.number, trial.drawn, trial.hyperparameters),
-                **_outcome(trial),
-            },
-            system_attrs={} if trial.violation is None else {CONSTRAINTS: [trial.violation]},
         )
 
 
-def _outcome(trial: TrialRecord) -> dict[str, Any]:
-    """User attributes that tell how a trial ended, as far as Optuna's own words do not."""
-    found: dict[str, Any] = {}
-    if trial.state.has_ended and trial.state != TrialState.COMPLETE:
-        found |= {"outcome": trial.state.value, "reason": trial.reason}
-    if trial.state.has_ended:
-        found["throughput_ratio"] = trial.throughput_ratio
-    return {name: value for name, value in found.items() if value is not None}
+def objectives_of(trial: TrialRecord, spec: StudySpec) -> list[float]:
+    """What a complete trial is worth, objective by objective."""
+    values = [value_of(trial, info.name) for info in objective_infos(spec.task, spec.objectives)]
+    return [float(value) for value in values if value is not None]
 
 
 class Rehearsal:
     """A source of hyperparameters that answers as an asked trial would, and leaves nothing behind.
 
-    What the trial was given before, by a coordinator that died, stands.
+    It is of use for one draw.
     """
 
     def __init__(
@@ -239,11 +148,6 @@ class Rehearsal:
 
     def answer(self, dimension: Dimension) -> Scalar:
         """The sampler's value of one dimension."""
-        # The sampler answers what is known, too: each answer moves its random numbers on.
-        sampled = self._sampled(dimension)
-        return self._trial.params.get(dimension.name, sampled)
-
-    def _sampled(self, dimension: Dimension) -> Scalar:
         distribution = distribution_of(dimension)
         if distribution.single():
             return CornerSource(highest=False).answer(dimension)

@@ -63,7 +63,7 @@ class Suggestions:
             ):
                 return False
         with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
-            self.enter(self._optuna_study.ask(counts.total))
+            self.enter(self._optuna_study.ask())
         return True
 
     def have_room(self, counts: TrialCounts) -> bool:
@@ -104,7 +104,7 @@ class Suggestions:
         """
         number, presets = asked.number, self._study.spec.presets
         if self._study.spec.compress is not None and number == 0:
-            self._admit_original(asked)
+            self._admit_original()
         elif number < len(presets):
             drawn = self._study.space.preset(presets[number])
             self.admit(number, asked, drawn, origin=TrialOrigin.PRESET)
@@ -145,7 +145,6 @@ class Suggestions:
         the transaction that writes the row.
         """
         self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
-        self._optuna_study.annotate(asked, drawn.hyperparameters)
         refusal = self._refusal(drawn)
         repeats = self._duplicates.first_like(drawn.spec, number=number)
         if repeats is not None and self._study.spec.duplicates == "replicate":
@@ -154,10 +153,9 @@ class Suggestions:
         self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal, also=also)
         self._duplicates.note(drawn.spec, number=number)
 
-    def _admit_original(self, asked: optuna.Trial) -> None:
+    def _admit_original(self) -> None:
         """Make the study's original its first trial; over a limit it is measured all the same."""
         drawn = self._study.space.original()
-        self._optuna_study.annotate(asked, drawn.hyperparameters)
         limits = self._study.spec.limits
         over = [
             excess for _, excess in refusals(self._study.spec, drawn.spec, self._study.interface)
@@ -191,7 +189,6 @@ class Suggestions:
             drawn=cast(dict[str, Scalar], dict(trial.drawn)),
         )
         self._optuna_study.give(asked, drawn.drawn, self._study.space.dimensions)
-        self._optuna_study.annotate(asked, drawn.hyperparameters)
         self.add(number, drawn, origin=origin, repeats=repeats, continues=continues, also=also)
 
     def add(

@@ -1,7 +1,7 @@
 """Deleting a study: its rows, its files, and by a command of the coordinator its Optuna study."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -80,13 +80,15 @@ def delete(database: Database, store: ArtifactStore, study_id: str) -> Removed:
     return Removed(command.id, attempts)
 
 
-def forget_deleted(database: Database, storage: BaseStorage) -> None:
-    """Delete Optuna's side of the studies that were deleted."""
+def forget_deleted(database: Database, copies: Callable[[], BaseStorage] | None) -> None:
+    """Delete the copies in Optuna's tables, where there are any, of studies that were deleted."""
     with database.read() as session:
         commands = Commands(session).open(CommandKind.FORGET)
     for command in commands:
-        # Its coordinator may have died before it made one, or between these two steps.
-        with suppress(KeyError):
-            optuna.delete_study(study_name=str(command.payload["study_name"]), storage=storage)
+        if copies is not None:
+            # Its coordinator may have died before it made one, or between these two steps.
+            with suppress(KeyError):
+                name = str(command.payload["study_name"])
+                optuna.delete_study(study_name=name, storage=copies())
         with database.write() as session:
             Commands(session).drop(command.id)

@@ -69,7 +69,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         Coordinator(
             database,
             executor,
-            optuna_url=settings.optuna_url,
+            optuna_url=settings.optuna_url if settings.optuna_copy else None,
             api_url=attempts_url(settings),
             owner=owner,
             folders=Folders(

@@ -55,17 +55,11 @@ def seconds_per_ask(sampler: Mapping[str, Any], trials: int, *, asks: int) -> Se
     generator = np.random.default_rng(0)
     past = [_record(n, space.draw(RandomSource(generator)), generator) for n in range(trials)]
     now = Past(trials=past, validations={}, validation_samples=300)
-    optuna_study = OptunaStudy(
-        optuna.storages.InMemoryStorage(),
-        _STUDY,
-        spec,
-        sampler_context_of(spec, space, lambda: now),
-    )
-    optuna_study.rebuild(past, space.dimensions)
+    optuna_study = OptunaStudy(_STUDY, spec, sampler_context_of(spec, space, lambda: now), past)
     found: list[float] = []
-    for number in range(trials, trials + asks):
+    for _ in range(asks):
         began = time.process_time()
-        space.draw(TrialSource(optuna_study.ask(number)))
+        space.draw(TrialSource(optuna_study.ask()))
         found.append(time.process_time() - began)
     return found
 

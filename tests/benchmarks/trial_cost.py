@@ -5,10 +5,10 @@ on a server of its own with two slots. Then the very same trainings run one afte
 process, bare and as the objective of plain Optuna with a SQLite file; so it goes for several
 rounds, with a server of another checkout in turn where `--before` names one.
 
-Shown are the processor's milliseconds per trial (user and system, of every process of the server),
-medians with the middle half of the rounds, what they are of the bare loop in the same round, and the
-share of the slots' time in which nothing trained or was measured between the first attempt and the
-last. Qualities have to agree, or the comparison is none.
+Shown are the processor's milliseconds per trial (user and system, all processes of the server),
+medians with the middle half of the rounds, what they are of the bare loop in the same round, and
+the share of the slots' time in which nothing trained or was measured between the first attempt and
+the last. Qualities have to agree, or the comparison is none.
 """
 
 import argparse

@@ -62,37 +62,33 @@ class DyingOptunaStudy(OptunaStudy):
     sign = signal.SIGKILL
     released = Path()
 
-    def ask(self, number: int) -> optuna.Trial:
+    def ask(self) -> optuna.Trial:
         """Think, or die between Optuna's trial and our row."""
+        number = len(self.trials)
         if self.point == "slow":
             time.sleep(THINKING_SECONDS)
             while "stuck" in self._name and number >= self.number and not self.released.exists():
                 time.sleep(0.05)
-        asked = super().ask(number)
+        asked = super().ask()
         if number == self.number and self.point == "asked":
-            die()
-        if number == self.number and self.point == "half drawn":
-            asked.suggest_int("rnn.hidden_size", 8, 16)
             die()
         return asked
 
     def give(
         self, asked: optuna.Trial, values: Mapping[str, Scalar], dimensions: Mapping[str, Dimension]
     ) -> None:
-        """Die when a preset's trial has one of its values, or all of them but no row."""
-        if asked.number == self.number and self.point == "half given":
-            super().give(asked, dict([*values.items()][:1]), dimensions)
-            die()
+        """Die when a trial has its values, but no row."""
         super().give(asked, values, dimensions)
         if asked.number == self.number and self.point == "given":
             die()
 
     def tell(self, trial: TrialRecord) -> None:
         """Die before Optuna is told, or after and before our row says so."""
-        if trial.number == self.number and self.point == "ended":
+        # When the study is made of its rows it is told again what it was told.
+        if trial.told_at is None and trial.number == self.number and self.point == "ended":
             die()
         super().tell(trial)
-        if trial.number == self.number and self.point == "told":
+        if trial.told_at is None and trial.number == self.number and self.point == "told":
             die()
 
 

@@ -21,8 +21,7 @@ from search.measuring.devices import device_model
 from search.optuna_tables import open_storage
 from search.running.trial_endings import announce_trial, end_trial
 from search.samplers.modelling.configurations_drawn import RandomSource
-from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import RememberedPast, sampler_context_of
+from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
 from search.studies import states as studies
@@ -314,13 +313,12 @@ class Filler:
 
 
 def mirrored(database: Database, optuna_url: str, study_id: str) -> None:
-    """Make Optuna's side of a study from our rows, as a coordinator that finds none does."""
+    """Write a study's copy into Optuna's tables, as a coordinator that finds none does."""
     with database.read() as session:
-        study, rows = Studies(session).get(study_id), Trials(session).list(study_id)
+        study = Studies(session).get(study_id)
     spec = StudySpec.model_validate(study.spec)
-    space = SearchSpace(spec)
-    sampler_context = sampler_context_of(spec, space, RememberedPast(database, study_id).now)
     storage = open_storage(optuna_url)
-    OptunaStudy(storage, study, spec, sampler_context).rebuild(rows, space.dimensions)
+    dimensions = SearchSpace(spec).dimensions
+    OptunaCopy(database, study_id, spec, dimensions, storage=lambda: storage).write()
     storage.remove_session()
     storage.engine.dispose()

@@ -72,7 +72,7 @@ def test_a_branch_that_adds_more_is_asked_more_often() -> None:
     played = Played(sampler("random"), objectives=["quality"])
     drawn: list[DrawnTrial] = []
     for number in range(40):
-        drawn.append(played.space.draw(TrialSource(played.optuna_study.ask(number))))
+        drawn.append(played.space.draw(TrialSource(played.optuna_study.ask())))
         played.end(number, drawn[-1])
         good = drawn[-1].candidate.parametrization == "dense"
         quality = 0.5 + 0.01 * number if good else 0.2
@@ -137,7 +137,7 @@ def test_gp_learns_of_limits_that_were_broken() -> None:
                     dispatched=False,
                 )
             played.trials[number] = trial
-        asked = (TrialSource(played.optuna_study.ask(number)) for number in range(14, 20))
+        asked = (TrialSource(played.optuna_study.ask()) for number in range(14, 20))
         drawn = [played.space.draw(source) for source in asked]
         sizes[limited] = [int(str(one.drawn["rnn.hidden_size"])) for one in drawn]
     assert np.median(sizes[False]) >= 56, sizes

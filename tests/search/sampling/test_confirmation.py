@@ -85,7 +85,7 @@ def test_confirmations_are_on_no_front() -> None:
     assert [trial.number for trial in front_of(trials, infos)] == [0]
 
 
-@pytest.mark.parametrize(("point", "number"), [("asked", 4), ("half given", 3), ("ended", 4)])
+@pytest.mark.parametrize(("point", "number"), [("asked", 4), ("given", 3), ("ended", 4)])
 def test_confirmations_survive_the_coordinator(site: Site, point: str, number: int) -> None:
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
     break_off(site, point, number)

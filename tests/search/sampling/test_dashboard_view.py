@@ -12,20 +12,22 @@ import optuna
 import optuna_dashboard
 import pytest
 from optuna.storages import InMemoryStorage
+from optuna.trial import TrialState as OptunaState
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 
 from search.documents.objectives import Objective
 from search.fronts.pareto import front_of, objective_infos
-from search.optuna_tables import study_name
-from search.samplers.adapters.distributions import distribution_of
+from search.optuna_tables import open_storage, study_name
+from search.samplers.adapters.frozen import CONSTRAINTS
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
+from search.sampling.optuna_copy import OptunaCopy
 from search.sampling.optuna_dashboard import note_of
-from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import RememberedPast, sampler_context_of
 from search.spaces.space import SearchSpace
 from search.studies.spec import Limits, StudySpec
-from storage.records import StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.endings import TrialCause
+from storage.records import StudyRecord, TrialOrigin, TrialOutcome, TrialState
 from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trials import Trials
 from tests.service.site import Site, now
 
 SPEC = StudySpec.model_validate({"task": {"kind": "digits"}})
@@ -156,17 +158,18 @@ def test_a_note_shows_what_users_wrote_as_they_wrote_it(site: Site) -> None:
     assert not re.search(r"(?<!\\)[<>\[\]()*`|#]", shown)
 
 
-def optuna_study_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaStudy:
+def copy_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaCopy:
     spec = StudySpec.model_validate(study.spec)
-    past = RememberedPast(site.database, study.id).now
-    return OptunaStudy(storage, study, spec, sampler_context_of(spec, SearchSpace(spec), past))
+    dimensions = SearchSpace(spec).dimensions
+    return OptunaCopy(site.database, study.id, spec, dimensions, storage=lambda: storage)
 
 
 def test_the_dashboard_finds_what_was_shown_and_only_changes_are_written(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, storage = site.study(), InMemoryStorage()
-    optuna_study = optuna_study_of(site, study, storage)
+    copy = copy_of(site, study, storage)
+    copy.write()
     written: list[str] = []
     write = storage.set_study_system_attr
 
@@ -176,53 +179,86 @@ def test_the_dashboard_finds_what_was_shown_and_only_changes_are_written(
 
     monkeypatch.setattr(storage, "set_study_system_attr", noted)
     longest = json.dumps({"data": ["x" * 9000], "layout": {}})
-    optuna_study.show("a note", {"one": longest, "two": "{}"})
-    optuna_study.show("a note", {"one": longest, "two": "{}"})
+    copy.show("a note", {"one": longest, "two": "{}"})
+    copy.show("a note", {"one": longest, "two": "{}"})
     assert len(written) == len(set(written)) == 4
-    optuna_study.show("a note", {"one": "{}", "two": "{}"})
+    copy.show("a note", {"one": "{}", "two": "{}"})
     assert len(written) == 5
-    optuna_study.show("another note", {"one": "{}", "two": "{}"})
+    copy.show("another note", {"one": "{}", "two": "{}"})
     theirs = optuna.load_study(study_name=study_name(study), storage=storage)
     attributes = storage.get_study_system_attrs(theirs._study_id)
     assert get_plotly_graph_objects(attributes) == {"one": "{}", "two": "{}"}
     assert optuna_dashboard.get_note(theirs) == "another note"
 
 
-def ended(site: Site, study: StudyRecord) -> list[TrialRecord]:
-    infeasible = {"state": TrialState.INFEASIBLE, "reason": "900 parameters are over the limit"}
-    return [
-        site.trial(study, 0, quality=0.75, throughput=50.0, ratio=0.5),
-        site.trial(study, 1, **infeasible),
+def trials_in(storage: InMemoryStorage, study: StudyRecord) -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name=study_name(study), storage=storage).trials
+
+
+def test_the_copy_tells_how_trials_ended_copied_before_or_after(site: Site) -> None:
+    study, storage = site.study(), InMemoryStorage()
+    copy = copy_of(site, study, storage)
+    copy.write()
+    assert trials_in(storage, study) == []
+    waiting = site.trial(study, 0, state=TrialState.QUEUED)
+    copy.write()
+    assert [trial.state for trial in trials_in(storage, study)] == [OptunaState.RUNNING]
+    with site.database.write() as session:
+        Trials(session).end(
+            study.id,
+            waiting.number,
+            state=TrialState.INFEASIBLE,
+            at=now(),
+            outcome=TrialOutcome(cause=TrialCause.LIMIT, detail="too large", violation=2.0),
+        )
+    others = [
+        site.trial(study, 1, quality=0.75, throughput=50.0, ratio=0.5),
         site.trial(study, 2, state=TrialState.STOPPED, reason="it could add too little"),
         site.trial(study, 3, state=TrialState.FAILED, reason="exited with code 1"),
     ]
+    copy.write()
+    found = trials_in(storage, study)
+    assert [trial.state for trial in found] == [
+        OptunaState.PRUNED,
+        OptunaState.COMPLETE,
+        OptunaState.PRUNED,
+        OptunaState.FAIL,
+    ]
+    assert [trial.user_attrs for trial in found] == [
+        {"outcome": "infeasible", "reason": "too large"},
+        {"throughput_ratio": 0.5},
+        {"outcome": "stopped", "reason": "it could add too little"},
+        {"outcome": "failed", "reason": "exited with code 1"},
+    ]
+    assert found[0].system_attrs == {CONSTRAINTS: [2.0]}
+    assert [trial.params for trial in found] == [one.drawn for one in (waiting, *others)]
+    # Another coordinator finds it as it is, and makes it anew when it is lost.
+    copy_of(site, study, storage).write()
+    assert trials_in(storage, study) == found
+    optuna.delete_study(study_name=study_name(study), storage=storage)
+    copy_of(site, study, storage).write()
+    again = trials_in(storage, study)
+    assert [(one.state, one.params, one.user_attrs, one.values) for one in again] == [
+        (one.state, one.params, one.user_attrs, one.values) for one in found
+    ]
 
 
-EXPECTED: list[dict[str, Any]] = [
-    {"throughput_ratio": 0.5},
-    {"outcome": "infeasible", "reason": "900 parameters are over the limit"},
-    {"outcome": "stopped", "reason": "it could add too little"},
-    {"outcome": "failed", "reason": "exited with code 1"},
-]
-
-
-def test_trials_tell_how_they_ended_told_or_rebuilt(site: Site) -> None:
-    study, storage = site.study(), InMemoryStorage()
-    optuna_study = optuna_study_of(site, study, storage)
-    space = SearchSpace(StudySpec.model_validate(study.spec))
-    trials = ended(site, study)
-    for trial in trials:
-        asked = optuna_study.ask(trial.number)
-        for name, value in trial.drawn.items():
-            distribution = distribution_of(space.dimensions[name])
-            internal = distribution.to_internal_repr(value)
-            storage.set_trial_param(asked._trial_id, name, internal, distribution)
-        optuna_study.tell(trial)
-        optuna_study.tell(trial)
-    assert [trial.user_attrs for trial in optuna_study.trials] == EXPECTED
-    optuna_study.rebuild(trials, space.dimensions)
-    assert [trial.user_attrs for trial in optuna_study.trials] == EXPECTED
-    # What was shown went with the study, and is shown again.
-    optuna_study.show("a note", {"one": "{}"})
-    theirs = optuna.load_study(study_name=study_name(study), storage=storage)
-    assert optuna_dashboard.get_note(theirs) == "a note"
+def test_optunas_tables_that_do_not_answer_hold_nobody_up(site: Site) -> None:
+    """Their file is another's; once it is gone the copy is there."""
+    study, file = site.study(), site.settings.data_dir / "copy.db"
+    file.write_bytes(b"no database" * 100)
+    spec = StudySpec.model_validate(study.spec)
+    copy = OptunaCopy(
+        site.database,
+        study.id,
+        spec,
+        SearchSpace(spec).dimensions,
+        storage=lambda: open_storage(f"sqlite:///{file}"),
+    )
+    site.trial(study, 0, quality=0.75)
+    copy.write()
+    copy.show("a note", {})
+    file.unlink()
+    copy.write()
+    theirs = optuna.load_study(study_name=study_name(study), storage=f"sqlite:///{file}")
+    assert [trial.number for trial in theirs.trials] == [0]

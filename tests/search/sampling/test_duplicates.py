@@ -1,7 +1,6 @@
 """Configurations that are drawn again: reused, replicated or drawn anew."""
 
 from collections.abc import Generator
-from contextlib import suppress
 from typing import Any
 
 import optuna
@@ -10,7 +9,7 @@ import pytest
 from search.samplers import Past
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import sampler_context_of
-from search.spaces import Dimension, DrawnTrial, Scalar, Source
+from search.spaces import DrawnTrial
 from search.spaces.draws import TrialSource
 from search.spaces.space import SearchSpace
 from search.studies.configurations import configuration_of
@@ -159,7 +158,7 @@ def of_optuna_alone(sampler: dict[str, Any]) -> tuple[SearchSpace, OptunaStudy]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     nothing = Past(trials=(), validations={}, validation_samples=None)
     context = sampler_context_of(spec, space, lambda: nothing)
-    return space, OptunaStudy(optuna.storages.InMemoryStorage(), study_record(), spec, context)
+    return space, OptunaStudy(study_record(), spec, context, ())
 
 
 def tell(optuna_study: OptunaStudy, number: int, drawn: DrawnTrial) -> None:
@@ -174,7 +173,7 @@ def tell(optuna_study: OptunaStudy, number: int, drawn: DrawnTrial) -> None:
 def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]) -> None:
     space, optuna_study = of_optuna_alone(sampler)
     for number in range(8):
-        asked = optuna_study.ask(number)
+        asked = optuna_study.ask()
         rehearsed = [space.draw(optuna_study.rehearse(asked, again)) for again in (0, 0, 1)]
         assert not optuna_study.trials[number].params
         drawn = space.draw(TrialSource(asked))
@@ -183,45 +182,8 @@ def test_a_rehearsal_answers_what_the_trial_itself_would(sampler: dict[str, Any]
         tell(optuna_study, number, drawn)
 
 
-class Death(Exception):
-    """Stands for what ends a coordinator."""
-
-
-class DyingSource:
-    """Answers so often."""
-
-    def __init__(self, source: Source, answers: int) -> None:
-        self._source, self._left = source, answers
-
-    def answer(self, dimension: Dimension) -> Scalar:
-        if not self._left:
-            raise Death
-        self._left -= 1
-        return self._source.answer(dimension)
-
-
-@SAMPLERS
-def test_a_trial_that_was_half_drawn_becomes_what_it_would_have_been(
-    sampler: dict[str, Any],
-) -> None:
-    space, unbroken = of_optuna_alone(sampler)
-    _, broken = of_optuna_alone(sampler)
-    for number in range(8):
-        drawn = space.draw(unbroken.source(unbroken.ask(number)))
-        asked = broken.ask(number)
-        with suppress(Death):
-            space.draw(DyingSource(broken.source(asked), number))
-        assert len(broken.trials[number].params) == min(number, len(drawn.drawn))
-        asked = broken.reopen(number)
-        assert space.draw(broken.source(asked)) == drawn
-        broken.give(asked, drawn.drawn, space.dimensions)
-        assert broken.trials[number].params == drawn.drawn
-        tell(unbroken, number, drawn)
-        tell(broken, number, drawn)
-
-
 @pytest.mark.parametrize(
-    ("duplicates", "point", "number"), [("resample", "half given", 2), ("reuse", "ended", 4)]
+    ("duplicates", "point", "number"), [("resample", "given", 2), ("reuse", "ended", 4)]
 )
 def test_repeats_survive_the_coordinator(
     site: Site, duplicates: str, point: str, number: int

@@ -12,8 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
 from search.optuna_tables import open_storage, study_name
-from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import RememberedPast, sampler_context_of
+from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from service.app import create_app
@@ -126,13 +125,13 @@ class Two:
 
 def optuna_study(site: Site, study: StudyRecord) -> None:
     spec = StudySpec.model_validate(study.spec)
-    asked = OptunaStudy(
-        open_storage(site.settings.optuna_url),
-        study,
+    OptunaCopy(
+        site.database,
+        study.id,
         spec,
-        sampler_context_of(spec, SearchSpace(spec), RememberedPast(site.database, study.id).now),
-    )
-    asked.ask(0).suggest_int("rnn.hidden_size", 8, 16)
+        SearchSpace(spec).dimensions,
+        storage=lambda: open_storage(site.settings.optuna_url),
+    ).write()
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,13 @@ from optuna.exceptions import StorageInternalError
 from starlette.testclient import TestClient
 
 from search.optuna_tables import open_storage, study_name
-from search.sampling.optuna_study import OptunaStudy
-from search.sampling.sampler_context import RememberedPast, sampler_context_of
+from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from service.app import create_app
 from service.processes.dashboard import run_dashboard
 from service.processes.dashboard_storage import ReadOnly, TenantStorage, open_read_only
-from storage.records import LOCAL, StudyRecord
+from storage.records import LOCAL, StudyRecord, TrialState
 from tests.service.processes import running_dashboard, wait_until
 from tests.service.site import Site
 
@@ -38,16 +37,16 @@ PLACES = (
 def mirrored(site: Site, *, tenant: str = LOCAL) -> StudyRecord:
     """A study with two trials in Optuna's tables, written as the coordinator writes it."""
     study = site.study(tenant=tenant)
+    site.trial(study, 0, quality=0.75, throughput=50.0)
+    site.trial(study, 1, state=TrialState.RUNNING)
     spec = StudySpec.model_validate(study.spec)
-    optuna_study = OptunaStudy(
-        open_storage(site.settings.optuna_url),
-        study,
+    OptunaCopy(
+        site.database,
+        study.id,
         spec,
-        sampler_context_of(spec, SearchSpace(spec), RememberedPast(site.database, study.id).now),
-    )
-    for number in range(2):
-        optuna_study.ask(number).suggest_int("rnn.hidden_size", 8, 16)
-    optuna_study.tell(site.trial(study, 0, quality=0.75, throughput=50.0))
+        SearchSpace(spec).dimensions,
+        storage=lambda: open_storage(site.settings.optuna_url),
+    ).write()
     return study
 
 

@@ -1,0 +1,258 @@
+"""Optuna's own tables of a study: a copy for people who load it with plain Optuna.
+
+The copy is written behind, in batches, from our rows alone. Nothing is ever read from it but what
+it has already, and no trial waits for it.
+"""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Protocol
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.storages import BaseStorage
+from optuna.trial import FrozenTrial
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from search.fronts import objective_infos
+from search.optuna_tables import study_name
+from search.samplers import CONSTRAINTS, STATES, distribution_of
+from search.sampling.optuna_study import objectives_of
+from search.spaces import Dimension
+from search.studies import StudySpec
+from storage.errors import DatabaseUnavailable
+from storage.records import StudyRecord, TrialRecord, TrialState
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+
+PAUSE_SECONDS = 5.0
+"""No more often than this: each time takes a moment, and people look less often."""
+
+# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
+# and puts together again. One piece is whole at any time, however often it is written over.
+_PLOT = "dashboard:plot_data:{name}:0"
+_NOTE = "dashboard:note_str:0"
+_NOTE_VERSION = "dashboard:note_ver"
+
+_log = logging.getLogger(__name__)
+
+_AWAY = (DatabaseUnavailable, StorageInternalError, DBAPIError)
+"""What is said when Optuna's tables do not answer."""
+
+
+class Readable(Protocol):
+    """Our database, as far as it is read."""
+
+    def read(self) -> AbstractContextManager[Session]:
+        """See `Database.read`."""
+        ...
+
+
+class OptunaCopy:
+    """The copy of one study, brought up to date from time to time."""
+
+    def __init__(
+        self,
+        database: Readable,
+        study_id: str,
+        spec: StudySpec,
+        dimensions: Mapping[str, Dimension],
+        *,
+        storage: Callable[[], BaseStorage] | None,
+    ) -> None:
+        """`storage` opens Optuna's tables; null: nobody wants the copy."""
+        self._database = database
+        self._study_id = study_id
+        self._trial = partial(_frozen, spec=spec, dimensions=dimensions)
+        self._spec = spec
+        self._storage = storage
+        self._written_at: float | None = None
+        self._copied: _Copied | None = None
+
+    def go_on(self) -> None:
+        """Write what has changed, unless something was written a moment ago."""
+        if self._written_at is None or time.monotonic() - self._written_at >= PAUSE_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write what has changed; what cannot be written now is written later."""
+        if self._storage is None:
+            return
+        self._written_at = time.monotonic()
+        try:
+            if self._copied is None:
+                self._copied = self._opened(self._storage())
+            else:
+                self._take_what_changed(self._copied)
+        except _AWAY as error:
+            self._late(error)
+
+    def show(self, note: str, plots: Mapping[str, str]) -> None:
+        """Have the dashboard show a note (Markdown) and plots (plotly's JSON, by id)."""
+        try:
+            if self._copied is not None:
+                self._copied.show(note, plots)
+        except _AWAY as error:
+            self._late(error)
+
+    def _late(self, error: Exception) -> None:
+        # It may have been written by halves, and is compared with our rows at the next look.
+        self._copied = None
+        reason = str(error).strip().partition("\n")[0]
+        _log.warning("Optuna's copy of the study is late", extra={"reason": reason})
+
+    def _opened(self, storage: BaseStorage) -> "_Copied":
+        """The copy that is there, where it is one of our rows; else a new one."""
+        with self._database.read() as session:
+            study = Studies(session).get(self._study_id)
+            trials = Trials(session).list(study.id)
+        theirs = _open(storage, study, self._spec)
+        known = theirs.get_trials(deepcopy=False)
+        if not _agree(trials, known):
+            _log.warning("Optuna's copy is made anew", extra={"trials": len(trials)})
+            optuna.delete_study(study_name=study_name(study), storage=storage)
+            theirs, known = _open(storage, study, self._spec), []
+        copied = _Copied(theirs, known)
+        copied.take(trials, self._trial)
+        copied.version = study.data_version
+        return copied
+
+    def _take_what_changed(self, copied: "_Copied") -> None:
+        with self._database.read() as session:
+            study, first = Studies(session).get(self._study_id), copied.count
+            changed = Trials(session).changed(study.id, after=copied.version, first=first)
+        copied.take(changed, self._trial)
+        copied.version = study.data_version
+
+
+class _Copied:
+    """What Optuna's tables have of a study."""
+
+    version = -1
+    """Of our rows that were taken last."""
+
+    def __init__(self, study: optuna.Study, theirs: Sequence[FrozenTrial]) -> None:
+        self._storage = study._storage  # pyright: ignore[reportPrivateUsage]
+        self._study_id = study._study_id  # pyright: ignore[reportPrivateUsage]
+        self._ids = [trial._trial_id for trial in theirs]  # pyright: ignore[reportPrivateUsage]
+        self._open = {trial.number for trial in theirs if not trial.state.is_finished()}
+
+    @property
+    def count(self) -> int:
+        """How many trials there are."""
+        return len(self._ids)
+
+    def take(
+        self, trials: Sequence[TrialRecord], copy_of: Callable[[TrialRecord], FrozenTrial]
+    ) -> None:
+        """Write trials, by number, that are new or have ended."""
+        for trial in trials:
+            copied = copy_of(trial)
+            if trial.number == len(self._ids):
+                self._ids.append(self._storage.create_new_trial(self._study_id, copied))
+                if not copied.state.is_finished():
+                    self._open.add(trial.number)
+            elif trial.number in self._open and copied.state.is_finished():
+                trial_id = self._ids[trial.number]
+                for name, value in _outcome(trial).items():
+                    self._storage.set_trial_user_attr(trial_id, name, value)
+                for name, value in copied.system_attrs.items():
+                    self._storage.set_trial_system_attr(trial_id, name, value)
+                self._storage.set_trial_state_values(trial_id, copied.state, copied.values)
+                self._open.discard(trial.number)
+
+    def show(self, note: str, plots: Mapping[str, str]) -> None:
+        """Write a note and plots, where they are others."""
+        storage, study_id = self._storage, self._study_id
+        wanted = {_PLOT.format(name=name): plot for name, plot in plots.items()}
+        wanted[_NOTE] = note
+        known = storage.get_study_system_attrs(study_id)
+        for name, content in wanted.items():
+            if known.get(name) != content:
+                storage.set_study_system_attr(study_id, name, content)
+        if known.get(_NOTE) != note:
+            version = int(known.get(_NOTE_VERSION, 0)) + 1
+            storage.set_study_system_attr(study_id, _NOTE_VERSION, version)
+
+
+def _open(storage: BaseStorage, record: StudyRecord, spec: StudySpec) -> optuna.Study:
+    infos = objective_infos(spec.task, spec.objectives)
+    study = optuna.create_study(
+        study_name=study_name(record),
+        storage=storage,
+        directions=[info.direction for info in infos],
+        load_if_exists=True,
+    )
+    names = [info.metric for info in infos]
+    if study.metric_names != names:
+        with warnings.catch_warnings():
+            # Known since 3.2 as experimental; people see objectives by these names.
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            study.set_metric_names(names)
+    return study
+
+
+def _agree(rows: Sequence[TrialRecord], theirs: Sequence[FrozenTrial]) -> bool:
+    """Whether their trials are the first of our rows, and none has ended that is still open here.
+
+    Our tables may be older than Optuna's, as when a backup was restored.
+    """
+    return len(theirs) <= len(rows) and all(
+        row.drawn == trial.params and (row.state.has_ended or not trial.state.is_finished())
+        for row, trial in zip(rows, theirs, strict=False)
+    )
+
+
+def _is_complete(trial: TrialRecord) -> bool:
+    return trial.state == TrialState.COMPLETE
+
+
+def _frozen(
+    trial: TrialRecord, spec: StudySpec, dimensions: Mapping[str, Dimension]
+) -> FrozenTrial:
+    violated = trial.state.has_ended and trial.violation is not None
+    return optuna.trial.create_trial(
+        state=STATES[trial.state],
+        params=dict(trial.drawn),
+        distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
+        values=objectives_of(trial, spec) if _is_complete(trial) else None,
+        user_attrs={**_notes(trial, spec), **_outcome(trial)},
+        system_attrs={CONSTRAINTS: [trial.violation]} if violated else {},
+    )
+
+
+def _notes(trial: TrialRecord, spec: StudySpec) -> dict[str, Any]:
+    """User attributes: what the parameters do not tell of a trial's configuration.
+
+    They are the values that the model really has, where its layers hold less than was drawn, and of
+    what the document names itself, a preset or the model that the study compresses, its name with
+    all that is not among the parameters.
+    """
+    effective = {
+        f"effective:{name}": value
+        for name, value in trial.hyperparameters.items()
+        if trial.drawn.get(name, value) != value
+    }
+    if trial.number >= spec.named_first:
+        return effective
+    unknown = {
+        name: value for name, value in trial.hyperparameters.items() if name not in trial.drawn
+    }
+    if spec.compress is not None:
+        return {"original": spec.compress.model, **unknown, **effective}
+    return {"preset": spec.presets[trial.number], **unknown, **effective}
+
+
+def _outcome(trial: TrialRecord) -> dict[str, Any]:
+    """User attributes that tell how a trial ended, as far as Optuna's own words do not."""
+    found: dict[str, Any] = {}
+    if trial.state.has_ended and not _is_complete(trial):
+        found |= {"outcome": trial.state.value, "reason": trial.reason}
+    if trial.state.has_ended:
+        found["throughput_ratio"] = trial.throughput_ratio
+    return {name: value for name, value in found.items() if value is not None}
