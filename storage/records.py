@@ -472,6 +472,8 @@ class TrialCounts:
     """Those that repeat points of the front when the search is over; not among the dispatched."""
     untold: int = 0
     """Those that ended and that the sampler does not know of."""
+    waiting_repeats: int = 0
+    """Those that wait, of a configuration that an earlier trial has."""
 
     @property
     def total(self) -> int:

@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from pathlib import Path
 
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
@@ -35,7 +36,7 @@ from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
 from search.optuna_tables import open_storage
-from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, token_digest
+from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, Look, SlotNews, token_digest
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import Job, MeasureJob
 from storage.accounts.quotas import Quotas
@@ -44,6 +45,7 @@ from storage.engine import Database
 from storage.errors import ClaimLost, DatabaseUnavailable, NotFound, QuotaReached
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
 from storage.repositories.attempts import Attempts
+from storage.repositories.commands import Commands
 from storage.repositories.studies import Studies
 
 _log = logging.getLogger(__name__)
@@ -120,6 +122,9 @@ class Coordinator:
         self._former_was_killed: bool | None = None
         self._slots: tuple[Slot, ...] = ()
         self._measuring_slots: tuple[Slot, ...] = ()
+        self._slots_changed = True
+        """Since the last round: what waits for one may have it now."""
+        self._looks: Mapping[str, Look] = {}
         self._look_for_slots()
         self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
         self._attempts_watch = RenewalWatch(lease_seconds)
@@ -165,6 +170,7 @@ class Coordinator:
         """Notice what ended, keep the claims, and let each study do what is due."""
         is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
         ended = self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
+        self._slots_changed = bool(ended)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
@@ -173,6 +179,7 @@ class Coordinator:
         tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
         self._tenants.begin_round(tenants.values())
         self._stepped.clear()
+        self._look()
         take_turns(in_turn(priorities), tenants=tenants, rank=self._tenants.rank, visit=self._visit)
         order = next_turn(priorities, served=self._served)
         self._runs = {one: self._runs[one] for one in order if one in self._runs}
@@ -287,8 +294,11 @@ class Coordinator:
         trial: int | None,
         slot: Slot,
         alone: bool = False,
+        also: Callable[[Session], None] | None = None,
     ) -> None:
         """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+
+        `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
@@ -324,6 +334,8 @@ class Coordinator:
                 machine=slot.machine or platform.node(),
             )
             attempts.start(attempt, token_digest=token_digest(token))
+            if also is not None:
+                also(session)
         self._on_slot[slot.name] = attempt_id
         self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
@@ -363,8 +375,10 @@ class Coordinator:
 
     def _look_for_slots(self) -> None:
         """Machines come and go; what runs on one that went has its lease to end by."""
-        self._refused.clear()
+        before = self._slots
         self._slots = tuple(self._executor.capacity())
+        self._slots_changed |= self._slots != before or bool(self._refused)
+        self._refused.clear()
         self._measuring_slots = _measuring_slots(self._slots)
 
     def _visit(self, study_id: str) -> bool:
@@ -375,9 +389,32 @@ class Coordinator:
         with self._while_ours(study_id):
             if not is_first:
                 self._runs[study_id].dispatch()
-            elif not self._runs[study_id].step():
+            elif not self._step(study_id):
                 self._end(study_id)
         return self._tenants.wants_more and study_id in self._runs
+
+    def _look(self) -> None:
+        """Read at once how all our studies stand: those that stand as before have nothing to do."""
+        self._looks = {}
+        if self._runs:
+            with self.database.read() as session:
+                studies = Studies(session).with_ids(self._runs.keys())
+                asked = Commands(session).asked()
+            self._looks = {
+                study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
+                for study in studies
+            }
+
+    def _step(self, study_id: str) -> bool:
+        look, run = self._looks.get(study_id), self._runs[study_id]
+        # A study of which there is no row was deleted, and nothing is left to do.
+        return look is not None and run.step(look, slots=self._news_of_slots())
+
+    def _news_of_slots(self) -> SlotNews:
+        if self._slots_changed:
+            return SlotNews.CHANGED
+        full = all(slot.name in self._on_slot for slot in self._slots)
+        return SlotNews.FULL if full else SlotNews.FREE
 
     def _weight(self, tenant: str) -> float:
         return self._tenants.quota(tenant).weight

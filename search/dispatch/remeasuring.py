@@ -12,7 +12,16 @@ from typing import Literal, cast, final
 from sqlalchemy.orm import Session
 
 from search.dispatch.measuring_queue import measure_job
-from search.running import Dispatcher, StudyContext, abandon, gave_up, lose, measurement_id
+from search.running import (
+    Dispatcher,
+    Look,
+    SlotNews,
+    StudyContext,
+    abandon,
+    gave_up,
+    lose,
+    measurement_id,
+)
 from search.spaces import SearchSpace
 from search.studies import StudySpec, measured_kind, priority_of
 from storage.accounts.audit import Audit
@@ -209,11 +218,10 @@ class MeasuringRun:
         """Whose study it is."""
         return self._study.tenant
 
-    def step(self) -> bool:
+    def step(self, look: Look, *, slots: SlotNews) -> bool:  # noqa: ARG002
         """Do what is due; whether there is more. A study that runs on is left to its own run."""
+        self._seen = look.study
         try:
-            with self._study.database.read() as session:
-                self._seen = Studies(session).get(self._study.id)
             return self._seen.state.has_ended and self._remeasuring.go_on()
         except NotFound:  # it was deleted meanwhile
             return False

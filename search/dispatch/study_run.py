@@ -15,6 +15,8 @@ from search.fronts import reference_point
 from search.running import (
     BROKEN,
     Dispatcher,
+    Look,
+    SlotNews,
     StudyContext,
     abandon,
     announce_trial,
@@ -71,6 +73,8 @@ from storage.repositories.trials import Trials
 
 _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
+_LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
+"""How long a study of which nothing has changed is left alone."""
 _PUT_ASIDE_SECONDS = 10.0
 """How long a trial that is paused has to store the state from which it goes on."""
 
@@ -112,6 +116,8 @@ class StudyRun:
             storage=optuna_storage,
         )
         self._ticked = time.monotonic()
+        self._stepped = float("-inf")
+        self._looked: Look | None = None
         self._ask_tell = AskTellLoop(
             self._study, optuna_study, copy, uncounted_seconds=self._since_tick
         )
@@ -134,13 +140,17 @@ class StudyRun:
         """Whose study it is."""
         return self._study.tenant
 
-    def step(self) -> bool:
-        """Do what is due.
+    def step(self, look: Look, *, slots: SlotNews) -> bool:
+        """Do what is due: nothing, where nothing has changed for a moment.
 
         Returns:
             Whether the study goes on.
         """
-        study = self._current()
+        due = time.monotonic() - self._stepped >= _LOOK_AFTER_SECONDS[slots]
+        if not (due or look != self._looked or self._ask_tell.has_news()):
+            return True
+        self._stepped, self._looked = time.monotonic(), look
+        study = self._current(look.study)
         if study.state == StudyState.QUEUED:
             study = self._begin()
         if study.state in ENDED:
@@ -159,7 +169,8 @@ class StudyRun:
         if study.prepared is None:
             self._prepare()
             return True
-        self._remeasuring.go_on()
+        if CommandKind.MEASURE in look.asked:
+            self._remeasuring.go_on()
         self._measuring.refuse_slow()
         self._dispatch()
         self._measuring.measure_waiting()
@@ -192,10 +203,9 @@ class StudyRun:
                 else:
                     lose(session, attempt, cause, detail)
 
-    def _current(self) -> StudyRecord:
+    def _current(self, study: StudyRecord) -> StudyRecord:
         """The study as this step sees it: its budget and its priority may change."""
-        with self._study.database.read() as session:
-            self._seen = Studies(session).get(self._study.id)
+        self._seen = study
         budget = _budget_of(self._seen)
         if budget != self._study.spec.budget:
             self._study.spec = self._study.spec.model_copy(update={"budget": budget})
@@ -381,11 +391,11 @@ class StudyRun:
             return False
 
     def _start(self, trial: TrialRecord, slot: Slot, *, alone: bool = False) -> None:
-        now = datetime.now(UTC)
-        with self._study.database.write() as session:
-            trials = Trials(session)
+        def started(session: Session) -> None:
+            now, trials = datetime.now(UTC), Trials(session)
             trials.start(self._study.id, trial.number, now)
             announce_trial(session, trials.get(self._study.id, trial.number), at=now)
+
         job = TrainJob(
             task=self._study.spec.task,
             trial=TrialSpec.model_validate(trial.spec),
@@ -400,16 +410,17 @@ class StudyRun:
             trial=trial.number,
             slot=slot,
             alone=alone,
+            also=started,
         )
 
     def _finish_if_done(self) -> bool:
         """End the study when its budget of trials or of draws is used up and told."""
-        if not self._ask_tell.is_done():
+        if self._ask_tell.is_at_work():
             return False
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
         suggestions = self._ask_tell.suggestions
-        # A trial may have ended since the exchange was asked: Optuna is still to be told of it.
+        # Optuna is still to be told of what has ended: that is unknown, too.
         if counts.unknown or suggestions.are_wanted(counts):
             return False
         if self._ask_tell.confirmation.due():

@@ -13,7 +13,7 @@ from search.running.losses import (
     may_be_guilty,
     why_given_up,
 )
-from search.running.study_context import GRACE_SECONDS, Dispatcher, StudyContext
+from search.running.study_context import GRACE_SECONDS, Dispatcher, Look, SlotNews, StudyContext
 from search.running.trial_endings import BROKEN, announce_trial, end_trial, ended_with
 
 __all__ = [
@@ -23,6 +23,8 @@ __all__ = [
     "AskTimes",
     "ClaimedDatabase",
     "Dispatcher",
+    "Look",
+    "SlotNews",
     "StudyContext",
     "abandon",
     "announce_trial",

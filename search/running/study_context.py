@@ -1,10 +1,13 @@
 """What the parts of a running study share: its document, its space, and its dispatcher."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import cached_property, partial
 from typing import Protocol
+
+from sqlalchemy.orm import Session
 
 from models.interface import Interface
 from search.agents.executors import Slot
@@ -16,7 +19,7 @@ from search.studies import Need, StudySpec, measured_kind
 from search.training.deliverables import prepared_interface
 from search.training.jobs import Job
 from storage.engine import Database
-from storage.records import LOCAL, AttemptKind, AttemptRecord
+from storage.records import LOCAL, AttemptKind, AttemptRecord, CommandKind, StudyRecord
 from storage.repositories.measurements import Measurements
 from storage.repositories.studies import Studies
 
@@ -92,8 +95,12 @@ class Dispatcher(Protocol):
         trial: int | None,
         slot: Slot,
         alone: bool = False,
+        also: Callable[[Session], None] | None = None,
     ) -> None:
-        """Write the attempt's row, then start its process; `alone`: nothing else runs with it."""
+        """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+
+        `also` is done in the transaction that writes the row.
+        """
         ...
 
     def is_at_work(self, attempt_id: str) -> bool:
@@ -107,6 +114,28 @@ class Dispatcher(Protocol):
     def cancel(self, attempt_id: str, *, grace_seconds: float = GRACE_SECONDS) -> None:
         """Tell an attempt's process to end, and kill it after the grace time."""
         ...
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the coordinator saw of a study in one read; equal ones mean that nothing changed."""
+
+    study: StudyRecord
+    data_version: int
+    """As the study's, by which records do not compare."""
+    asked: Set[CommandKind] = frozenset()
+    """What users have asked of it that is not done yet."""
+
+
+class SlotNews(Enum):
+    """What a round knows of slots, from which follows how soon a study looks after its own."""
+
+    CHANGED = auto()
+    """Attempts have ended, or machines came or went."""
+    FREE = auto()
+    """Nothing has changed, and a slot is free."""
+    FULL = auto()
+    """Every slot has an attempt."""
 
 
 @dataclass

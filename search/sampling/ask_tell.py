@@ -17,7 +17,8 @@ from search.sampling.optuna_copy import OptunaCopy
 from search.sampling.optuna_dashboard import DashboardSync
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
-from storage.records import Json, TrialRecord, TrialState
+from storage.records import CommandKind, Json, TrialRecord, TrialState
+from storage.repositories.commands import Commands
 from storage.repositories.events import Events
 from storage.repositories.exchanges import Exchanges
 from storage.repositories.metrics import Metrics
@@ -63,7 +64,7 @@ class AskTellLoop:
             Exception: whatever went wrong there.
         """
         self._searching = searching
-        if not self._is_at_work():
+        if not self.is_at_work():
             self._at_work = self._study.dispatcher.in_background(
                 self._study.id, self._do_what_is_due
             )
@@ -87,7 +88,7 @@ class AskTellLoop:
         Raises:
             Exception: whatever went wrong at work.
         """
-        if self._is_at_work():
+        if self.is_at_work():
             return False
         with self._study.database.read() as session:
             return not Trials(session).untold(self._study.id)
@@ -101,7 +102,16 @@ class AskTellLoop:
         """Begin nothing any more; what is just being asked or told ends by itself."""
         self._halted = True
 
-    def _is_at_work(self) -> bool:
+    def has_news(self) -> bool:
+        """Whether what was at work is done, and nobody has looked at it yet."""
+        return self._at_work is not None and self._at_work.done()
+
+    def is_at_work(self) -> bool:
+        """Whether something is asked or told just now.
+
+        Raises:
+            Exception: whatever went wrong at work.
+        """
         if self._at_work is None:
             return False
         if not self._at_work.done():
@@ -122,16 +132,19 @@ class AskTellLoop:
 
     def _advance(self) -> bool:
         """Do the one thing that is due first; False: nothing is."""
-        # In a study that is held or about to end too: whoever asked is told the trial's number.
-        if self._enqueued.ask():
-            return True
         with self._study.database.read() as session:
+            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
             ended = Trials(session).untold(self._study.id)
+            counts = Trials(session).counts(self._study.id)
+        # In a study that is held or about to end too: whoever asked is told the trial's number.
+        if commands:
+            self._enqueued.enter(commands[0])
+            return True
         # What was refused when it was drawn is told at once.
         first = next((trial for trial in ended if not trial.dispatched), None)
         if first is None and self._searching:
-            first = self._duplicates.reuse()
-            if first is None and (self.suggestions.ask() or self.confirmation.ask()):
+            first = self._duplicates.reuse() if counts.waiting_repeats else None
+            if first is None and (self.suggestions.ask(counts) or self.confirmation.ask(counts)):
                 return True
         if first is None and ended:
             first = ended[0]

@@ -24,7 +24,7 @@ class Confirmation:
         self._suggestions = suggestions
         self._nothing_due: TrialCounts | None = None
 
-    def ask(self) -> bool:
+    def ask(self, counts: TrialCounts) -> bool:
         """Begin one confirmation, if one is due and there is room ahead.
 
         Returns:
@@ -32,8 +32,6 @@ class Confirmation:
         """
         if self._study.spec.confirm == 0:
             return False
-        with self._study.database.read() as session:
-            counts = Trials(session).counts(self._study.id)
         if not self._suggestions.have_room(counts) or not self.due():
             return False
         self._enter(self._optuna_study.ask())

@@ -13,7 +13,7 @@ from search.running import StudyContext
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
 from search.studies import NamedFirst, NamedTrial
-from storage.records import CommandKind, CommandRecord, TrialOrigin
+from storage.records import CommandRecord, TrialOrigin
 from storage.repositories.commands import Commands
 from storage.repositories.trials import Trials
 
@@ -28,22 +28,13 @@ class Enqueued:
         self._optuna_study = optuna_study
         self._suggestions = suggestions
 
-    def ask(self) -> bool:
-        """Make a trial of the oldest command; what the study's document names comes first.
-
-        Returns:
-            Whether there was a command.
-        """
-        with self._study.database.read() as session:
-            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
-        if not commands:
-            return False
+    def enter(self, command: CommandRecord) -> None:
+        """Make a trial of a command; what the study's document names comes first."""
         asked = self._optuna_study.ask()
         if asked.number < self._study.spec.named_first:
             self._suggestions.enter(asked)
         else:
-            self._enter(commands[0], asked)
-        return True
+            self._enter(command, asked)
 
     def _enter(self, command: CommandRecord, asked: optuna.Trial) -> None:
         number, named = asked.number, NamedTrial.model_validate(command.payload)

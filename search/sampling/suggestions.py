@@ -45,23 +45,20 @@ class Suggestions:
         self._duplicates = Duplicates(study)
         self._size = study.spec.sampler.size(study.space)
 
-    def ask(self) -> bool:
+    def ask(self, counts: TrialCounts) -> bool:
         """Ask for one suggestion, if there is room ahead and the budgets leave some.
 
         Returns:
             Whether one was asked for.
         """
-        with self._study.database.read() as session:
-            counts = Trials(session).counts(self._study.id)
-            if not self.have_room(counts) or not self.are_wanted(counts):
-                return False
-            # A tenant whose quota is full draws ahead no more; one draw of each study waits, so
-            # that no study stands still for what others have waiting.
-            quotas = Quotas(session)
-            if counts.by_state.get(TrialState.QUEUED) and quotas.is_full(
-                "queued_trials", self._study.tenant
-            ):
-                return False
+        if not self.have_room(counts) or not self.are_wanted(counts):
+            return False
+        # A tenant whose quota is full draws ahead no more; one draw of each study waits, so that no
+        # study stands still for what others have waiting.
+        if counts.by_state.get(TrialState.QUEUED):
+            with self._study.database.read() as session:
+                if Quotas(session).is_full("queued_trials", self._study.tenant):
+                    return False
         with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
             self.enter(self._optuna_study.ask())
         return True

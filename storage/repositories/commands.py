@@ -1,5 +1,6 @@
 """Commands: what the API asks of the coordinator, which alone speaks to Optuna."""
 
+from collections.abc import Mapping, Set
 from typing import TypeAlias
 
 from sqlalchemy import delete, insert, select, update
@@ -42,6 +43,18 @@ class Commands:
             query.order_by(CommandRow.created_at, CommandRow.id).limit(limit)
         )
         return [_record(row) for row in rows]
+
+    def asked(self) -> Mapping[str, Set[CommandKind]]:
+        """The kinds of open commands, by study."""
+        rows = self._session.execute(
+            select(CommandRow.study_id, CommandRow.kind)
+            .where(CommandRow.trial.is_(None))
+            .distinct()
+        )
+        found: dict[str, set[CommandKind]] = {}
+        for study_id, kind in rows:
+            found.setdefault(study_id, set()).add(kind)
+        return found
 
     def answer(self, command_id: str, trial: int) -> None:
         """Say which trial came of a command, which stays to tell it.

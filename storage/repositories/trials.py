@@ -273,20 +273,24 @@ class Trials:
                 func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
                 func.count().filter(_CONFIRMS),
                 func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
+                func.count().filter(TrialRow.repeats.is_not(None)),
             )
             .where(TrialRow.study_id == study_id)
             .group_by(TrialRow.state)
         ).all()
         return TrialCounts(
             by_state={state: total for state, total, *_ in rows},
-            dispatched=sum(dispatched for _, _, dispatched, _, _ in rows),
+            dispatched=sum(dispatched for _, _, dispatched, *_ in rows),
             refused=sum(
                 total - dispatched - confirmations
-                for state, total, dispatched, confirmations, _ in rows
+                for state, total, dispatched, confirmations, *_ in rows
                 if state is TrialState.INFEASIBLE
             ),
-            confirmations=sum(confirmations for _, _, _, confirmations, _ in rows),
-            untold=sum(untold for *_, untold in rows),
+            confirmations=sum(confirmations for _, _, _, confirmations, *_ in rows),
+            untold=sum(untold for *_, untold, _ in rows),
+            waiting_repeats=sum(
+                repeats for state, *_, repeats in rows if state is TrialState.QUEUED
+            ),
         )
 
     def start(self, study_id: str, number: int, at: datetime) -> None:
