@@ -1,8 +1,9 @@
-"""What Python does not offer of Linux: who dies with whom and first, and who inherits orphans."""
+"""What Python does not offer of Linux: who dies with whom, who gets orphans, what `ps` shows."""
 
 import ctypes
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,6 +71,46 @@ def out_of_memory_kills() -> int:
         return 0
     counts = (line.partition(" ") for line in lines)
     return next((int(count) for name, _, count in counts if name == "oom_kill"), 0)
+
+
+def thread_count() -> int:
+    """How many threads the calling process has, those of libraries too."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def show_title(words: Sequence[str]) -> None:
+    """Have `ps` show these words as the calling process's command line, as far as they fit there.
+
+    They are written over the arguments that the program was started with.
+    """
+    start, end, _, _ = shown_memory()
+    title = b" ".join(os.fsencode(word) for word in words)[: end - start - 2]
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, title, len(title))
+    # The kernel shows no more than the title where the last byte is none.
+    ctypes.memset(end - 1, 1, 1)
+
+
+def forget_environment(names: Iterable[str]) -> None:
+    """Take variables from the calling process's environment, and from what `/proc` shows of it."""
+    _, _, start, end = shown_memory()
+    for name in names:
+        # Nobody points at these bytes once the variable is unset.
+        os.environ.pop(name, None)
+        shown = ctypes.string_at(start, end - start)
+        for found in re.finditer(rb"(?:^|\0)(%s=[^\0]*)" % re.escape(os.fsencode(name)), shown):
+            ctypes.memset(start + found.start(1), ord("-"), len(found[1]))
+
+
+def shown_memory() -> Sequence[int]:
+    """Addresses in the calling process: of what `/proc` shows as its arguments and environment.
+
+    Where the arguments begin and end, then the same of the environment.
+    """
+    with open("/proc/self/stat") as stat:
+        # The name in parentheses may hold anything, blanks and parentheses too.
+        fields = stat.read().rpartition(")")[2].split()
+    return [int(field) for field in fields[45:49]]
 
 
 def _set_oom_score(change: Callable[[int], int]) -> None:

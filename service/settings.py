@@ -187,6 +187,12 @@ class Settings(BaseSettings):
         description="Unix socket between the API and the dashboard's process; "
         "without one `/dashboard` answers 503",
     )
+    dashboard_idle_seconds: float = Field(
+        default=900.0,
+        gt=0,
+        description="how long after its last visit the dashboard's process ends, which `serve` "
+        "starts at the first one",
+    )
     attempts_socket: Path | None = Field(
         default=None,
         description="Unix socket on which the API also listens, for attempts on this machine, "

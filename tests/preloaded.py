@@ -1,7 +1,7 @@
 """Python processes of the service, forked from one that has imported everything.
 
-A server is five processes, each of which imports for seconds. The tests start some sixty servers,
-so they have one process import everything once, `Preloaded`, which forks whenever the tests, or a
+A server imports for seconds, once. The tests start some sixty servers, and other programs, so they
+have one process import everything once, `Preloaded`, which forks whenever the tests, or a
 process that was forked for them, start a program out of `PROGRAMS` with `subprocess`:
 
 - The new process is a child of the one that asked, with the arguments, environment, folder and
@@ -33,6 +33,8 @@ from dataclasses import asdict, dataclass
 from inspect import signature
 from typing import Any, cast
 
+from search.linux import show_title, shown_memory
+
 PROGRAMS = frozenset(
     {
         "service.cli",
@@ -47,16 +49,14 @@ PROGRAMS = frozenset(
 )
 """What is forked when it is started by `python -m`."""
 
-_HAVE_CHILDREN = frozenset({"coordinator", "demo", "serve", "worker"})
+_HAVE_CHILDREN = frozenset({"coordinator", "demo", "worker"})
 """The commands of `service.cli` that start others of `PROGRAMS`."""
 
 _IMPORTED = (
-    "search.agents.forking.fork_server",
     "service.cli",
     "service.client",
-    "service.processes.coordination",
     "service.processes.dashboard",
-    "service.processes.api_process",
+    "service.processes.roles",
     "service.processes.supervisor",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
@@ -261,7 +261,7 @@ def _open_files() -> list[int]:
 def _serve(link: socket.socket) -> None:
     """Fork whenever asked; ends with the other side. In the new process, run its program."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _title(["forks", "for", "process", str(os.getppid())])
+    show_title(["forks", "for", "process", str(os.getppid())])
     while True:
         message, received, _, _ = socket.recv_fds(link, _MESSAGE_BYTES, _MOST_FILES)
         if not message:
@@ -297,7 +297,7 @@ def _run(start: _Start, received: Sequence[int], *, forked_by: int) -> None:
     os.umask(start.umask)
     os.environ.clear()
     os.environ.update(start.environment)
-    _title(start.words)
+    show_title(start.words)
     _show_environment(start.environment)
     if start.unbuffered or os.isatty(1):
         cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
@@ -334,30 +334,13 @@ def _place(received: Sequence[int], numbers: Sequence[int]) -> None:
     os.closerange(above, max(moved) + 1)
 
 
-def _title(words: Sequence[str]) -> None:
-    """Show these words as the process's arguments, in the memory of the first ones."""
-    first, end, _, _ = _places()
-    title = b" ".join(os.fsencode(word) for word in words)[: end - first - 2]
-    # The kernel reads up to the first zero where the last byte of all is none.
-    ctypes.memset(first, 0, end - first)
-    ctypes.memmove(first, title, len(title))
-    ctypes.memset(end - 1, 1, 1)
-
-
 def _show_environment(environment: Mapping[str, str]) -> None:
     """Show these variables as what the process got, in the memory of the first ones."""
-    _, _, first, end = _places()
+    _, _, first, end = shown_memory()
     pairs = [os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items()]
     shown = b"".join(pairs)[: end - first - 1]
     ctypes.memset(first, 0, end - first)
     ctypes.memmove(first, shown, len(shown))
-
-
-def _places() -> Sequence[int]:
-    """Where the first process's arguments and environment begin and end."""
-    with open("/proc/self/stat") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return [int(field) for field in fields[45:49]]
 
 
 def _main() -> None:

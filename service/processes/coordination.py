@@ -1,6 +1,7 @@
 """The coordinator's process: settings made into what the coordinator works with."""
 
 import logging
+import signal
 import threading
 from contextlib import ExitStack
 
@@ -9,6 +10,7 @@ import optuna
 from search.agents.executors import Executor
 from search.agents.executors.remote import RemoteExecutor
 from search.agents.executors.several import SeveralExecutors
+from search.agents.forking.server_process import Launch, by_exec
 from search.dispatch.coordinator import Coordinator, Folders
 from search.fronts.front_exports import FrontExports
 from search.fronts.retention import Retention
@@ -30,11 +32,22 @@ class AlreadyCoordinating(Exception):
     """Another coordinator of this machine works with the same data directory."""
 
 
-def coordinate(settings: Settings, stop: threading.Event) -> None:
+def coordinate_until_told(settings: Settings, *, launch: Launch = by_exec) -> None:
+    """Run every study until SIGTERM or SIGINT, see `coordinate`."""
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda _sign, _frame: stop.set())
+    coordinate(settings, stop, launch=launch)
+
+
+def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by_exec) -> None:
     """Run every study, on this machine and on those that joined, until `stop` is set.
+
+    `launch` starts the fork server of this machine's attempts.
 
     Raises:
         AlreadyCoordinating: the data directory has a coordinator.
+        ExecutorError: the executor needs what is not installed.
     """
     # Optuna prints by itself unless told otherwise; its words go where all others go.
     optuna.logging.disable_default_handler()
@@ -55,7 +68,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         # The lock makes this name ours alone, and the same after a restart: the claims of a
         # coordinator that was killed go on at once.
         owner = coordinator_name(data_dir)
-        executor = _executor(settings, database, owner=owner)
+        executor = _executor(settings, database, owner=owner, launch=launch)
         held.callback(executor.close)
         _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
         store = open_artifacts(settings)
@@ -85,10 +98,10 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         ).run(stop)
 
 
-def _executor(settings: Settings, database: Database, *, owner: str) -> Executor:
+def _executor(settings: Settings, database: Database, *, owner: str, launch: Launch) -> Executor:
     """What runs attempts by our own settings, if anything, and the machines that join."""
     remote = RemoteExecutor(
         database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
     )
-    own = make_executor(settings)
+    own = make_executor(settings, launch)
     return SeveralExecutors(remote) if own is None else SeveralExecutors(own, remote)

@@ -8,12 +8,15 @@ API says for whom it asks, and whoever is not named sees none.
 """
 
 import logging
+import math
 import signal
+import socket
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import Any
 
 from optuna.exceptions import StorageInternalError
@@ -23,7 +26,9 @@ from optuna_dashboard import (  # pyright: ignore[reportMissingTypeStubs]  # it 
 from sqlalchemy.exc import SQLAlchemyError
 from waitress.server import create_server
 
-from service.api.dashboard.tenant_header import TENANT_HEADER
+from service.api.dashboard.own_process import TENANT_HEADER, running_mark
+from service.auth.listeners import unix_listener
+from service.data_dir.locks import hold
 from service.processes.dashboard_storage import ReadOnlyStorage, TenantStorage, open_read_only
 from service.settings import Settings
 from storage.engine import Database
@@ -31,6 +36,9 @@ from storage.engine import Database
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
+_CHANNEL_SECONDS = 120.0
+"""How long a connection may stand still."""
 _THREADS = 8
 _READING = ("GET", "HEAD")
 _TENANT = f"HTTP_{TENANT_HEADER.upper().replace('-', '_')}"
@@ -40,34 +48,59 @@ _TENANTS = 64
 """How many dashboards are kept; those of other tenants are made anew when they are asked for."""
 
 
-def run_dashboard(settings: Settings) -> None:
-    """Serve the dashboard on the socket of the settings until a signal ends it.
+def run_dashboard(
+    settings: Settings,
+    *,
+    listener: socket.socket | None = None,
+    idle_seconds: float = math.inf,
+) -> None:
+    """Serve the dashboard until a signal ends it, or nobody has asked for so long.
 
-    Waits for Optuna's tables, which the coordinator makes.
+    Waits for Optuna's tables, which the coordinator makes. While it runs, it holds the lock that
+    `running_mark` names.
+
+    Args:
+        settings: `dashboard_socket` says where to listen when no listener is given.
+        listener: a listening Unix socket, inherited from the process that supervises this one.
+        idle_seconds: of a connection that comes meanwhile, nothing was read: it waits for another
+            process of the dashboard.
 
     Raises:
         ValueError: the settings name no socket.
+        CannotListen: the socket cannot be made.
     """
-    if settings.dashboard_socket is None:
-        raise ValueError("REFLECTORY_DASHBOARD_SOCKET is not set; the dashboard listens there")
-    storage = _wait_for(settings.optuna_url)
-    database = Database(settings.database_url)
     path = settings.dashboard_socket
-    server = create_server(
-        _only_reading(_Dashboards(storage, database)),
-        unix_socket=str(path),
-        unix_socket_perms="600",
-        threads=_THREADS,
-        # `select` knows no descriptor above 1023.
-        asyncore_use_poll=True,
-    )
-    # It ends in order on what Ctrl-C and this raise: what is being answered has 5 s left.
-    signal.signal(signal.SIGTERM, lambda _sign, _frame: sys.exit())
-    try:
-        server.run()
-    finally:
-        server.close()
-        path.unlink(missing_ok=True)
+    if path is None:
+        raise ValueError("REFLECTORY_DASHBOARD_SOCKET is not set; the dashboard listens there")
+    with ExitStack() as held:
+        if listener is None:
+            listener = held.enter_context(unix_listener(path))
+        held.enter_context(hold(running_mark(path), wait=True))
+        storage = _wait_for(settings.optuna_url)
+        database = Database(settings.database_url)
+        server = create_server(
+            _only_reading(_Dashboards(storage, database)),
+            sockets=[listener],
+            threads=_THREADS,
+            # `select` knows no descriptor above 1023.
+            asyncore_use_poll=True,
+            channel_timeout=min(_CHANNEL_SECONDS, idle_seconds),
+            cleanup_interval=min(_CHANNEL_SECONDS, idle_seconds) / 4,
+        )
+        held.callback(server.close)
+        # What is being answered has 5 s left.
+        held.callback(server.task_dispatcher.shutdown)
+        signal.signal(signal.SIGTERM, lambda _sign, _frame: sys.exit())
+        _serve(server, idle_seconds)
+
+
+def _serve(server: Any, idle_seconds: float) -> None:
+    """Waitress' own loop, which also ends when no connection has been there for a while."""
+    last = time.monotonic()
+    while time.monotonic() - last < idle_seconds:
+        server.asyncore.loop(timeout=_LOOK_SECONDS, map=server._map, use_poll=True, count=1)
+        if server.active_channels:
+            last = time.monotonic()
 
 
 class _Dashboards:

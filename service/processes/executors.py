@@ -9,6 +9,7 @@ from search.agents.executors import Executor, LocalExecutor, Slot
 from search.agents.executors.slots import cpu_slots, gpu_slots
 from search.agents.forking.containment import contain
 from search.agents.forking.host_memory import slot_memory
+from search.agents.forking.server_process import Launch
 from search.agents.launchers.ray import Cluster, RayExecutor
 from service.settings import ExecutorName, Settings
 
@@ -17,7 +18,7 @@ from service.settings import ExecutorName, Settings
 class _Kind:
     """One way to run attempts."""
 
-    make: Callable[[Settings], Executor | None]
+    make: Callable[[Settings, Launch], Executor | None]
     """None where the settings leave it no slot."""
     slots_stay: bool = True
     """Whether a slot that is not there will not come either."""
@@ -46,13 +47,15 @@ def attempts_url(settings: Settings) -> str:
     return api_url(settings)
 
 
-def make_executor(settings: Settings) -> Executor | None:
+def make_executor(settings: Settings, launch: Launch) -> Executor | None:
     """Make what runs attempts, beside machines that join; None where the settings leave no slot.
+
+    `launch` starts the fork server of those on this machine.
 
     Raises:
         ExecutorError: the executor needs what is not installed.
     """
-    return _KINDS[settings.executor].make(settings)
+    return _KINDS[settings.executor].make(settings, launch)
 
 
 def slot_wait_seconds(settings: Settings) -> float:
@@ -61,14 +64,15 @@ def slot_wait_seconds(settings: Settings) -> float:
     return settings.slot_wait_seconds if stay else math.inf
 
 
-def _local(settings: Settings) -> Executor | None:
+def _local(settings: Settings, launch: Launch) -> Executor | None:
     slots = own_slots(settings)
     if not slots:
         return None
-    return LocalExecutor(slots, logs=settings.logs_dir, containment=contain(settings.containment))
+    containment = contain(settings.containment)
+    return LocalExecutor(slots, logs=settings.logs_dir, launch=launch, containment=containment)
 
 
-def _inline(settings: Settings) -> Executor:
+def _inline(settings: Settings, _launch: Launch) -> Executor:
     # All that a worker needs comes with it, which a coordinator of processes does without.
     from search.agents.executors.inline import InlineExecutor
 
@@ -76,7 +80,7 @@ def _inline(settings: Settings) -> Executor:
     return InlineExecutor(logs=settings.logs_dir, memory=memory)
 
 
-def _ray(settings: Settings) -> Executor:
+def _ray(settings: Settings, _launch: Launch) -> Executor:
     cluster = Cluster(
         address=settings.ray_address,
         scratch=settings.ray_scratch,

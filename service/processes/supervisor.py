@@ -1,27 +1,32 @@
-"""`reflectory serve`: one machine's whole service as child processes of one small supervisor.
+"""`reflectory serve`: one machine's whole service, forked from one process that imports it once.
 
-The supervisor holds what must not be held twice or must outlive a child: the lock on the data
-directory, the listening sockets, the folder of the dashboard's socket. Its children are the same
-commands that a large site runs by themselves: `api`, `coordinator`, `dashboard`.
+That process holds what must not be held twice or must outlive a child: the lock on the data
+directory, the listening sockets, the folder of the dashboard's socket. It has one thread and waits
+in one place: for signals, ends of children, visits of the dashboard, and requests to fork. Its
+children do what a large site runs by the commands `api`, `coordinator` and `dashboard`.
 """
 
+import gc
 import logging
 import os
 import shutil
 import signal
-import socket
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import FrameType
-from typing import cast
+from typing import final
 
 import httpx2
-from pydantic import BaseModel, SecretStr
+from sqlalchemy.orm import configure_mappers
 
+from search.agents.forking.environment import PRELOAD
+from search.linux import die_with_parent
 from service.auth.listeners import own_socket, tcp_listener, unix_listener
 from service.auth.origins import check_address
 from service.data_dir.artifact_store import check_artifacts
@@ -29,21 +34,55 @@ from service.data_dir.locks import hold
 from service.data_dir.private_files import tighten
 from service.data_dir.server_file import ServerFile
 from service.processes.children import Child
+from service.processes.forking import Forked, ForkRequests, fork
 from service.settings import Settings
 from storage.engine import Database
 
 _log = logging.getLogger(__name__)
 
-_TICK_SECONDS = 0.1
-_DASHBOARD_SECONDS = 30.0
-"""How long the announcement waits for the dashboard, which no study needs."""
+_ASK_SECONDS = 0.1
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Wildcard address -> one that can be spoken to."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_PRELOADED = (
+    "torch",
+    "optuna",
+    # Preloaded for optimizers, which import it at their first step.
+    "torch._dynamo",
+    "service.processes.roles",
+)
+"""Imported before the first fork, one after the other: a signal to stop waits for one at most."""
 
 
 class AlreadyServing(Exception):
     """Another server works on this data directory; says which, and where it answers."""
+
+
+@final
+class _StopSignals:
+    """Whether a signal to stop came; `fileno` becomes readable with the first one."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._stopping = False
+
+    def fileno(self) -> int:
+        """The end of a pipe."""
+        return self._reading
+
+    def is_set(self) -> bool:
+        """Whether it came."""
+        return self._stopping
+
+    def stop(self, _sign: int, _frame: FrameType | None) -> None:
+        """Take note of it, and wake whoever waits."""
+        self._stopping = True
+        os.write(self._writing, b"1")
+
+    def close(self) -> None:
+        """Give the pipe back."""
+        os.close(self._reading)
+        os.close(self._writing)
 
 
 def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None:
@@ -71,11 +110,18 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         socket_folder = Path(tempfile.mkdtemp(prefix="reflectory-"))
         held.callback(shutil.rmtree, socket_folder, ignore_errors=True)
         dashboard_socket = socket_folder / "dashboard.sock"
+        dashboard = held.enter_context(unix_listener(dashboard_socket))
         attempts_socket = settings.attempts_socket or own_socket(data_dir, socket_folder)
         attempts = held.enter_context(unix_listener(attempts_socket.absolute()))
-        pipe, writing_end = os.pipe()
+        lifeline, writing_end = os.pipe()
         held.callback(os.close, writing_end)
-        held.callback(os.close, pipe)
+        held.callback(os.close, lifeline)
+        _preload(stopping)
+        if stopping.is_set():
+            return
+        # Not before: they import what all of it is for.
+        from service.processes.roles import PROGRAMS, Held, children
+
         children_settings = settings.model_copy(
             update={
                 "data_dir": data_dir,
@@ -84,26 +130,61 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "attempts_socket": attempts_socket.absolute(),
             }
         )
-        children = _children(children_settings, listeners=(listener, attempts), pipe=pipe)
-        held.callback(_end, children, settings.shutdown_grace_seconds)
+        requests = ForkRequests(PROGRAMS)
+        sockets = Held(listener, attempts, dashboard, lifeline)
+        family = children(children_settings, sockets, requests)
         # What the last server left behind says nothing about this one.
         children_settings.coordinator_alive.unlink(missing_ok=True)
-        threading.Thread(
-            target=_announce_when_ready,
-            args=(place, announce, stopping),
-            kwargs={"dashboard_socket": dashboard_socket},
-            name="readiness",
-            daemon=True,
-        ).start()
-        _tend(children, stopping)
+        held.callback(requests.end_now)
+        held.callback(_end, family, settings.shutdown_grace_seconds)
+        for child in family:
+            child.tend()
+        ready = fork("readiness", partial(_wait_until_ready, place.url, os.getpid()))
+        held.callback(ready.send_signal, signal.SIGKILL)
+        _tend(family, requests, stopping, ready, lambda: announce(place))
         _log.info("the server stops")
 
 
-def _tend(children: Sequence[Child], stopping: threading.Event) -> None:
+def _preload(stopping: _StopSignals) -> None:
+    """Import what the children need, once; what was imported stays, and its pages are shared."""
+    os.environ.update(PRELOAD)
+    # Looking for garbage at each 700 objects takes a second; without, what it leaves between what
+    # stays makes pages that no child can share for long.
+    thresholds = gc.get_threshold()
+    gc.set_threshold(5000, 10, 10)
+    for module in _PRELOADED:
+        if stopping.is_set():
+            return
+        import_module(module)
+    # Nothing is sent. The HTTP client imports its transport when the first one is made.
+    httpx2.Client(verify=False, trust_env=False).close()
+    configure_mappers()
+    gc.set_threshold(*thresholds)
+    gc.collect()
+    gc.freeze()
+
+
+def _tend(
+    children: Sequence[Child],
+    requests: ForkRequests,
+    stopping: _StopSignals,
+    ready: Forked,
+    announce: Callable[[], None],
+) -> None:
+    answers: Forked | None = ready
     while not stopping.is_set():
         for child in children:
             child.tend()
-        stopping.wait(_TICK_SECONDS)
+        requests.tend()
+        if answers is not None and (status := answers.poll()) is not None:
+            answers = None
+            if status == 0:
+                announce()
+        awaited = [stopping.fileno(), *requests.waits_on()]
+        awaited += [one for child in children for one in child.waits_on()]
+        awaited += () if answers is None else (answers.fileno(),)
+        due = [seconds for child in children if (seconds := child.seconds()) is not None]
+        wait(awaited, min(due, default=None))
 
 
 def _end(children: Sequence[Child], grace_seconds: float) -> None:
@@ -112,49 +193,28 @@ def _end(children: Sequence[Child], grace_seconds: float) -> None:
     for group in _in_order_of_end(children):
         for child in group:
             child.ask_to_end()
-        while time.monotonic() < deadline and not all(child.has_ended() for child in group):
-            time.sleep(_TICK_SECONDS / 2)
+        for child in group:
+            child.has_ended(max(0.0, deadline - time.monotonic()))
     for child in children:
         child.end_now()
 
 
 def _in_order_of_end(children: Sequence[Child]) -> Iterator[list[Child]]:
-    yield [child for child in children if child.command == "coordinator"]
-    yield [child for child in children if child.command != "coordinator"]
-
-
-def _children(
-    settings: Settings, *, listeners: tuple[socket.socket, socket.socket], pipe: int
-) -> list[Child]:
-    environment = {**os.environ, **environment_of(settings)}
-    lifeline = ("--lifeline", f"{pipe}:{os.getpid()}")
-    listening, attempts = (listener.fileno() for listener in listeners)
-    return [
-        Child(
-            "api",
-            (*lifeline, "--listener", str(listening), "--attempts-listener", str(attempts)),
-            environment=environment,
-            descriptors=(pipe, listening, attempts),
-        ),
-        Child("coordinator", lifeline, environment=environment, descriptors=(pipe,)),
-        Child("dashboard", lifeline, environment=environment, descriptors=(pipe,)),
-    ]
+    yield [child for child in children if child.role == "coordinator"]
+    yield [child for child in children if child.role != "coordinator"]
 
 
 @contextmanager
-def _stop_signals() -> Generator[threading.Event]:
-    """An event that is set by the first signal to stop."""
-    stopping = threading.Event()
-
-    def stop(_sign: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    before = {sign: signal.signal(sign, stop) for sign in _STOP_SIGNALS}
+def _stop_signals() -> Generator[_StopSignals]:
+    """Have signals to stop noted meanwhile."""
+    stopping = _StopSignals()
+    before = {sign: signal.signal(sign, stopping.stop) for sign in _STOP_SIGNALS}
     try:
         yield stopping
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
+        stopping.close()
 
 
 @contextmanager
@@ -187,44 +247,12 @@ def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _announce_when_ready(
-    place: ServerFile,
-    announce: Callable[[ServerFile], None],
-    stopping: threading.Event,
-    *,
-    dashboard_socket: Path,
-) -> None:
-    """Announce what answers: everything, or all but a dashboard that does not come up in time."""
-    deadline = time.monotonic() + _DASHBOARD_SECONDS
-    while not stopping.is_set():
-        # Asked for before its socket is there, the dashboard would be reported missing in the log.
-        whole = dashboard_socket.exists() and _answers("http://localhost/", socket=dashboard_socket)
-        if (whole or time.monotonic() > deadline) and _answers(f"{place.url}/readyz"):
-            announce(place)
-            return
-        stopping.wait(_TICK_SECONDS)
-
-
-def _answers(url: str, *, socket: Path | None = None) -> bool:
-    transport = httpx2.HTTPTransport(uds=None if socket is None else str(socket))
-    try:
-        with httpx2.Client(transport=transport, timeout=5, trust_env=False) as client:
-            return not client.get(url).is_error
-    except httpx2.TransportError:
-        return False
-
-
-def environment_of(settings: Settings) -> dict[str, str]:
-    """The environment variables from which another process builds the same settings."""
-    variables: dict[str, str] = {}
-    for name, field in Settings.model_fields.items():
-        value = getattr(settings, name)
-        if name == "artifacts_dir" and settings.artifacts_url is not None:
-            continue
-        if value is not None:
-            variable = field.validation_alias or f"REFLECTORY_{name.upper()}"
-            shown = value.get_secret_value() if isinstance(value, SecretStr) else value
-            shown = shown.model_dump_json() if isinstance(shown, BaseModel) else shown
-            words = cast("tuple[str, ...]", shown) if isinstance(shown, tuple) else (str(shown),)
-            variables[str(variable)] = ",".join(words)
-    return variables
+def _wait_until_ready(url: str, parent: int) -> None:
+    """Wait for a server that can do its work, in a process just forked."""
+    die_with_parent(signal.SIGKILL)
+    with httpx2.Client(timeout=60, trust_env=False) as client:
+        while os.getppid() == parent:
+            with suppress(httpx2.TransportError):
+                if not client.get(f"{url}/readyz").is_error:
+                    return
+            time.sleep(_ASK_SECONDS)

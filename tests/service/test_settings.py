@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from service.processes.supervisor import environment_of
 from service.settings import Settings
 from storage.blobs.places import FolderPlace, place_of
 
@@ -86,21 +85,6 @@ def test_only_a_bucket_can_be_redirected_to(tmp_path: Path) -> None:
     for folder in (None, "file:///somewhere"):
         with pytest.raises(ValidationError, match="'redirect' need artifacts in a bucket"):
             Settings(data_dir=tmp_path, downloads="redirect", artifacts_url=folder)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        Settings(data_dir=Path("/data"), artifacts_url=BUCKET),
-        Settings(data_dir=Path("/data"), artifacts_dir=Path("/files")),
-    ],
-)
-def test_a_child_process_keeps_artifacts_where_its_parent_does(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in environment_of(settings).items():
-        monkeypatch.setenv(name, value)
-    assert Settings().artifacts_place == settings.artifacts_place
 
 
 def test_a_url_with_credentials_is_refused_and_not_shown(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from search.agents.executor import (
 from search.agents.executors.exits import Exits
 from search.agents.forking.containment import Containment
 from search.agents.forking.frames import CancelAttempt, StartAttempt
-from search.agents.forking.server_process import ServerProcess
+from search.agents.forking.server_process import Launch, ServerProcess, by_exec
 from search.errors import ExecutorError
 
 
@@ -32,6 +32,7 @@ class LocalExecutor:
         logs: folder for the attempts' logs and the fork server's own.
         start_seconds: longest wait for an attempt's process, a cold fork server included.
         server_module: the program that forks, see `search.agents.forking.fork_server`.
+        launch: how that program is started.
         containment: what keeps attempts within their slots' memory.
     """
 
@@ -42,6 +43,7 @@ class LocalExecutor:
         logs: Path,
         start_seconds: float = 120.0,
         server_module: str = "search.agents.forking.fork_server",
+        launch: Launch = by_exec,
         containment: Containment | None = None,
     ) -> None:
         self._slots = tuple(slots)
@@ -49,6 +51,7 @@ class LocalExecutor:
         self._logs.mkdir(parents=True, exist_ok=True)
         self._start_seconds = start_seconds
         self._server_module = server_module
+        self._launch = launch
         self._containment = containment or Containment(kind="none")
         self._exits = Exits()
         self._lock = threading.Lock()
@@ -106,7 +109,9 @@ class LocalExecutor:
     def _new_server(self) -> ServerProcess:
         # No attempt's log has a name with two dots, see `log_file`.
         errors = self._logs / "fork-server.stderr.log"
-        return ServerProcess(self._server_module, errors=errors, on_exit=self._exits.put)
+        return ServerProcess(
+            self._server_module, launch=self._launch, errors=errors, on_exit=self._exits.put
+        )
 
 
 if TYPE_CHECKING:

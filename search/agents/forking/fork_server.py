@@ -1,13 +1,13 @@
 """The fork server's program: everything that a worker needs, imported once.
 
-`LocalExecutor` starts this program by exec. It must run no tensor operation and leave CUDA
-untouched: torch's thread pool and the CUDA driver do not survive a fork.
+`LocalExecutor` starts this program by exec, or has it forked from a process that has imported it.
+Importing it must run no tensor operation and leave CUDA untouched: torch's thread pool and the CUDA
+driver do not survive a fork.
 """
 
 import sys
+from multiprocessing.connection import Connection
 
-# Preloaded for `digits`, which imports it where it reads its data.
-import sklearn.datasets  # noqa: F401  # pyright: ignore[reportUnusedImport, reportMissingTypeStubs]
 import torch
 
 # Preloaded for optimizers, which import it at their first step.
@@ -35,16 +35,16 @@ def warm_up() -> None:
     WorkerLink("http://127.0.0.1", "warm-up", "", lease_seconds=1.0).close()
 
 
-def main() -> None:
-    """Serve the pipe named by the only argument."""
+def serve_attempts(pipe: Connection) -> None:
+    """Fork an attempt for each request that comes through a pipe, until it ends."""
     if torch.cuda.is_initialized():
         raise ExecutorError(
             "CUDA is initialised in the fork server: something that it imported used it, "
             "and no fork could use a GPU"
         )
     warm_up()
-    serve(connect(int(sys.argv[1])), run_attempt)
+    serve(pipe, run_attempt)
 
 
 if __name__ == "__main__":
-    main()
+    serve_attempts(connect(int(sys.argv[1])))

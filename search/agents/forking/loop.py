@@ -35,6 +35,7 @@ from search.linux import (
     die_with_parent,
     out_of_memory_kills,
     raise_oom_score,
+    thread_count,
 )
 
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT)
@@ -48,7 +49,7 @@ def serve(pipe: Connection, run: Callable[[AttemptTicket], int]) -> None:
     Raises:
         ExecutorError: this process has more than one thread and must not fork.
     """
-    threads = len(os.listdir("/proc/self/task"))
+    threads = thread_count()
     if threads != 1:
         raise ExecutorError(
             f"the fork server runs {threads} threads where 1 is allowed: "

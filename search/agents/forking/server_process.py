@@ -9,10 +9,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
 from search.agents.executor import Exit
+from search.agents.forking.environment import environment_of_attempts
 from search.agents.forking.frames import (
     REPORTS,
     REQUESTS,
@@ -26,46 +28,62 @@ from search.agents.forking.frames import (
 from search.errors import ExecutorError
 from storage.endings import AttemptCause
 
-_PRELOAD = {
-    # One thread each while importing: a pool that a library starts would not survive a fork.
-    # `torch.set_num_threads` gives an attempt more where its ticket says so.
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    # torch then asks for huge pages: fresh large tensors cost a fraction of the page faults.
-    "THP_MEM_ALLOC_ENABLE": "1",
-}
-
-_KEPT_FROM_ATTEMPTS = frozenset(
-    {
-        "REFLECTORY_DATABASE_URL",
-        "REFLECTORY_OPTUNA_URL",
-        "REFLECTORY_SECRET",
-        "REFLECTORY_KEY",
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "RAY_AUTH_TOKEN",
-    }
-)
-"""What opens our tables, our bytes or our doors: an attempt has its lease token, and needs no more.
-"""
 _CLOSE_SECONDS = 5.0
 _FROM_OUTSIDE = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
+class Launched(Protocol):
+    """A fork server's process."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send it a signal; one that has ended is left alone."""
+        ...
+
+    def wait(self) -> object:
+        """Wait for its end."""
+        ...
+
+
+Launch = Callable[[str, Connection, Path], Launched]
+"""Starts the program of a module with its end of a pipe; what it says goes to the end of a file.
+
+Raises `OSError` where that cannot be done. The program ends when the pipe does.
+"""
+
+
+def by_exec(module: str, pipe: Connection, errors: Path) -> Launched:
+    """Start `python -m module DESCRIPTOR` as a child of the calling thread."""
+    descriptor = pipe.fileno()
+    with errors.open("ab") as said:
+        return subprocess.Popen(
+            # -P: a folder `search` or `models` where the service was started is not ours.
+            [sys.executable, "-P", "-u", "-m", module, str(descriptor)],
+            pass_fds=(descriptor,),
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            env=environment_of_attempts(os.environ),
+            # A session of its own, so that Ctrl-C in a terminal reaches the coordinator alone.
+            start_new_session=True,
+        )
+
+
 @final
 class ServerProcess:
-    """One fork server, from its exec to its end. It is not started again: make a new one.
+    """One fork server, from its start to its end. It is not started again: make a new one.
 
     Args:
-        module: what `python -m` runs; it gets the pipe's descriptor as its argument.
+        module: the server's program.
+        launch: how it is started.
         errors: file for what the server itself has to say.
         on_exit: called once for each attempt that was started, from the listening thread.
     """
 
-    def __init__(self, module: str, *, errors: Path, on_exit: Callable[[Exit], None]) -> None:
+    def __init__(
+        self, module: str, *, launch: Launch, errors: Path, on_exit: Callable[[Exit], None]
+    ) -> None:
         self._module = module
+        self._launch = launch
         self._errors = errors
         self._errors_from = errors.stat().st_size if errors.exists() else 0
         self._on_exit = on_exit
@@ -74,7 +92,7 @@ class ServerProcess:
         self._running: dict[str, int] = {}
         self._ended = False
         self._told_to_end = False
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Launched | None = None
         self._launch_error: str | None = None
         self._launched = threading.Event()
         self._pipe, self._far_end = Pipe()
@@ -146,7 +164,7 @@ class ServerProcess:
 
     def _supervise(self) -> None:
         try:
-            self._process = self._launch()
+            self._process = self._launch(self._module, self._far_end, self._errors)
         except OSError as error:
             self._launch_error = str(error)
         finally:
@@ -160,21 +178,6 @@ class ServerProcess:
             pass
         finally:
             self._bury()
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        descriptor = self._far_end.fileno()
-        with self._errors.open("ab") as errors:
-            return subprocess.Popen(
-                # -P: a folder `search` or `models` where the service was started is not ours.
-                [sys.executable, "-P", "-u", "-m", self._module, str(descriptor)],
-                pass_fds=(descriptor,),
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-                env=_environment(),
-                # A session of its own, so that Ctrl-C in a terminal reaches the coordinator alone.
-                start_new_session=True,
-            )
 
     def _on_started(self, report: Started) -> None:
         with self._lock:
@@ -194,7 +197,7 @@ class ServerProcess:
     def _bury(self) -> None:
         """Settle everything once the server's end of the pipe is closed."""
         if self._process is not None:
-            self._process.kill()
+            self._process.send_signal(signal.SIGKILL)
             self._process.wait()
         with self._lock:
             self._ended = True
@@ -220,12 +223,6 @@ class ServerProcess:
             lines = errors.read().decode(errors="replace").strip().splitlines()
         said = f"; its last words: {lines[-1].strip()}" if lines else ""
         return ExecutorError(f"the fork server ended{said} (see {self._errors})")
-
-
-def _environment() -> dict[str, str]:
-    """The environment of the server, and so of its attempts."""
-    passed = {name: value for name, value in os.environ.items() if name not in _KEPT_FROM_ATTEMPTS}
-    return passed | _PRELOAD
 
 
 def _exit(report: Ended) -> Exit:

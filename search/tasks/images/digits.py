@@ -1,6 +1,8 @@
 """Handwritten digits that come with scikit-learn: small, real, nothing to download."""
 
-from typing import Any, ClassVar, Literal, cast
+from importlib.util import find_spec
+from pathlib import Path
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -88,11 +90,14 @@ class Digits(TenClasses):
 
 
 def _decode() -> Arrays:
-    # Importing scikit-learn takes a second, and a process that finds the cache does without it.
-    from sklearn.datasets import load_digits  # pyright: ignore[reportMissingTypeStubs]
-
-    digits = cast(Any, load_digits())
-    images, labels = digits.data, digits.target
+    # Importing scikit-learn for one file would take a second, and 70 MB for as long as a process
+    # lives.
+    package = find_spec("sklearn")
+    assert package is not None
+    assert package.submodule_search_locations is not None
+    file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = np.loadtxt(file, delimiter=",")
+    images, labels = table[:, :-1], table[:, -1].astype(int)
     # RandomState's streams are frozen; a Generator's may change with numpy's version.
     order = np.random.RandomState(_SPLIT_SEED).permutation(len(labels))
     rows = {

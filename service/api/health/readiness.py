@@ -1,20 +1,24 @@
 """What the server needs within reach, looked at part by part."""
 
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
+from service.api.dashboard.own_process import running_mark
 from service.api.health.schemas import PartState
 from service.api.resources import Resources
+from service.data_dir.locks import is_held
 from service.data_dir.machine_name import coordinator_name
 from storage.errors import DatabaseUnavailable, SchemaMismatch, StorageError
 from storage.fleet.coordinators import Coordinators
 from storage.fleet.fleet_counts import FleetCounts
 
-_DASHBOARD_SECONDS = 1.0
+_UNIX_SOCKETS = Path("/proc/net/unix")
+_LISTENS = "00010000"
+"""The kernel's flags of a socket that is listened on."""
 
 
 class _Wrong(Exception):
@@ -24,7 +28,8 @@ class _Wrong(Exception):
 @dataclass(frozen=True)
 class _Part:
     name: str
-    check: Callable[[Resources], None]
+    check: Callable[[Resources], str | None]
+    """What is to say about it while nothing is wrong."""
     required: bool = True
 
 
@@ -35,10 +40,10 @@ def readiness(held: Resources) -> tuple[PartState, ...]:
 
 def _state(part: _Part, held: Resources) -> PartState:
     try:
-        part.check(held)
+        said = part.check(held)
     except (StorageError, OSError, _Wrong) as error:
         return PartState(name=part.name, required=part.required, ok=False, message=str(error))
-    return PartState(name=part.name, required=part.required, ok=True)
+    return PartState(name=part.name, required=part.required, ok=True, message=said)
 
 
 def _check_database(held: Resources) -> None:
@@ -85,16 +90,23 @@ def _check_coordinator(held: Resources) -> None:
     raise _Wrong(f"the coordinator was last heard {age:.0f} s ago; allowed are {allowed:.0f} s")
 
 
-def _check_dashboard(held: Resources) -> None:
+def _check_dashboard(held: Resources) -> str:
+    """Nothing connects to it here: a connection is a visit, and starts its process."""
     path = held.settings.dashboard_socket
     if path is None:
         raise _Wrong("none is run beside this server (REFLECTORY_DASHBOARD_SOCKET)")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(_DASHBOARD_SECONDS)
-        try:
-            probe.connect(str(path))
-        except OSError as error:
-            raise _Wrong(f"its process does not answer: {error.strerror or error}") from error
+    if is_held(running_mark(path)):
+        return "its process runs"
+    if _is_listened_on(path):
+        return "its process starts at the next visit"
+    raise _Wrong("its process does not run, and nothing would start it")
+
+
+def _is_listened_on(path: Path) -> bool:
+    """Whether a process of this machine, or of our container, listens on a Unix socket."""
+    sockets = _UNIX_SOCKETS.read_text().splitlines()[1:]
+    fields = (line.split(maxsplit=7) for line in sockets)
+    return any(entry[3:] and entry[3] == _LISTENS and entry[-1] == str(path) for entry in fields)
 
 
 _PARTS = (

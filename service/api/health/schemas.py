@@ -13,7 +13,7 @@ class PartState(Spec):
     name: str
     required: bool = Field(description="whether the server is not ready without it")
     ok: bool
-    message: str | None = Field(default=None, description="what is wrong; null while nothing is")
+    message: str | None = Field(default=None, description="what is wrong, or else what is to say")
 
 
 class Alive(Spec):

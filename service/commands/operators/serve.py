@@ -1,8 +1,5 @@
 """`serve`, the commands that its child processes are, and `migrate`."""
 
-import signal
-import socket
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -18,17 +15,7 @@ from service.commands.connection import (
     settings_of_server,
 )
 from service.data_dir.server_file import ServerFile
-from service.processes.lifeline import hold_on
 from service.settings import ExecutorName, Settings
-
-_LifelineOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FD:PID",
-        hidden=True,
-        help="End with the supervisor: a pipe's reading end, and its process id.",
-    ),
-]
 
 _ExecutorOption = Annotated[
     ExecutorName | None,
@@ -95,27 +82,18 @@ def serve(
 
 def api(
     data_dir: DataDirOption = None,
-    lifeline: _LifelineOption = None,
-    listener: Annotated[
-        int | None,
-        typer.Option(metavar="FD", hidden=True, help="A listening socket to take over."),
-    ] = None,
-    attempts_listener: Annotated[
-        int | None,
-        typer.Option(metavar="FD", hidden=True, help="The same for this machine's own attempts."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve the HTTP API alone, over tables that are migrated; `serve` runs it by itself."""
-    settings = _begin("api", data_dir, lifeline)
+    settings = _begin("api", data_dir)
     _outlive_attempts()
-    _check_store(settings, lifeline, as_json=as_json)
+    _check_store(settings, as_json=as_json)
     from service.auth.listeners import CannotListen
     from service.auth.origins import AddressRefused
     from service.processes.api_process import run_api
 
     try:
-        run_api(settings, listener=_inherited(listener), attempts=_inherited(attempts_listener))
+        run_api(settings)
     except (AddressRefused, CannotListen) as error:
         fail(str(error), REFUSED, as_json=as_json)
 
@@ -123,21 +101,17 @@ def api(
 def coordinator(
     data_dir: DataDirOption = None,
     executor: _ExecutorOption = None,
-    lifeline: _LifelineOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
-    settings = _begin("coordinator", data_dir, lifeline, executor=executor)
+    settings = _begin("coordinator", data_dir, executor=executor)
     _outlive_attempts()
-    _check_store(settings, lifeline, as_json=as_json)
-    stop = threading.Event()
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, lambda _sign, _frame: stop.set())
+    _check_store(settings, as_json=as_json)
     from search.errors import ExecutorError
-    from service.processes.coordination import AlreadyCoordinating, coordinate
+    from service.processes.coordination import AlreadyCoordinating, coordinate_until_told
 
     try:
-        coordinate(settings, stop)
+        coordinate_until_told(settings)
     except AlreadyCoordinating as error:
         fail(str(error), REFUSED, as_json=as_json)
     except ExecutorError as error:
@@ -165,16 +139,12 @@ def migrate(data_dir: DataDirOption = None, as_json: JsonOption = False) -> None
         typer.echo(f"{database.url} has the tables of this version")
 
 
-def dashboard(lifeline: _LifelineOption = None) -> None:
+def dashboard() -> None:
     """Serve Optuna's dashboard, read-only, on its socket."""
-    settings = _begin("dashboard", None, lifeline)
+    settings = _begin("dashboard", None)
     from service.processes.dashboard import run_dashboard
 
     run_dashboard(settings)
-
-
-def _inherited(descriptor: int | None) -> socket.socket | None:
-    return None if descriptor is None else socket.socket(fileno=descriptor)
 
 
 def _outlive_attempts() -> None:
@@ -184,13 +154,11 @@ def _outlive_attempts() -> None:
     lower_oom_score(SERVICE_SCORE)
 
 
-def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> None:
-    """Refuse to start over a store that refuses us; a child that starts again waits for it."""
+def _check_store(settings: Settings, *, as_json: bool) -> None:
+    """Refuse to start over a store that refuses us."""
     from service.data_dir.artifact_store import check_artifacts
     from storage.errors import StoreRefused
 
-    if lifeline is not None:
-        return
     try:
         check_artifacts(settings)
     except StoreRefused as error:
@@ -200,7 +168,6 @@ def _check_store(settings: Settings, lifeline: str | None, *, as_json: bool) -> 
 def _begin(
     process: str,
     data_dir: Path | None,
-    lifeline: str | None,
     *,
     executor: ExecutorName | None = None,
 ) -> Settings:
@@ -208,13 +175,7 @@ def _begin(
     from service.observability.logs import configure_logging
 
     configure_logging(process, settings.log_level, settings.log_format)
-    if lifeline is not None:
-        pipe, _, parent = lifeline.partition(":")
-        if not (pipe.isdecimal() and parent.isdecimal()):
-            raise typer.BadParameter(f"--lifeline is FD:PID, not {lifeline!r}")
-        hold_on(int(pipe), parent=int(parent), grace_seconds=settings.shutdown_grace_seconds)
-    else:
-        from service.data_dir.private_files import tighten
+    from service.data_dir.private_files import tighten
 
-        tighten(settings)
+    tighten(settings)
     return settings

@@ -547,7 +547,7 @@ def test_a_fork_server_with_cuda_initialised_refuses_to_fork() -> None:
             "import torch",
             "torch.cuda._initialized = True",
             "from search.agents.forking import fork_server",
-            "fork_server.main()",
+            "fork_server.serve_attempts(None)",
         ]
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -11,9 +11,12 @@ from typing import Any
 
 import httpx2
 import psutil
+import pytest
 from starlette.testclient import TestClient
 
+from service.api.dashboard.own_process import running_mark
 from service.app import create_app
+from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name
 from service.settings import Settings
 from storage.fleet.coordinators import CoordinatorRecord, Coordinators
@@ -139,11 +142,18 @@ def test_a_dashboard_that_is_away_is_told_of_and_not_waited_for(tmp_path: Path) 
     ) as client:
         away = parts(client)["dashboard"]
         assert (away["ok"], away["required"]) == (False, False)
-        assert "does not answer" in away["message"]
+        assert "does not run" in away["message"]
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             listener.bind(str(path))
             listener.listen()
-            assert parts(client)["dashboard"]["ok"]
+            sleeping = parts(client)["dashboard"]
+            assert (sleeping["ok"], "next visit" in sleeping["message"]) == (True, True)
+            listener.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        with hold(running_mark(path)):
+            awake = parts(client)["dashboard"]
+            assert (awake["ok"], "runs" in awake["message"]) == (True, True)
     site.close()
 
 

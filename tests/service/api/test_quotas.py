@@ -22,7 +22,6 @@ from service.app import create_app
 from service.auth.api_keys import create_key
 from service.cli import application
 from service.client import Client, Refused
-from service.processes.supervisor import environment_of
 from service.settings import QuotaSettings, Settings
 from storage.accounts.quotas import Quotas
 from storage.engine import Database
@@ -389,8 +388,7 @@ def test_quotas_of_the_settings_reach_every_process(
     record = settings.quotas.record
     assert (record.slots, record.studies, record.uploads) == (4, None, 8)
     assert record.limit("slots") == 4
-    for name, value in environment_of(settings).items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("REFLECTORY_QUOTAS", settings.quotas.model_dump_json())
     assert Settings().quotas == settings.quotas
     monkeypatch.setenv("REFLECTORY_QUOTAS", '{"slotz": 4}')
     with pytest.raises(ValueError, match="slotz"):

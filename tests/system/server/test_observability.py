@@ -160,12 +160,8 @@ def test_a_coordinator_that_falls_silent_is_missed(tmp_path: Path) -> None:
     try:
         server.start()
         wait_until(lambda: server.get("/v1/devices")["items"], what="a device")
-        coordinators = [
-            process
-            for process in server.processes()
-            if "service.cli" in process.cmdline() and "coordinator" in process.cmdline()
-        ]
-        (coordinator,) = coordinators
+        processes = server.processes()
+        (coordinator,) = (one for one in processes if "coordinator" in one.cmdline())
         coordinator.suspend()
         try:
             away = wait_until(

@@ -15,27 +15,29 @@ import httpx2
 import psutil
 import pytest
 
-from service.processes.children import Child, ChildGivenUp
-from service.processes.supervisor import environment_of
-from service.settings import Settings
 from tests import preloaded
 from tests.service.running import Server, wait_until
 
-COMMANDS = ("api", "coordinator", "dashboard")
+ROLES = ("api", "coordinator", "dashboard")
+SECRET = "unseen-" + "s" * 32
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for the tests that leave it as it was."""
-    running = Server(tmp_path_factory.mktemp("supervised") / "data", workers=1)
+    running = Server(
+        tmp_path_factory.mktemp("supervised") / "data",
+        workers=1,
+        environment={"REFLECTORY_SECRET": SECRET},
+    )
     yield running.start()
     running.close()
 
 
-def child(server: Server, command: str) -> psutil.Process | None:
+def child(server: Server, role: str) -> psutil.Process | None:
     for process in psutil.Process(server.pid).children():
         with suppress(psutil.NoSuchProcess):
-            if command in process.cmdline():
+            if process.cmdline() == ["reflectory", role]:
                 return process
     return None
 
@@ -85,19 +87,107 @@ def test_a_port_that_is_taken_is_refused_with_its_number(tmp_path: Path) -> None
     assert "--port 0" in run.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_killed_child_is_started_again(server: Server, command: str) -> None:
-    before = wait_until(lambda: child(server, command), what=f"a process for {command}")
-    others = {name: child(server, name) for name in COMMANDS if name != command}
+@pytest.mark.parametrize("role", ROLES)
+def test_a_killed_child_is_started_again(server: Server, role: str) -> None:
+    wait_until(lambda: _is_well(server), what="a server that is ready, with its dashboard")
+    before = wait_until(lambda: child(server, role), what=f"a process for {role}")
+    others = {name: child(server, name) for name in ROLES if name != role}
     before.kill()
 
     def another() -> psutil.Process | None:
-        process = child(server, command)
+        process = child(server, role)
         return process if process is not None and process.pid != before.pid else None
 
-    wait_until(another, what=f"another process for {command}")
-    wait_until(lambda: _is_well(server), what="a server that is ready again")
+    wait_until(lambda: _is_well(server) and another(), what=f"another process for {role}")
     assert {name: child(server, name) for name in others} == others
+
+
+def test_a_killed_fork_server_is_forked_again_for_the_next_attempt(server: Server) -> None:
+    before = wait_until(lambda: child(server, "fork_server"), what="a fork server")
+    before.kill()
+    study = server.submit(
+        {
+            "task": {"kind": "digits"},
+            "budget": {"trials": 1, "epochs": 1},
+            "objectives": ["quality", "parameters"],
+        }
+    )
+    assert server.wait(study)["state"] == "finished"
+    after = child(server, "fork_server")
+    assert after is not None
+    assert after.pid != before.pid
+
+
+def test_a_killed_coordinators_fork_server_ends(server: Server) -> None:
+    coordinator = wait_until(lambda: child(server, "coordinator"), what="a coordinator")
+    before = wait_until(lambda: child(server, "fork_server"), what="a fork server")
+    coordinator.kill()
+    before.wait(300)
+    assert wait_until(lambda: child(server, "fork_server"), what="another fork server") != before
+
+
+def test_what_was_imported_is_shared(server: Server) -> None:
+    wait_until(lambda: _is_well(server), what="a server that is ready")
+    for role in ("api", "coordinator", "fork_server"):
+        process = wait_until(lambda role=role: child(server, role), what=f"a process for {role}")
+        told = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()[1:]
+        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in told}
+        assert kilobytes["Private_Dirty"] < kilobytes["Anonymous"] / 2, role
+
+
+def test_children_have_the_files_that_they_use_and_no_others(server: Server) -> None:
+    wait_until(lambda: _is_well(server), what="a server that is ready, with its dashboard")
+    listening = _listeners(server)
+    for role, count in (("api", 2), ("coordinator", 0), ("dashboard", 1), ("fork_server", 0)):
+        process = wait_until(lambda role=role: child(server, role), what=f"a process for {role}")
+        folder = Path(f"/proc/{process.pid}/fd")
+        links = [os.readlink(entry) for entry in folder.iterdir()]
+        assert os.readlink(folder / "0") == os.devnull
+        assert not [link for link in links if link.endswith("serve.lock")], role
+        assert len({link for link in links if link in listening}) == count, role
+
+
+def test_attempts_get_no_secret_from_the_fork_server(server: Server) -> None:
+    process = wait_until(lambda: child(server, "fork_server"), what="a fork server")
+    shown = Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert SECRET.encode() not in shown
+    assert b"REFLECTORY_SECRET" not in shown
+
+
+def test_the_dashboard_starts_at_its_first_visit_and_ends_when_nobody_comes(tmp_path: Path) -> None:
+    server = Server(
+        tmp_path / "data", workers=0, environment={"REFLECTORY_DASHBOARD_IDLE_SECONDS": "1"}
+    )
+
+    def told() -> str:
+        (part,) = (p for p in server.get("/readyz")["parts"] if p["name"] == "dashboard")
+        assert part["ok"]
+        return part["message"]
+
+    try:
+        server.start()
+        for _ in range(2):
+            assert child(server, "dashboard") is None
+            assert "starts at the next visit" in told()
+            answer = server.http.get("/dashboard/")
+            assert (answer.status_code, answer.headers["content-type"][:9]) == (200, "text/html")
+            wait_until(lambda: child(server, "dashboard") is None, what="the dashboard's end")
+            wait_until(lambda: "next visit" in told(), what="word of it")
+        assert "is started again" not in server.log.read_text()
+        assert server.stop() == 0
+    finally:
+        server.close()
+
+
+def _listeners(server: Server) -> set[str]:
+    """The sockets on which the supervisor listens, as `/proc` names them."""
+    ours = {os.readlink(entry) for entry in Path(f"/proc/{server.pid}/fd").iterdir()}
+    by_tcp = psutil.Process(server.pid).net_connections("tcp")
+    numbers = [f"/proc/{server.pid}/fd/{one.fd}" for one in by_tcp if one.status == "LISTEN"]
+    unix = Path("/proc/net/unix").read_text().splitlines()[1:]
+    fields = (line.split(maxsplit=7) for line in unix)
+    found = [f"socket:[{entry[6]}]" for entry in fields if entry[3] == "00010000"]
+    return {one for one in (*map(os.readlink, numbers), *found) if one in ours}
 
 
 def _is_well(server: Server) -> bool:
@@ -124,7 +214,7 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         server.submit(spec)
         wait_until(server.workers_at_work, what="an attempt at work")
         processes = server.processes()
-        assert len(processes) >= 1 + len(COMMANDS) + 2, "supervisor, children, fork server, attempt"
+        assert len(processes) >= 5, "supervisor, API, coordinator, fork server, attempt"
         os.kill(server.pid, signal.SIGKILL)
         assert server.stop() == -signal.SIGKILL
         _, alive = psutil.wait_procs(processes, timeout=300)
@@ -183,32 +273,8 @@ def _mentioning(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_a_child_that_cannot_live_is_given_up_loudly(tmp_path: Path) -> None:
-    hopeless = Child(
-        "no-such-command", [], environment={**os.environ, "HOME": str(tmp_path)}, descriptors=[]
-    )
-    with pytest.raises(ChildGivenUp, match=r"no-such-command.* 6 times .* status 2"):
-        wait_until(hopeless.tend, what="the end of patience", seconds=120)
-
-
-def test_settings_survive_the_way_through_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = Settings(
-        data_dir=tmp_path,
-        data_sets=tmp_path / "sets",
-        port=0,
-        workers=3,
-        dashboard_socket=tmp_path / "d.sock",
-        log_level="WARNING",
-    )
-    for name, value in environment_of(settings).items():
-        monkeypatch.setenv(name, value)
-    assert Settings() == settings
-
-
 @pytest.mark.cold
-def test_a_server_that_says_it_is_ready_has_its_dashboard(tmp_path: Path) -> None:
+def test_a_server_that_says_it_is_ready_answers_at_all_that_it_names(tmp_path: Path) -> None:
     """What the announcement names can be opened at once."""
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--json"]
     command += ["--data-dir", str(tmp_path / "data")]

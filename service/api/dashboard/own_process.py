@@ -1,0 +1,12 @@
+"""What the API and the dashboard's process know of each other."""
+
+from pathlib import Path
+
+TENANT_HEADER = "X-Reflectory-Tenant"
+"""For whom the API asks. Believed by whoever listens on a socket that only this user can open;
+clients' own never pass."""
+
+
+def running_mark(socket: Path) -> Path:
+    """The file, beside the dashboard's socket, whose lock its process holds while it runs."""
+    return socket.with_suffix(".running")
