@@ -49,6 +49,7 @@ class AskTellLoop:
         self.figures = Figures(size=4)
         self.dashboard_sync = DashboardSync(study, optuna_study, self.figures)
         self._front: list[int] = []
+        self._front_is_due = False
         self._searching = False
         self._halted = False
         self._at_work: Future[None] | None = None
@@ -81,7 +82,7 @@ class AskTellLoop:
             self._at_work = None
 
     def is_done(self) -> bool:
-        """Whether nothing is at work, and Optuna knows how every trial ended.
+        """Whether nothing is at work, Optuna knows how every trial ended, and the front is told.
 
         Raises:
             Exception: whatever went wrong at work.
@@ -89,7 +90,11 @@ class AskTellLoop:
         if self._is_at_work():
             return False
         with self._study.database.read() as session:
-            return not Trials(session).untold(self._study.id)
+            return not self._front_is_due and not Trials(session).untold(self._study.id)
+
+    def tell_front(self) -> None:
+        """Have an event written if the front is another one: something was measured."""
+        self._front_is_due = True
 
     def halt(self) -> None:
         """Begin nothing any more; what is just being asked or told ends by itself."""
@@ -137,7 +142,11 @@ class AskTellLoop:
             first = ended[0]
         if first is not None:
             self._tell(first)
-        return first is not None
+            return True
+        if self._front_is_due:
+            self._front_is_due = False
+            self._tell_front()
+        return False
 
     def _tell(self, trial: TrialRecord) -> None:
         self._optuna_study.tell(trial)

@@ -30,7 +30,7 @@ class Confirmation:
         Returns:
             Whether one was begun.
         """
-        if self._study.spec.confirm == 0:
+        if self._study.spec.confirm == 0 or not self._study.front_is_settled:
             return False
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)

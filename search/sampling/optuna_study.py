@@ -15,8 +15,9 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler
 from optuna.storages import BaseStorage
 
+from search.documents.objectives import OBJECTIVE_KINDS
 from search.errors import OptunaStudyDiverged
-from search.fronts import objective_infos, value_of
+from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
 from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
@@ -193,7 +194,7 @@ class OptunaStudy:
         return study
 
     def _values(self, trial: TrialRecord) -> list[float]:
-        values = [value_of(trial, info.name) for info in self._infos]
+        values = [OBJECTIVE_KINDS[info.name].for_sampler(trial) for info in self._infos]
         return [float(value) for value in values if value is not None]
 
     def _frozen(
@@ -219,7 +220,9 @@ def _outcome(trial: TrialRecord) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if trial.state.has_ended and trial.state != TrialState.COMPLETE:
         found |= {"outcome": trial.state.value, "reason": trial.reason}
-    if trial.state.has_ended:
+    if trial.state.has_ended and trial.predicted:
+        found["throughput_kind"] = "predicted"
+    elif trial.state.has_ended:
         found["throughput_ratio"] = trial.throughput_ratio
     return {name: value for name, value in found.items() if value is not None}
 
