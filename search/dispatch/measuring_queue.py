@@ -42,13 +42,17 @@ _log = logging.getLogger(__name__)
 _BLOCK = 8
 """How many shapes that may be on the front are measured in a row: slots stand still for it."""
 
+_LAST_BLOCK = 4
+"""The same when nothing trains any more: after each, fewer may be on the front."""
+
 
 class Measuring:
     """Plans the measuring jobs of one study.
 
     The first shapes are measured before they train. Once they predict others, what the prediction
     clears of the study's limits on speed trains first, and is measured in blocks if it may be on
-    the front. Only a measurement refuses a trial, or puts it onto the front.
+    the front. Only a measurement refuses a trial, or puts it onto the front: see
+    Note [Predicted speeds].
     """
 
     def __init__(self, study: StudyContext, figures: Figures) -> None:
@@ -59,7 +63,9 @@ class Measuring:
         """Whether the next job is to run alone, see Note [Sudden deaths]."""
         self._seen_version = -1
         self._candidates: Sequence[TrialRecord] = ()
-        """Of the version of the study's data that was seen last: what may be on its front."""
+        """Complete and not measured, and by the last look maybe on the front; likely ones first."""
+        self._likely: frozenset[int] = frozenset()
+        """Those of them that are on the front if all predictions are right."""
         self._unmeasurable: set[int] = set()
         """Those whose measuring came to nothing too often."""
 
@@ -91,7 +97,7 @@ class Measuring:
             study = Studies(session).get(self._study.id)
             grown = self._predictions.refresh(session)
             complete = self._figures.complete(session, study)
-            self._candidates = self._find_candidates(session, study, complete)
+            self._find_candidates(session, study, complete)
             waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
         self._seen_version = study.data_version
         self._refuse_slow(waiting, complete)
@@ -137,8 +143,10 @@ class Measuring:
         overtakes = any(trial.origin == TrialOrigin.USER for trial in unmeasured)
         if unmeasured and (overtakes or len(waiting) - len(unmeasured) < len(self._study.slots)):
             self._measure(unmeasured)
-        elif len({trial.shape_key for trial in self._candidates}) >= _BLOCK:
-            self._measure(self._measurable()[:_BLOCK])
+            return
+        likely = [trial for trial in self._measurable() if trial.number in self._likely]
+        if len({trial.shape_key for trial in likely}) >= _BLOCK:
+            self._measure(likely[:_BLOCK])
 
     def _not_predicted(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
         """Those that have to be measured before they train; the others get their predictions."""
@@ -169,14 +177,14 @@ class Measuring:
     def measure_front(self) -> bool:
         """Have everything measured that may be on the front by the last look, in blocks.
 
-        The most promising comes first, after which less may be on it. What was tried often enough
+        What was tried often enough
         stays as it is, and so does what the measuring slot has no memory for.
 
         Returns:
             Whether something is left to measure.
         """
         candidates = self._measurable()
-        self._measure(candidates[:_BLOCK])
+        self._measure(candidates[:_LAST_BLOCK])
         return bool(candidates)
 
     def _measurable(self) -> list[TrialRecord]:
@@ -186,25 +194,24 @@ class Measuring:
 
     def _find_candidates(
         self, session: Session, study: StudyRecord, complete: Sequence[TrialSummary]
-    ) -> list[TrialRecord]:
-        """Complete trials without a measurement that may be on the front, the likeliest first."""
+    ) -> None:
         infos = self._study.infos
         possible = {trial.number: trial for trial in may_be_on_front(complete, infos)}
         records = self._figures.records(session, study, possible)
         found = self._predictions.of([*records.values()]) if records else None
         predictions = {} if found is None else dict(zip(records, found, strict=True))
         known = [trial for trial in complete if trial.measurement_id or trial.number in possible]
-        likely = {trial.number for trial in may_join(known, infos, middles(predictions))}
-        numbers = [trial.number for trial in may_join(known, infos, best_ends(predictions))]
-        numbers.sort(key=lambda number: number not in likely)
+        likely = may_join(known, infos, middles(predictions), among_guesses=True)
         # The front of a study whose objectives are not measured, and what all else compares with.
-        front = front_of(complete, infos)
+        others = front_of(complete, infos)
         if self._study.spec.compress is not None:
-            front += [trial for trial in complete if trial.origin == TrialOrigin.ORIGINAL]
-        numbers += [trial.number for trial in front if trial.measurement_id is None]
-        wanted = dict.fromkeys(numbers)
-        records = self._figures.records(session, study, wanted)
-        return [records[number] for number in wanted]
+            others += [trial for trial in complete if trial.origin == TrialOrigin.ORIGINAL]
+        others = [trial for trial in others if trial.measurement_id is None]
+        wanted = (*likely, *may_join(known, infos, best_ends(predictions)), *others)
+        records = self._figures.records(session, study, {trial.number for trial in wanted})
+        numbers = dict.fromkeys(trial.number for trial in wanted)
+        self._candidates = [records[number] for number in numbers]
+        self._likely = frozenset(trial.number for trial in (*likely, *others))
 
     def _fits_in_memory(self, trial: TrialRecord) -> bool:
         slot = self._study.measuring_slot()

@@ -10,6 +10,7 @@ from search.measuring.prediction import (
     Prediction,
     ShapeFacts,
     SpeedModel,
+    baseline_facts,
     facts_of,
 )
 from search.running import StudyContext
@@ -35,7 +36,8 @@ class SpeedPredictions:
 
     def __init__(self, study: StudyContext) -> None:
         self._study = study
-        self._facts: dict[str, ShapeFacts] = {}
+        self._facts: dict[str, tuple[ShapeFacts, ShapeFacts | None]] = {}
+        """Of each shape, and of its dense baseline."""
         self._speeds: Sequence[Speed] = ()
         self._models: dict[str, SpeedModel] = {}
 
@@ -67,16 +69,29 @@ class SpeedPredictions:
         with self._study.database.read() as session:
             for trial in Trials(session).numbered(self._study.id, unknown):
                 self._facts_of(trial)
-        shapes = [self._facts[speed.shape_key] for speed in self._speeds]
+        shapes = [self._facts[speed.shape_key][0] for speed in self._speeds]
         for field, name in _QUANTITIES.items():
             values = [getattr(speed, name) for speed in self._speeds]
             # A study asks for the same of every shape.
             if None not in values:
-                self._models[field] = SpeedModel(shapes, values)
+                also, baselines = self._baselines() if field == "throughput" else ([], [])
+                self._models[field] = SpeedModel([*also, *shapes], [*baselines, *values])
+
+    def _baselines(self) -> tuple[list[ShapeFacts], list[float]]:
+        """The dense baselines that were measured beside the shapes, and their samples per second.
+
+        They tell as much of how a speed follows from sizes as the shapes do.
+        """
+        pairs = [
+            (baseline, speed.samples_per_second / speed.ratio)
+            for speed in self._speeds
+            if (baseline := self._facts[speed.shape_key][1]) is not None
+        ]
+        return [facts for facts, _ in pairs], [value for _, value in pairs]
 
     def _facts_of(self, trial: TrialRecord) -> ShapeFacts:
         found = self._facts.get(trial.shape_key)
         if found is None:
             model = TrialSpec.model_validate(trial.spec).model
-            found = self._facts[trial.shape_key] = facts_of(model)
-        return found
+            found = self._facts[trial.shape_key] = facts_of(model), baseline_facts(model)
+        return found[0]

@@ -22,11 +22,17 @@ Predictions: TypeAlias = Mapping[int, Mapping[str, Sequence[float]]]
 """Of trials by their numbers, as `TrialRecord.predicted` has them."""
 
 
-def may_join(trials: Sequence[_T], infos: Sequence[ObjectiveInfo], guess: Guess[_T]) -> list[_T]:
+def may_join(
+    trials: Sequence[_T],
+    infos: Sequence[ObjectiveInfo],
+    guess: Guess[_T],
+    *,
+    among_guesses: bool = False,
+) -> list[_T]:
     """The unmeasured trials that no measured one dominates if they are as good as guessed.
 
-    Trials that lack more than what is measured are not among them, nor are those that can be on no
-    front whatever their speed is.
+    With `among_guesses`, no other one as it is guessed dominates them either. Trials that lack more
+    than what is measured are not among them, nor are those that can be on no front at all.
     """
     kinds = [OBJECTIVE_KINDS[info.name] for info in infos]
     measured: list[list[float]] = []
@@ -42,6 +48,8 @@ def may_join(trials: Sequence[_T], infos: Sequence[ObjectiveInfo], guess: Guess[
                 for kind, value in zip(kinds, values, strict=True)
             ]
             unmeasured.append((trial, _losses(infos, guessed)))
+    if among_guesses:
+        measured += [losses for _, losses in unmeasured]
     points = np.array(measured).reshape(-1, len(infos))
     return [trial for trial, losses in unmeasured if not _is_dominated(np.array(losses), points)]
 

@@ -9,7 +9,7 @@ of one device, one protocol and one quantity.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from statistics import NormalDist
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from storage.records import Json
 LEAST_SHAPES = 10
 """Of fewer measured shapes nothing is predicted."""
 
-_MOST_SHAPES = 200
+_MOST_SHAPES = 300
 """More are not looked at: the newest are of the machine as it is now."""
 
 _CONFIDENCE = 0.95
@@ -83,6 +83,18 @@ def facts_of(model: ModelSpec) -> ShapeFacts:
         options=" ".join(_options(document)),
         sizes=tuple(math.log(max(1, size)) for size in sizes),
     )
+
+
+def baseline_facts(model: ModelSpec) -> ShapeFacts | None:
+    """Those of the dense baseline that a model is measured with; None where it is its own.
+
+    It runs on whatever is fastest for it, and so has options of its own.
+
+    Raises:
+        SpecError: the model cannot be built.
+    """
+    baseline = model.dense_twin()
+    return None if baseline == model.unrounded else replace(facts_of(baseline), options="baseline")
 
 
 class SpeedModel:
@@ -194,8 +206,13 @@ class _Fit:
 
     @property
     def excess(self) -> float:
-        """By how much what each is off by, told by all others, is more than it should be."""
-        return float(np.sqrt(np.mean(self._left_out() ** 2)))
+        """By how much what each is off by, told by all others, is more than it should be.
+
+        Their mean square says so, or how far the interval reaches that holds 95 % of them.
+        """
+        off = np.abs(self._left_out())
+        reach = float(np.quantile(off, _CONFIDENCE)) / NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
+        return max(reach, float(np.sqrt(np.mean(off**2))))
 
     def without_outliers(self) -> "_Fit":
         """The same with more noise for those that all others predict badly."""

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from search.documents.objectives import OBJECTIVE_KINDS, USUAL_OBJECTIVES
 from search.measuring.devices import device_model
+from tests.benchmarks.measuring_share import shapes_of
 from tests.service.running import Server, wait_until
 
 SLOTS = 2
@@ -36,7 +37,8 @@ class Ran:
     share: float
     """Of its time that measuring took, from 0 to 1."""
     wall: float
-    measured: int
+    shapes: int
+    """How many were measured."""
     trials: int
     front: frozenset[int]
 
@@ -46,15 +48,14 @@ def run(
     task: str,
     seed: int,
     measure: Literal["needed", "all"],
-    *,
-    trials: int,
-    epochs: int,
+    given: argparse.Namespace,
 ) -> Ran:
     """Run one study to its end."""
     spec = {
         "name": f"{task} {seed} {measure}",
         "task": _TASKS[task],
-        "budget": {"trials": trials, "epochs": epochs},
+        "budget": {"trials": given.trials, "epochs": given.epochs},
+        "sampler": {"kind": given.sampler},
         "throughput": {"measure": measure},
         "seed": seed,
     }
@@ -65,7 +66,7 @@ def run(
         id=study_id,
         share=progress["measuring_share"],
         wall=progress["wall_seconds"],
-        measured=sum(trial["throughput_kind"] == "measured" for trial in done),
+        shapes=len(shapes_of(server, study_id)),
         trials=len(done),
         front=front_of(server, study_id),
     )
@@ -147,10 +148,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--sampler", choices=("random", "known_cost", "tpe"), default="random")
     given = parser.parse_args()
     write(f"{datetime.now():%Y-%m-%d} · {device_model('cpu')} · {SLOTS} slots\n\n")
     write(f"{'task':10}{'seed':>5}{'share all':>10}{'needed':>8}{'wall all':>10}{'needed':>8}")
-    write(f"{'trials':>8}{'measured':>9}{'front':>6}{'missing':>8}{'of':>5}{'factor':>8}")
+    write(
+        f"{'trials':>8}{'shapes':>8}{'needed':>8}{'front':>6}{'missing':>8}{'of':>5}{'factor':>8}"
+    )
     write(f"{'inside':>8}{'error':>7}{'width':>7}\n")
     with tempfile.TemporaryDirectory() as name:
         server = Server(Path(name) / "data", workers=SLOTS)
@@ -159,21 +163,20 @@ def main() -> None:
             for task in given.tasks:
                 every: list[tuple[bool, float, float]] = []
                 for seed in range(given.seeds):
-                    size = {"trials": given.trials, "epochs": given.epochs}
-                    whole = run(server, task, seed, "all", **size)
-                    lazy = run(server, task, seed, "needed", **size)
+                    whole = run(server, task, seed, "all", given)
+                    lazy = run(server, task, seed, "needed", given)
                     measure_the_rest(server, lazy.id)
                     right = front_of(server, lazy.id)
                     checked = off_by(server, lazy.id)
                     every += checked
                     write(f"{task:10}{seed:>5}{whole.share:>10.1%}{lazy.share:>8.1%}")
                     write(f"{whole.wall:>10.1f}{lazy.wall:>8.1f}{lazy.trials:>8}")
-                    write(f"{lazy.measured:>9}{len(lazy.front):>6}")
+                    write(f"{whole.shapes:>8}{lazy.shapes:>8}{len(lazy.front):>6}")
                     missing = right - lazy.front
                     write(f"{len(missing):>8}{len(right):>5}")
                     write(f"{regret(server, lazy.id, missing):>8.3f}{_summary(checked)}\n")
                     sys.stdout.flush()
-                write(f"{task:10}{'all':>5}{' ' * 72}{_summary(every)}\n")
+                write(f"{task:10}{'all':>5}{' ' * 79}{_summary(every)}\n")
         finally:
             server.close()
 
