@@ -64,6 +64,14 @@ class TrialState(StrEnum):
         return self not in (TrialState.QUEUED, TrialState.RUNNING)
 
 
+class ThroughputKind(StrEnum):
+    """What is known of a trial's speed."""
+
+    MEASURED = "measured"
+    PREDICTED = "predicted"
+    NONE = "none"
+
+
 class AttemptState(StrEnum):
     """Where an attempt stands: working, ended by its own report, or lost (killed, lease over)."""
 
@@ -215,6 +223,11 @@ class TrialRecord(TrialOutcome):
     bytes: int | None = None
     """Of the file that a user takes away; null where nobody asked for it."""
     measurement_id: str | None = None
+    predicted: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """What it was let train on while it was not measured, and what the sampler was told: field
+    (`throughput`, `throughput_ratio`, `latency_p50`, `latency_p99`) -> the value, and the ends of
+    the interval where it lies with 95 %. Never changed; empty for a trial that was measured first,
+    and where nobody asks for speed."""
     dispatched: bool = False
     """Whether an attempt was ever started; refused draws never are and cost no budget."""
     created_at: datetime
@@ -225,6 +238,13 @@ class TrialRecord(TrialOutcome):
     """Role (`checkpoint`, `report`, `resume`) -> sha256."""
     exports: dict[str, Json] = field(default_factory=dict[str, Json])
     """Role of a file made of the checkpoint -> what came of making it, see `search.exports`."""
+
+    @property
+    def throughput_kind(self) -> ThroughputKind:
+        """Whether its speed was measured, or is predicted alone."""
+        if self.measurement_id is not None:
+            return ThroughputKind.MEASURED
+        return ThroughputKind.PREDICTED if self.predicted else ThroughputKind.NONE
 
 
 @dataclass(frozen=True, kw_only=True)

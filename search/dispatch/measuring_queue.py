@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
+from search.dispatch.speed_predictions import Predictions, SpeedPredictions
+from search.fronts import Figures, best_ends, front_of, may_be_on_front, may_join, middles
 from search.running import (
     BROKEN,
     StudyContext,
@@ -24,46 +26,92 @@ from storage.endings import TrialCause
 from storage.records import (
     AttemptKind,
     AttemptRecord,
+    StudyRecord,
     TrialOrigin,
     TrialOutcome,
     TrialRecord,
     TrialState,
 )
 from storage.repositories.attempts import Attempts
+from storage.repositories.studies import Studies
+from storage.repositories.trial_summaries import AnyTrial, TrialSummary
 from storage.repositories.trials import Trials
 
 _log = logging.getLogger(__name__)
 
+_BLOCK = 8
+"""How many shapes that may be on the front are measured in a row: slots stand still for it."""
+
+_LAST_BLOCK = 4
+"""The same when nothing trains any more: after each, fewer may be on the front."""
+
 
 class Measuring:
-    """Plans the measuring jobs of one study."""
+    """Plans the measuring jobs of one study.
 
-    def __init__(self, study: StudyContext) -> None:
+    The first shapes are measured before they train. Once they predict others, what the prediction
+    clears of the study's limits on speed trains first, and is measured in blocks if it may be on
+    the front. Only a measurement refuses a trial, or puts it onto the front: see
+    Note [Predicted speeds].
+    """
+
+    def __init__(self, study: StudyContext, figures: Figures) -> None:
         self._study = study
+        self._figures = figures
+        self._predictions = SpeedPredictions(study)
         self._alone = False
         """Whether the next job is to run alone, see Note [Sudden deaths]."""
+        self._seen_version = -1
+        self._candidates: Sequence[TrialRecord] = ()
+        """Complete and not measured, and by the last look maybe on the front; likely ones first."""
+        self._likely: frozenset[int] = frozenset()
+        """Those of them that are on the front if all predictions are right."""
+        self._unmeasurable: set[int] = set()
+        """Those whose measuring came to nothing too often."""
 
     def is_ready(self, trial: TrialRecord) -> bool:
         """Whether a trial may be dispatched as far as measuring goes."""
         if not self._study.spec.needs_throughput:
             return True
-        return trial.measurement_id is not None and not self._too_slow(trial)
+        if trial.measurement_id is None:
+            return bool(trial.predicted)
+        return not self._too_slow(trial)
 
-    def _too_slow(self, trial: TrialRecord) -> Sequence[tuple[str, float]]:
+    def _too_slow(self, trial: AnyTrial) -> Sequence[tuple[str, float]]:
         """The limits on speed that a measured trial breaks."""
         if trial.origin == TrialOrigin.ORIGINAL:
             # What all else is compared with is wanted whatever it is.
             return ()
         return tuple(slow(self._study.spec.limits, trial))
 
-    def refuse_slow(self) -> None:
-        """End the waiting trials that were measured beyond a limit on speed."""
-        limits = self._study.spec.limits
-        if limits.min_throughput_ratio is None and limits.latency_seconds is None:
-            return
+    def look(self, study: StudyRecord, *, finishing: bool = False) -> bool:
+        """Take in what has changed of a study since the last look.
+
+        Returns:
+            Whether other shapes are measured than then, so that there may be another front.
+        """
+        wanted = finishing or self._study.spec.needs_throughput
+        if not wanted or study.data_version == self._seen_version:
+            return False
         with self._study.database.read() as session:
+            study = Studies(session).get(self._study.id)
+            grown = self._predictions.refresh(session)
+            complete = self._figures.complete(session, study)
+            self._find_candidates(session, study, complete)
             waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
-        for trial in waiting:
+        self._seen_version = study.data_version
+        self._refuse_slow(waiting, complete)
+        return grown
+
+    def _refuse_slow(
+        self, waiting: Sequence[TrialRecord], complete: Sequence[TrialSummary]
+    ) -> None:
+        """End the waiting trials that were measured beyond a limit on speed.
+
+        One that was measured after its training keeps what it learned, and is on no front.
+        """
+        late = (trial for trial in complete if trial.predicted and trial.violation is None)
+        for trial in (*waiting, *late):
             broken = self._too_slow(trial)
             if not broken:
                 continue
@@ -74,35 +122,96 @@ class Measuring:
             )
             number, state = trial.number, TrialState.INFEASIBLE
             with self._study.database.write() as session:
-                end_trial(session, self._study.id, number, state=state, outcome=outcome)
+                if trial.state == TrialState.QUEUED:
+                    end_trial(session, self._study.id, number, state=state, outcome=outcome)
+                else:
+                    Trials(session).note_violation(self._study.id, number, outcome)
 
     def measure_waiting(self) -> None:
-        """Measure suggestions that wait, several in a row, when few are ready to be dispatched."""
+        """Measure several shapes in a row: when few trials are ready, or a block may be on a front.
+
+        What waits comes first, and what may be on the front goes with it.
+        """
         if not self._study.spec.needs_throughput:
             return
         with self._study.database.read() as session:
             waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
         waiting.sort(key=precedence)
-        unmeasured = [trial for trial in waiting if trial.measurement_id is None]
+        unmeasured = self._not_predicted(
+            [trial for trial in waiting if not (trial.measurement_id or trial.predicted)]
+        )
         overtakes = any(trial.origin == TrialOrigin.USER for trial in unmeasured)
-        if overtakes or len(waiting) - len(unmeasured) < len(self._study.slots):
+        if unmeasured and (overtakes or len(waiting) - len(unmeasured) < len(self._study.slots)):
             self._measure(unmeasured)
+            return
+        likely = [trial for trial in self._measurable() if trial.number in self._likely]
+        if len({trial.shape_key for trial in likely}) >= _BLOCK:
+            self._measure(likely[:_BLOCK])
 
-    def measure_front(self, front: Sequence[TrialRecord]) -> bool:
-        """Have the final front measured, as far as the measuring slot's memory allows.
+    def _not_predicted(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+        """Those that have to be measured before they train; the others get their predictions."""
+        everything = self._study.spec.throughput.measure == "all"
+        found = None if everything or not trials else self._predictions.of(trials)
+        if found is None:
+            return [*trials]
+        clear = [
+            (trial.number, predictions)
+            for trial, predictions in zip(trials, found, strict=True)
+            if trial.origin != TrialOrigin.ORIGINAL and self._is_clear(predictions)
+        ]
+        if clear:
+            with self._study.database.write() as session:
+                for number, predictions in clear:
+                    Trials(session).set_predicted(self._study.id, number, predictions)
+        numbers = {number for number, _ in clear}
+        return [trial for trial in trials if trial.number not in numbers]
 
-        False when nothing is left to measure, or its first point was tried often enough.
+    def _is_clear(self, predictions: Predictions) -> bool:
+        """Whether even the worse ends of what is predicted keep the limits on speed."""
+        limits = self._study.spec.limits
+        least, most = limits.min_throughput_ratio, limits.latency_seconds
+        return (least is None or predictions["throughput_ratio"].low >= least) and (
+            most is None or predictions["latency_p99"].high <= most
+        )
+
+    def measure_front(self) -> bool:
+        """Have everything measured that may be on the front by the last look, in blocks.
+
+        What was tried often enough
+        stays as it is, and so does what the measuring slot has no memory for.
+
+        Returns:
+            Whether something is left to measure.
         """
-        front = [trial for trial in front if self._fits_in_memory(trial)]
-        if not front:
-            return False
-        with self._study.database.read() as session:
-            tried = _tried(session, front[0])
-        if gave_up(tried):
-            _log.error("a front stays unmeasured", extra={"study_id": self._study.id})
-            return False
-        self._measure(front)
-        return True
+        candidates = self._measurable()
+        self._measure(candidates[:_LAST_BLOCK])
+        return bool(candidates)
+
+    def _measurable(self) -> list[TrialRecord]:
+        """The candidates that can be measured as far as is known."""
+        known = (trial for trial in self._candidates if trial.number not in self._unmeasurable)
+        return [trial for trial in known if self._fits_in_memory(trial)]
+
+    def _find_candidates(
+        self, session: Session, study: StudyRecord, complete: Sequence[TrialSummary]
+    ) -> None:
+        infos = self._study.infos
+        possible = {trial.number: trial for trial in may_be_on_front(complete, infos)}
+        records = self._figures.records(session, study, possible)
+        found = self._predictions.of([*records.values()]) if records else None
+        predictions = {} if found is None else dict(zip(records, found, strict=True))
+        known = [trial for trial in complete if trial.measurement_id or trial.number in possible]
+        likely = may_join(known, infos, middles(predictions), among_guesses=True)
+        # The front of a study whose objectives are not measured, and what all else compares with.
+        others = front_of(complete, infos)
+        if self._study.spec.compress is not None:
+            others += [trial for trial in complete if trial.origin == TrialOrigin.ORIGINAL]
+        others = [trial for trial in others if trial.measurement_id is None]
+        wanted = (*likely, *may_join(known, infos, best_ends(predictions)), *others)
+        records = self._figures.records(session, study, {trial.number for trial in wanted})
+        numbers = dict.fromkeys(trial.number for trial in wanted)
+        self._candidates = [records[number] for number in numbers]
+        self._likely = frozenset(trial.number for trial in (*likely, *others))
 
     def _fits_in_memory(self, trial: TrialRecord) -> bool:
         slot = self._study.measuring_slot()
@@ -122,7 +231,12 @@ class Measuring:
             return
         with self._study.database.write() as session:
             tried = _tried(session, first)
-            if gave_up(tried) and first.state == TrialState.QUEUED:
+            if gave_up(tried) and first.state.has_ended:
+                self._unmeasurable.add(first.number)
+                words = {"study_id": self._study.id, "trial": first.number}
+                _log.error("a trial that may be on the front stays unmeasured", extra=words)
+                return
+            if gave_up(tried):
                 too_large = is_infeasible(tried)
                 end_trial(
                     session,

@@ -50,7 +50,6 @@ from search.studies import (
     precedence,
     priority_of,
 )
-from search.training.compression import ORIGINAL_TRIAL
 from search.training.jobs import PrepareJob, TrainJob
 from search.training.trial_spec import TrialSpec
 from storage.endings import AttemptCause, StudyCause, TrialCause
@@ -122,7 +121,7 @@ class StudyRun:
             self._study, optuna_study, copy, uncounted_seconds=self._since_tick
         )
         self._duplicates = Duplicates(self._study)
-        self._measuring = Measuring(self._study)
+        self._measuring = Measuring(self._study, self._ask_tell.figures)
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
@@ -171,7 +170,7 @@ class StudyRun:
             return True
         if CommandKind.MEASURE in look.asked:
             self._remeasuring.go_on()
-        self._measuring.refuse_slow()
+        self._look_at_measurements(study)
         self._dispatch()
         self._measuring.measure_waiting()
         if self._study.free_slot() is not None and self._study.dispatcher.has_a_moment(
@@ -415,13 +414,17 @@ class StudyRun:
 
     def _finish_if_done(self) -> bool:
         """End the study when its budget of trials or of draws is used up and told."""
-        if self._ask_tell.is_at_work():
+        if self._ask_tell.is_at_work() or self._ask_tell.front_is_due:
+            self._study.front_is_settled = False
             return False
         with self._study.database.read() as session:
             counts = Trials(session).counts(self._study.id)
         suggestions = self._ask_tell.suggestions
         # Optuna is still to be told of what has ended: that is unknown, too.
         if counts.unknown or suggestions.are_wanted(counts):
+            self._study.front_is_settled = False
+            return False
+        if not self._settle_front():
             return False
         if self._ask_tell.confirmation.due():
             return False
@@ -431,22 +434,25 @@ class StudyRun:
         used_up = suggestions.are_used_up()
         return self._finish(StudyCause.GRID_EXHAUSTED if used_up else StudyCause.NOTHING_FEASIBLE)
 
-    def _finish(self, cause: StudyCause | None, detail: str | None = None) -> bool:
-        """End a study of which nothing runs, once its front is measured, and the original."""
+    def _look_at_measurements(self, study: StudyRecord, *, finishing: bool = False) -> bool:
+        """Take in what was measured; whether that may have changed the front."""
+        grown = self._measuring.look(study, finishing=finishing)
+        if grown:
+            self._ask_tell.tell_front()
+        return grown
+
+    def _settle_front(self) -> bool:
+        """Have the front measured of a study of which nothing runs; whether it is."""
         with self._study.database.read() as session:
             study = Studies(session).get(self._study.id)
-            standing = self._ask_tell.figures.standing(session, study)
-            compared = {trial.number for trial in standing.front}
-            if self._study.spec.compress is not None:
-                compared.add(ORIGINAL_TRIAL)
-            unmeasured = [
-                trial
-                for trial in Trials(session).numbered(self._study.id, compared)
-                if trial.state == TrialState.COMPLETE and trial.measurement_id is None
-            ]
-        if unmeasured and self._measuring.measure_front(unmeasured):
-            return False
-        return self._end(StudyState.FINISHED, cause, detail)
+        grown = self._look_at_measurements(study, finishing=True)
+        settled = not self._measuring.measure_front() and not grown
+        self._study.front_is_settled = settled
+        return settled
+
+    def _finish(self, cause: StudyCause | None, detail: str | None = None) -> bool:
+        """End a study of which nothing runs, once its front is measured, and the original."""
+        return self._settle_front() and self._end(StudyState.FINISHED, cause, detail)
 
     def _wind_down(self, study: StudyRecord) -> bool:
         """End what is open of a study whose ending is stored; returns whether anything still is."""

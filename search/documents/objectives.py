@@ -4,7 +4,7 @@ A new objective is one entry here, and the columns that its value stands in.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
@@ -43,6 +43,11 @@ class Valued(Protocol):
         """Seconds of one call, the median."""
         ...
 
+    @property
+    def predicted(self) -> Mapping[str, Sequence[float]]:
+        """By field, the value that was predicted before it was measured, and its interval."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveKind:
@@ -69,6 +74,20 @@ class ObjectiveKind:
     """A round value on an axis, with its unit; null: as short as it can be said."""
     told: str
     """A value in a sentence, as `str.format` makes it of `metric` and `value`."""
+
+    def expected(self, trial: Valued) -> float | None:
+        """The value, or else what is predicted: for comparisons that no answer publishes."""
+        value = self.value(trial)
+        return self._predicted(trial) if value is None else value
+
+    def for_sampler(self, trial: Valued) -> float | None:
+        """What a sampler is told: of a trial that trained on a prediction, always that one."""
+        predicted = self._predicted(trial)
+        return self.value(trial) if predicted is None else predicted
+
+    def _predicted(self, trial: Valued) -> float | None:
+        found = trial.predicted.get(self.column)
+        return None if found is None else found[0]
 
     def decades(self, value: float) -> float:
         """A value as a cost: its logarithm, the lower the better; not for the task's metric."""

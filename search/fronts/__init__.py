@@ -4,13 +4,18 @@ from search.fronts.figures import Figures, Standing
 from search.fronts.hypervolumes import FRONT
 from search.fronts.pareto import ObjectiveInfo, front_of, objective_infos, reference_point, value_of
 from search.fronts.study_progress import progress
+from search.fronts.unmeasured import best_ends, may_be_on_front, may_join, middles
 
 __all__ = [
     "FRONT",
     "Figures",
     "ObjectiveInfo",
     "Standing",
+    "best_ends",
     "front_of",
+    "may_be_on_front",
+    "may_join",
+    "middles",
     "objective_infos",
     "progress",
     "reference_point",

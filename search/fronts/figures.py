@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from search.fronts.hypervolumes import Growth, HypervolumePoint
 from search.fronts.importance import Importance, importance
 from search.fronts.pareto import Front, front_of, hypervolume, objective_infos
 from search.studies import Objective, StudySpec
-from storage.records import StudyRecord, TrialCounts
+from storage.records import StudyRecord, TrialCounts, TrialRecord
 from storage.repositories.attempts import Attempts
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
@@ -86,6 +86,12 @@ class Figures:
     def complete(self, session: Session, study: StudyRecord) -> Sequence[TrialSummary]:
         """Summaries of all complete trials, by number: what a plot shows beside the front."""
         return self._complete.summaries(session, study)
+
+    def records(
+        self, session: Session, study: StudyRecord, numbers: Collection[int]
+    ) -> Mapping[int, TrialRecord]:
+        """Some of the complete trials whole, by number."""
+        return self._complete.records(session, study, numbers)
 
     def tally(self, session: Session, study: StudyRecord) -> Tally:
         """How much there is of everything that a study counts."""

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 
 from search.documents.fronts import DimensionImportance, Importance, ObjectiveImportance
 from search.documents.objectives import OBJECTIVE_KINDS
-from search.fronts.pareto import ObjectiveInfo, objective_infos, value_of
+from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.samplers import distribution_of
 from search.spaces import ChoiceDimension, Dimension, Scalar, SearchSpace
 from search.studies import OBJECTIVES, Objective, StudySpec
@@ -184,7 +184,8 @@ def _known_value(trial: TrialSummary, objective: Objective) -> float | None:
     trained = OBJECTIVE_KINDS[objective].known == "trained"
     if trained and trial.state != TrialState.COMPLETE:
         return None
-    return value_of(trial, objective)
+    # Those that were measured are the better ones, which alone would say something else.
+    return OBJECTIVE_KINDS[objective].expected(trial)
 
 
 def _nothing_to_tell(info: ObjectiveInfo, values: Sequence[float], share: float) -> str | None:

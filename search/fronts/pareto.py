@@ -113,6 +113,12 @@ def value_of(trial: AnyTrial, objective: Objective) -> float | None:
     return OBJECTIVE_KINDS[objective].value(trial)
 
 
+def is_eligible(trial: AnyTrial) -> bool:
+    """Whether a trial may be on a front at all, whatever its values are."""
+    searched = trial.origin != TrialOrigin.CONFIRMATION
+    return trial.state == TrialState.COMPLETE and searched and trial.violation is None
+
+
 def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     """The complete trials that have every objective and are dominated by none, by number.
 
@@ -122,11 +128,7 @@ def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     """
     eligible: list[_T] = []
     points: list[list[float]] = []
-    for trial in trials:
-        if trial.state != TrialState.COMPLETE or trial.origin == TrialOrigin.CONFIRMATION:
-            continue
-        if trial.violation is not None:
-            continue
+    for trial in filter(is_eligible, trials):
         values = [value_of(trial, info.name) for info in infos]
         known = [value for value in values if value is not None]
         if len(known) == len(values):

@@ -11,13 +11,14 @@ from search.background import Background
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports import MADE_ROLES
 from search.fronts.pareto import front_of, objective_infos
+from search.fronts.unmeasured import may_be_on_front
 from search.studies import StudySpec, in_progress, needed_checkpoints
 from storage.batches import batched
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import NotFound, StorageError
 from storage.garbage_collect import garbage_collect
-from storage.records import TrialState
+from storage.records import StudyState, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
 from storage.repositories.trial_summaries import AnyTrial
@@ -115,6 +116,9 @@ class Retention(Background):
                 return 0
             complete = Trials(session).summaries(study_id, TrialState.COMPLETE)
             kept = kept_by(spec, complete) | needed_checkpoints(session, study_id)
+            if spec.retention.keep == "front" and study.state != StudyState.FINISHED:
+                infos = objective_infos(spec.task, spec.objectives)
+                kept |= {trial.number for trial in may_be_on_front(complete, infos)}
             stored = ArtifactRows(session).of_roles(study_id, _WITH_A_CHECKPOINT)
         to_drop: dict[tuple[str, int], list[str]] = {}
         for trial in complete:

@@ -132,7 +132,7 @@ def _costs(trial: TrialSummary, objectives: Sequence[Objective]) -> tuple[float,
     """The objectives that are known before training, in decades; None while one is not known."""
     found: list[float] = []
     for kind in _costing(objectives):
-        value = kind.value(trial)
+        value = kind.expected(trial)
         if value is None:
             return None
         found.append(kind.decades(value))
@@ -159,7 +159,7 @@ def _reference(
     for kind in _costing(spec.objectives):
         cost = kind.decades(point[kind.name])
         if kind.known == "measured":
-            values = [value for trial in trials if (value := kind.value(trial)) is not None]
+            values = [value for trial in trials if (value := kind.expected(trial)) is not None]
             if values:
                 cost = min(cost, max(map(kind.decades, values)) + math.log10(2))
         costs.append(cost)

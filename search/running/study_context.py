@@ -150,6 +150,8 @@ class StudyContext:
     tenant: str = LOCAL
     measured_on: str | None = None
     """The model that its first measurement was made on, or is to be."""
+    front_is_settled: bool = False
+    """Whether the search is over, and all is measured that may be on its front."""
     _interface: Interface | None = None
 
     @cached_property

@@ -51,6 +51,8 @@ class AskTellLoop:
         self.dashboard_sync = DashboardSync(study, copy, self.figures)
         self._copy = copy
         self._front: list[int] = []
+        self.front_is_due = False
+        """Whether an event about another front is still to be written."""
         self._searching = False
         self._halted = False
         self._at_work: Future[None] | None = None
@@ -83,7 +85,7 @@ class AskTellLoop:
             self._at_work = None
 
     def is_done(self) -> bool:
-        """Whether nothing is at work, and Optuna knows how every trial ended.
+        """Whether nothing is at work, Optuna knows how every trial ended, and the front is told.
 
         Raises:
             Exception: whatever went wrong at work.
@@ -91,7 +93,11 @@ class AskTellLoop:
         if self.is_at_work():
             return False
         with self._study.database.read() as session:
-            return not Trials(session).untold(self._study.id)
+            return not self.front_is_due and not Trials(session).untold(self._study.id)
+
+    def tell_front(self) -> None:
+        """Have an event written if the front is another one: something was measured."""
+        self.front_is_due = True
 
     def write_copies(self) -> None:
         """Bring what people see in Optuna's tables up to date: the study is about to end."""
@@ -103,8 +109,8 @@ class AskTellLoop:
         self._halted = True
 
     def has_news(self) -> bool:
-        """Whether what was at work is done, and nobody has looked at it yet."""
-        return self._at_work is not None and self._at_work.done()
+        """Whether what was at work is done and not looked at, or a front is to be told."""
+        return self.front_is_due or (self._at_work is not None and self._at_work.done())
 
     def is_at_work(self) -> bool:
         """Whether something is asked or told just now.
@@ -150,7 +156,11 @@ class AskTellLoop:
             first = ended[0]
         if first is not None:
             self._tell(first)
-        return first is not None
+            return True
+        if self.front_is_due:
+            self.front_is_due = False
+            self._tell_front()
+        return False
 
     def _tell(self, trial: TrialRecord) -> None:
         self._optuna_study.tell(trial)

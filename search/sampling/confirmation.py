@@ -30,7 +30,7 @@ class Confirmation:
         Returns:
             Whether one was begun.
         """
-        if self._study.spec.confirm == 0:
+        if self._study.spec.confirm == 0 or not self._study.front_is_settled:
             return False
         if not self._suggestions.have_room(counts) or not self.due():
             return False

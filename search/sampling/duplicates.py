@@ -128,6 +128,8 @@ def _take_over(session: Session, repeat: TrialRecord, number: int) -> None:
     if repeat.measurement_id is None and source.measurement_id is not None:
         measurement = Measurements(session).get(source.measurement_id)
         trials.set_throughput(repeat.study_id, repeat.number, measurement)
+    elif repeat.measurement_id is None:
+        trials.set_predicted(repeat.study_id, repeat.number, source.predicted)
     end_trial(
         session,
         repeat.study_id,

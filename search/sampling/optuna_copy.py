@@ -253,6 +253,8 @@ def _outcome(trial: TrialRecord) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if trial.state.has_ended and not _is_complete(trial):
         found |= {"outcome": trial.state.value, "reason": trial.reason}
-    if trial.state.has_ended:
+    if trial.state.has_ended and trial.predicted:
+        found["throughput_kind"] = "predicted"
+    elif trial.state.has_ended:
         found["throughput_ratio"] = trial.throughput_ratio
     return {name: value for name, value in found.items() if value is not None}

@@ -12,7 +12,8 @@ from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
 
-from search.fronts import objective_infos, value_of
+from search.documents.objectives import OBJECTIVE_KINDS
+from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
 from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
@@ -128,8 +129,9 @@ class OptunaStudy:
 
 
 def objectives_of(trial: TrialRecord, spec: StudySpec) -> list[float]:
-    """What a complete trial is worth, objective by objective."""
-    values = [value_of(trial, info.name) for info in objective_infos(spec.task, spec.objectives)]
+    """What a complete trial is worth, objective by objective, as samplers are told it."""
+    infos = objective_infos(spec.task, spec.objectives)
+    values = [OBJECTIVE_KINDS[info.name].for_sampler(trial) for info in infos]
     return [float(value) for value in values if value is not None]
 
 

@@ -97,7 +97,7 @@ def _difference(spec: StudySpec, other: StudyRecord) -> str | None:
             f"{_start(spec)}; allowed are studies that start from the same"
         )
     measured = any(OBJECTIVE_KINDS[name].known == "measured" for name in spec.objectives)
-    if measured and theirs.throughput != spec.throughput:
+    if measured and theirs.throughput.protocol != spec.throughput.protocol:
         return (
             f"study {other.id!r} measured throughput by {theirs.throughput.model_dump_json()}; "
             f"allowed is {spec.throughput.model_dump_json()}, or another objective"
@@ -117,7 +117,8 @@ def _fitting(
     session: Session, spec: StudySpec, space: SearchSpace, other: StudyRecord
 ) -> Iterator[WarmStartTrialRecord]:
     validations = Metrics(session).validations(other.id)
-    same_speed = StudySpec.model_validate(other.spec).throughput == spec.throughput
+    theirs = StudySpec.model_validate(other.spec)
+    same_speed = theirs.throughput.protocol == spec.throughput.protocol
     interface = prepared_interface(other.prepared)
     measured = ("throughput", "throughput_ratio", "latency_p50", "latency_p99")
     for trial in Trials(session).list(other.id, TrialState.COMPLETE, TrialState.STOPPED):

@@ -1,5 +1,7 @@
 """How a study's models are measured: at what they will be deployed for."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from models.spec import Spec
@@ -32,6 +34,18 @@ class Throughput(Spec):
         max_length=200,
         description="the model of the measuring device; null: the first one's",
     )
+
+    measure: Literal["needed", "all"] = Field(
+        default="needed",
+        description="which trials are measured. needed: the first shapes; then what a limit may "
+        "refuse, before it trains, and what may be on the front, afterwards. The speed of others "
+        "is predicted, and no front has predicted values. all: each before it trains",
+    )
+
+    @property
+    def protocol(self) -> "Throughput":
+        """How a shape is measured, whichever shapes are: equal ones give numbers that compare."""
+        return self.model_copy(update={"measure": "needed"})
 
     @property
     def compiles(self) -> bool:

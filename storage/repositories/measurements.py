@@ -22,6 +22,7 @@ class Speed:
     """Of a measurement no more than what was measured of what."""
 
     id: str
+    trial: int
     shape_key: str
     device: str
     samples_per_second: float

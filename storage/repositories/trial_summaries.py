@@ -28,6 +28,7 @@ class TrialSummary:
     latency_p99: float | None
     bytes: int | None
     violation: float | None
+    predicted: dict[str, list[float]]
 
 
 AnyTrial: TypeAlias = TrialRecord | TrialSummary

@@ -337,6 +337,34 @@ class Trials:
             raise _missing(study_id, number)
         note_change(self._session, study_id)
 
+    def set_predicted(
+        self, study_id: str, number: int, predicted: Mapping[str, Sequence[float]]
+    ) -> None:
+        """Keep what is predicted of a trial's speed; one that has a prediction keeps that.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        if not self.get(study_id, number).predicted:
+            values = {name: [*triple] for name, triple in predicted.items()}
+            self._change(study_id, number, {"predicted": values})
+
+    def note_violation(self, study_id: str, number: int, outcome: TrialOutcome) -> None:
+        """Add to an ended trial what the outcome names: that it breaks a limit, as measured later.
+
+        Raises:
+            Conflict: if the trial has not ended.
+            NotFound: if there is no such trial.
+        """
+        named = {
+            name: value for name, value in vars(outcome).items() if value != vars(_NOTHING)[name]
+        }
+        values = {**named, "data_version": next_version(study_id)}
+        if self._change(study_id, number, values, where=_ENDED) is None:
+            state = self.get(study_id, number).state
+            raise Conflict(f"trial {number} of study {study_id!r} is {state.value!r} yet")
+        note_change(self._session, study_id)
+
     def share_throughput(self, study_id: str, measurement: MeasurementRecord) -> None:
         """Give a measurement's throughput to every trial of its shape that has none yet."""
         lock_study(self._session, study_id)

@@ -71,6 +71,9 @@ class TrialRow(Table):
     data_version: Mapped[int] = mapped_column(server_default=text("0"))
     """The version of the study's data that came of the trial's last change."""
     exports: Mapped[dict[str, Json]] = mapped_column(document(), server_default=text("'{}'"))
+    predicted: Mapped[dict[str, list[float]]] = mapped_column(
+        document(), server_default=text("'{}'")
+    )
 
 
 class MetricRow(Table):

@@ -98,7 +98,7 @@ class Costs:
             value = kind.value(trial)
             if not value and kind.known == "measured":
                 alike = self._by_shape.get(self._shape(trial))
-                value = None if alike is None else kind.value(alike)
+                value = kind.expected(trial if alike is None else alike)
             found.append(self._cost(kind, value, _features(trial)))
         return found
 

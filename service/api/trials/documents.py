@@ -19,6 +19,7 @@ from service.api.trials.schemas import (
     MeasureDocument,
     MeasureLinks,
     MeasurementDocument,
+    PredictedDocument,
     TrialDetail,
     TrialDocument,
     TrialLinks,
@@ -91,6 +92,10 @@ def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> di
     return {
         "outcome": trial.state,
         "values": values_of(trial),
+        "predicted": {
+            name: PredictedDocument(value=value, low=low, high=high)
+            for name, (value, low, high) in trial.predicted.items()
+        },
         "missing": missing,
         "attempts": tuple(from_row(AttemptDocument, attempt) for attempt in attempts),
         "links": TrialLinks(

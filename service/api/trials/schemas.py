@@ -7,7 +7,7 @@ from pydantic import Field
 
 from models.spec import Spec
 from service.api.schema import ByName
-from storage.records import AttemptState, TrialOrigin, TrialState
+from storage.records import AttemptState, ThroughputKind, TrialOrigin, TrialState
 
 _ENDED = frozenset(state for state in TrialState if state.has_ended)
 
@@ -58,6 +58,14 @@ class AttemptDocument(Spec):
     stood_still_seconds: float
 
 
+class PredictedDocument(Spec):
+    """What was predicted, before anything was measured."""
+
+    value: float
+    low: float = Field(description="of the interval that a measurement lies in with 95 %")
+    high: float
+
+
 class TrialDocument(Spec):
     """One configuration, and what came of it."""
 
@@ -88,6 +96,16 @@ class TrialDocument(Spec):
     )
     latency_p50: float | None = Field(description="seconds of one call, the median")
     latency_p99: float | None = Field(description="seconds that 99 of 100 calls took at most")
+    throughput_kind: ThroughputKind = Field(
+        default=ThroughputKind.NONE,
+        description="whether throughput and latency were measured, as on every front, or predicted "
+        "alone",
+    )
+    predicted: dict[str, PredictedDocument] = Field(
+        default_factory=dict[str, PredictedDocument],
+        description="of a trial that trained before it was measured, what the sampler was told: "
+        "`throughput`, `throughput_ratio` and, where it counts, `latency_p50` and `latency_p99`",
+    )
     dense_parameters: int = Field(description="of the dense baseline")
     best_epoch: int | None
     epochs_trained: int

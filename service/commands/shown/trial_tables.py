@@ -10,6 +10,7 @@ from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import USUAL_OBJECTIVES, in_order
 from service.api.trials.schemas import EpochDocument, TrialDetail, TrialDocument
 from service.commands.shown.tables import add_columns, empty_table, heading, lines_table, shown
+from storage.records import ThroughputKind
 
 
 def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[ObjectiveInfo]) -> Table:
@@ -39,6 +40,10 @@ def trial_table(trial: TrialDetail) -> Table:
     }
     if trial.latency_p99 is not None:
         values["latency p99"] = shown(trial.latency_p99, "latency")
+    if trial.throughput_kind == ThroughputKind.PREDICTED:
+        ends = (trial.predicted["throughput"].low, trial.predicted["throughput"].high)
+        low, high = (shown(end, "throughput") for end in ends)
+        values["throughput, predicted"] = f"{low} to {high} with 95 %"
     ratio = "–" if trial.throughput_ratio is None else f"{trial.throughput_ratio:.2f}"
     lines = {
         "model": f"{trial.architecture} {trial.parametrization}",

@@ -104,7 +104,7 @@ class Played:
             self.end(number, drawn[-1])
         return drawn
 
-    def end(self, number: int, drawn: DrawnTrial) -> None:
+    def end(self, number: int, drawn: DrawnTrial, **given: Any) -> None:
         """Stop every 5th trial and complete the others."""
         model = drawn.spec.model
         stopped = number % 5 == 4
@@ -132,6 +132,7 @@ class Played:
             finished_at=NOW + timedelta(seconds=number),
             told_at=NOW + timedelta(seconds=number),
         )
+        trial = replace(trial, **given)
         self.trials.append(trial)
         self.optuna_study.tell(trial)
 
@@ -160,6 +161,19 @@ def test_a_rebuilt_study_goes_on_with_the_same_suggestions(kind: str) -> None:
     broken.play(11)
     broken.optuna_study = broken.new_optuna_study()
     assert [one.drawn for one in broken.play(4)] == [one.drawn for one in whole.play(4)]
+
+
+def test_what_was_told_of_a_trial_stays_when_it_is_measured_later() -> None:
+    """The sampler is told the prediction that a trial trained on, told or rebuilt."""
+    played = Played({"kind": "random"})
+    played.play(3)
+    asked = played.space.draw(TrialSource(played.optuna_study.ask()))
+    played.end(3, asked, throughput=None, predicted={"throughput": [125.0, 100.0, 150.0]})
+    values = [trial.values for trial in played.optuna_study.trials]
+    assert 125.0 in values[3]
+    played.trials[3] = replace(played.trials[3], throughput=111.0, measurement_id="m")
+    rebuilt = played.new_optuna_study()
+    assert [trial.values for trial in rebuilt.trials] == values
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)

@@ -53,6 +53,7 @@ def summary(number: int, **given: Any) -> TrialSummary:
         parameters=100 + number,
         throughput=1000.0,
         measurement_id="m",
+        predicted={},
         continues=None,
         finished_at=now(),
         architecture="rnn",

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from storage.cursors import cursor_of
-from storage.endings import StudyCause
+from storage.endings import StudyCause, TrialCause
 from storage.engine import Database
 from storage.errors import BadCursor, Conflict, NotFound
 from storage.records import ArtifactRecord, StudyState, TrialOutcome, TrialState
@@ -240,6 +240,34 @@ def test_of_those_who_end_a_trial_at_once_one_succeeds(database: Database) -> No
     assert sorted(outcomes) == [False] * 5 + [True]
     with database.read() as session:
         assert Trials(session).get("s", 0).quality == outcomes.index(True) / 8
+
+
+def test_a_prediction_is_kept_as_it_was_first(database: Database) -> None:
+    with database.write() as session:
+        study_id = add_study(session, id="predicted").id
+        add_trial(session, study_id, 0)
+        Trials(session).set_predicted(study_id, 0, {"throughput": (2.0, 1.0, 3.0)})
+        Trials(session).set_predicted(study_id, 0, {"throughput": (5.0, 4.0, 6.0)})
+        assert Trials(session).get(study_id, 0).predicted == {"throughput": [2.0, 1.0, 3.0]}
+        with pytest.raises(NotFound):
+            Trials(session).set_predicted(study_id, 1, {"throughput": (5.0, 4.0, 6.0)})
+
+
+def test_an_ended_trial_may_turn_out_to_break_a_limit(database: Database) -> None:
+    broken = TrialOutcome(cause=TrialCause.LIMIT, detail="too slow", violation=0.5)
+    with database.write() as session:
+        study_id = add_study(session, id="slow").id
+        add_trial(session, study_id, 0)
+        with pytest.raises(Conflict, match="queued"):
+            Trials(session).note_violation(study_id, 0, broken)
+        ended = TrialOutcome(quality=0.5, best_epoch=1)
+        Trials(session).end(study_id, 0, state=TrialState.COMPLETE, at=START, outcome=ended)
+        before = Studies(session).get(study_id).data_version
+        Trials(session).note_violation(study_id, 0, broken)
+        trial = Trials(session).get(study_id, 0)
+        assert (trial.state, trial.quality, trial.best_epoch) == (TrialState.COMPLETE, 0.5, 1)
+        assert (trial.cause, trial.detail, trial.violation) == (TrialCause.LIMIT, "too slow", 0.5)
+        assert Studies(session).get(study_id).data_version > before
 
 
 def test_throughput_comes_from_a_measurement(database: Database) -> None:
