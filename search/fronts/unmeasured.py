@@ -5,17 +5,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.fronts.pareto import is_eligible
-from storage.repositories.trial_summaries import AnyTrial, TrialSummary
+from storage.repositories.trial_summaries import AnyTrial
 
 _SLACK = 1.5
 """By how much a later prediction may be better than the best that the stored one allows."""
 
 _T = TypeVar("_T", bound=AnyTrial)
-Guess: TypeAlias = Callable[[_T, ObjectiveKind], float | None]
+Guess: TypeAlias = Callable[[AnyTrial, ObjectiveKind], float | None]
 """What an objective that was not measured is taken for; None: nothing is too good for it."""
 
 Predictions: TypeAlias = Mapping[int, Mapping[str, Sequence[float]]]
@@ -25,7 +26,7 @@ Predictions: TypeAlias = Mapping[int, Mapping[str, Sequence[float]]]
 def may_join(
     trials: Sequence[_T],
     infos: Sequence[ObjectiveInfo],
-    guess: Guess[_T],
+    guess: Guess,
     *,
     among_guesses: bool = False,
 ) -> list[_T]:
@@ -69,27 +70,25 @@ def optimistic(kind: ObjectiveKind, prediction: Sequence[float]) -> float:
     return high if kind.direction == "maximize" else low
 
 
-def may_be_on_front(
-    trials: Sequence[TrialSummary], infos: Sequence[ObjectiveInfo]
-) -> list[TrialSummary]:
+def may_be_on_front(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     """Those of which nothing but a measurement can say that they are not on the front."""
     return may_join(trials, infos, by_stored_bounds)
 
 
-def best_ends(predictions: Predictions) -> Guess[TrialSummary]:
+def best_ends(predictions: Predictions) -> Guess:
     """Trials guessed at the better ends of what is predicted of them."""
     return _guess(predictions, optimistic)
 
 
-def middles(predictions: Predictions) -> Guess[TrialSummary]:
+def middles(predictions: Predictions) -> Guess:
     """Trials guessed at what is predicted of them."""
     return _guess(predictions, lambda _, prediction: prediction[0])
 
 
 def _guess(
     predictions: Predictions, read: Callable[[ObjectiveKind, Sequence[float]], float]
-) -> Guess[TrialSummary]:
-    def guess(trial: TrialSummary, kind: ObjectiveKind) -> float | None:
+) -> Guess:
+    def guess(trial: AnyTrial, kind: ObjectiveKind) -> float | None:
         found = predictions.get(trial.number, {}).get(kind.column)
         return None if found is None else read(kind, found)
 
@@ -104,7 +103,7 @@ def _losses(infos: Sequence[ObjectiveInfo], values: Sequence[float | None]) -> l
     ]
 
 
-def _is_dominated(losses: np.ndarray, points: np.ndarray) -> bool:
+def _is_dominated(losses: NDArray[np.float64], points: NDArray[np.float64]) -> bool:
     """Whether a point `[K]` is dominated by one of `[N, K]`; all are minimised."""
     at_least = (points <= losses).all(axis=1)
     return bool((at_least & (points < losses).any(axis=1)).any())
