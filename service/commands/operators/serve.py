@@ -45,6 +45,7 @@ def serve(
     from service.auth.listeners import CannotListen
     from service.auth.origins import AddressRefused
     from service.processes.children import ChildGivenUp
+    from service.processes.forking import ForkRefused
     from service.processes.supervisor import AlreadyServing
     from service.processes.supervisor import serve as supervise
     from storage.errors import StorageError
@@ -76,7 +77,7 @@ def serve(
         supervise(settings, announce=announce)
     except (AddressRefused, AlreadyServing, CannotListen) as error:
         fail(str(error), REFUSED, as_json=as_json)
-    except (ChildGivenUp, StorageError, OSError) as error:
+    except (ChildGivenUp, ForkRefused, StorageError, OSError) as error:
         fail(str(error), 1, as_json=as_json)
 
 

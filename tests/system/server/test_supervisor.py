@@ -286,7 +286,7 @@ def test_a_server_that_says_it_is_ready_answers_at_all_that_it_names(tmp_path: P
             assert server.stdout is not None
             url = json.loads(server.stdout.readline())["url"]
             for page in ("/readyz", "/", "/dashboard"):
-                assert httpx2.get(f"{url}{page}").status_code == 200, page
+                assert httpx2.get(f"{url}{page}", timeout=600).status_code == 200, page
         finally:
             server.terminate()
             assert server.wait(timeout=600) == 0
