@@ -15,7 +15,6 @@ from search.running import StudyContext
 from search.sampling.confirmation import Confirmation
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
-from search.sampling.optuna_dashboard import DashboardSync
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
 from storage.records import Json, TrialRecord, TrialState
@@ -47,7 +46,6 @@ class AskTellLoop:
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
         self.figures = Figures(size=4)
-        self.dashboard_sync = DashboardSync(study, optuna_study, self.figures)
         self._front: list[int] = []
         self._searching = False
         self._halted = False
@@ -116,8 +114,6 @@ class AskTellLoop:
         while not self._halted and self._advance():
             if self._study.dispatcher.should_give_way(self._study.id):
                 return True
-        if not self._halted:
-            self.dashboard_sync.go_on()
         return False
 
     def _advance(self) -> bool:

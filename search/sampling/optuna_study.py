@@ -1,4 +1,4 @@
-"""Optuna's side of a study: the sampler's memory, and what the dashboard shows.
+"""Optuna's side of a study: the sampler's memory.
 
 Our tables are the truth. This side is asked for suggestions and told outcomes, by the coordinator
 alone; it can be thrown away and is then rebuilt from our rows in the order of their numbers.
@@ -19,17 +19,12 @@ from search.errors import OptunaStudyDiverged
 from search.fronts import objective_infos, value_of
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
+from search.sampling.trial_attributes import configuration_notes, outcome_notes
 from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
 from search.studies import StudySpec
-from storage.records import StudyRecord, TrialRecord, TrialState
+from storage.records import StudyRecord, TrialRecord
 
 _log = logging.getLogger(__name__)
-
-# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
-# and puts together again. One piece is whole at any time, however often it is written over.
-_PLOT = "dashboard:plot_data:{name}:0"
-_NOTE = "dashboard:note_str:0"
-_NOTE_VERSION = "dashboard:note_ver"
 
 
 def sampler_seed(seed: int, number: int, again: int = 0) -> int:
@@ -113,29 +108,9 @@ class OptunaStudy:
     def annotate(self, asked: optuna.Trial, hyperparameters: Mapping[str, Any]) -> None:
         """Show what the parameters do not tell of a trial's configuration."""
         params = self.trials[asked.number].params
-        for name, value in self._notes(asked.number, params, hyperparameters).items():
+        notes = configuration_notes(self._spec, asked.number, params, hyperparameters)
+        for name, value in notes.items():
             asked.set_user_attr(name, value)
-
-    def _notes(
-        self, number: int, params: Mapping[str, Any], hyperparameters: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        """User attributes of a trial.
-
-        They are the values that the model really has, where its layers hold less than was drawn,
-        and of what the document names itself, a preset or the model that the study compresses, its
-        name with all that is not among the parameters.
-        """
-        effective = {
-            f"effective:{name}": value
-            for name, value in hyperparameters.items()
-            if params.get(name, value) != value
-        }
-        if number >= self._spec.named_first:
-            return effective
-        unknown = {name: value for name, value in hyperparameters.items() if name not in params}
-        if self._spec.compress is not None:
-            return {"original": self._spec.compress.model, **unknown, **effective}
-        return {"preset": self._spec.presets[number], **unknown, **effective}
 
     def tell(self, trial: TrialRecord) -> None:
         """Tell how a trial ended; telling again what was told is harmless."""
@@ -144,25 +119,12 @@ class OptunaStudy:
         if frozen.state.is_finished():
             return
         trial_id = frozen._trial_id  # pyright: ignore[reportPrivateUsage]
-        for name, value in _outcome(trial).items():
+        for name, value in outcome_notes(trial).items():
             self._storage.set_trial_user_attr(trial_id, name, value)
         if trial.violation is not None:
             self._storage.set_trial_system_attr(trial_id, CONSTRAINTS, [trial.violation])
         values = self._values(trial) if state == optuna.trial.TrialState.COMPLETE else None
         self._study.tell(trial.number, values, state=state, skip_if_finished=True)
-
-    def show(self, note: str, plots: Mapping[str, str]) -> None:
-        """Have the dashboard show a note (Markdown) and plots (plotly's JSON, by id)."""
-        wanted = {_PLOT.format(name=name): plot for name, plot in plots.items()}
-        wanted[_NOTE] = note
-        study_id = self._study._study_id  # pyright: ignore[reportPrivateUsage]
-        known = self._storage.get_study_system_attrs(study_id)
-        for name, content in wanted.items():
-            if known.get(name) != content:
-                self._storage.set_study_system_attr(study_id, name, content)
-        if known.get(_NOTE) != note:
-            version = int(known.get(_NOTE_VERSION, 0)) + 1
-            self._storage.set_study_system_attr(study_id, _NOTE_VERSION, version)
 
     def rebuild(self, trials: Sequence[TrialRecord], dimensions: Mapping[str, Dimension]) -> None:
         """Throw Optuna's study away and make it again from our rows, which have no gaps."""
@@ -207,21 +169,11 @@ class OptunaStudy:
             distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
             values=self._values(trial) if complete else None,
             user_attrs={
-                **self._notes(trial.number, trial.drawn, trial.hyperparameters),
-                **_outcome(trial),
+                **configuration_notes(self._spec, trial.number, trial.drawn, trial.hyperparameters),
+                **outcome_notes(trial),
             },
             system_attrs={} if trial.violation is None else {CONSTRAINTS: [trial.violation]},
         )
-
-
-def _outcome(trial: TrialRecord) -> dict[str, Any]:
-    """User attributes that tell how a trial ended, as far as Optuna's own words do not."""
-    found: dict[str, Any] = {}
-    if trial.state.has_ended and trial.state != TrialState.COMPLETE:
-        found |= {"outcome": trial.state.value, "reason": trial.reason}
-    if trial.state.has_ended:
-        found["throughput_ratio"] = trial.throughput_ratio
-    return {name: value for name, value in found.items() if value is not None}
 
 
 class Rehearsal:

@@ -81,6 +81,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "data_dir": data_dir,
                 "url": settings.url or place.url,
                 "dashboard_socket": dashboard_socket,
+                "counters_file": settings.counters_file or socket_folder / "counters",
                 "attempts_socket": attempts_socket.absolute(),
             }
         )
@@ -129,13 +130,17 @@ def _children(
     environment = {**os.environ, **environment_of(settings)}
     lifeline = ("--lifeline", f"{pipe}:{os.getpid()}")
     listening, attempts = (listener.fileno() for listener in listeners)
-    return [
+    apis = [
         Child(
             "api",
             (*lifeline, "--listener", str(listening), "--attempts-listener", str(attempts)),
             environment=environment,
             descriptors=(pipe, listening, attempts),
-        ),
+        )
+        for _ in range(settings.apis)
+    ]
+    return [
+        *apis,
         Child("coordinator", lifeline, environment=environment, descriptors=(pipe,)),
         Child("dashboard", lifeline, environment=environment, descriptors=(pipe,)),
     ]
