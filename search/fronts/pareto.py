@@ -1,7 +1,7 @@
 """Fronts and hypervolumes over the objectives of a study."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Literal, TypeVar, cast
@@ -124,7 +124,8 @@ def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
     eligible: list[_T] = []
     points: list[tuple[float, ...]] = []
     # Of thousands of trials all values are read at once, by the names of their fields.
-    read = attrgetter(*(OBJECTIVE_KINDS[info.name].column for info in infos))
+    columns = [OBJECTIVE_KINDS[info.name].column for info in infos]
+    read = cast("Callable[[AnyTrial], Any]", attrgetter(*columns))
     for trial in trials:
         if trial.state is not TrialState.COMPLETE or trial.origin is TrialOrigin.CONFIRMATION:
             continue

@@ -12,7 +12,7 @@ from service.http.kept_answers import KeptAnswer, KeptAnswers
 from storage.engine import Database
 from storage.records import TrialState
 from storage.repositories.studies import Studies
-from tests.service.site import Site, now
+from tests.service.site import Site
 
 
 @pytest.fixture
@@ -192,4 +192,3 @@ def test_any_commit_of_another_connection_is_seen(database: Database) -> None:
     # Another connection counts otherwise: nothing that was known holds.
     assert changes.look() != after or not database.is_sqlite
     changes.close()
-    assert now() is not None
