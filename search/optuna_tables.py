@@ -48,7 +48,12 @@ def _storage(url: str) -> RDBStorage:
 
 def study_name(study: StudyRecord) -> str:
     """The name that the dashboard shows."""
-    return f"{study.name} [{study.id}]"
+    return study_title(study.name, study.id)
+
+
+def study_title(name: str, study_id: str) -> str:
+    """The same of a name and an id."""
+    return f"{name} [{study_id}]"
 
 
 def study_id_in(name: str) -> str:

@@ -1,5 +1,7 @@
 """The HTTP application: what it holds open, its routes, and what holds for every request."""
 
+import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -34,7 +36,7 @@ from service.api.uploads.turns import UploadTurns
 from service.api.webhooks.routes import SECRET as WEBHOOK_SECRET
 from service.api.workers.notifier import MachineNotifier
 from service.api.workers.routes import PREFIX as WORKERS
-from service.auth.admission import RequestsAtOnce
+from service.auth.entrance import Entrance
 from service.auth.gate import Doors, Gate, Guard
 from service.auth.keyring import KeyRing
 from service.auth.leases import Leases
@@ -42,18 +44,21 @@ from service.auth.logins import Logins
 from service.auth.origins import is_loopback
 from service.auth.quota_book import QuotaBook
 from service.auth.rate_limits import RateLimits
+from service.auth.shared_counters import SharedCounters
 from service.data_dir.artifact_store import open_artifacts
 from service.errors import add_error_handlers
-from service.http.body_limits import BodyLimits, CloseUnread
-from service.http.middleware import HeadAsGet, ListenersMayLeave, PlainHeaders
-from service.http.request_watch import RequestWatch
+from service.http.body_limits import BodyLimits
+from service.http.kept_answers import KeptAnswers
 from service.observability.metrics import ServiceMetrics
+from service.observability.peers import WRITE_EVERY_SECONDS
 from service.observability.telemetry import telemetry_config
 from service.pages.login import LOGIN, LOGOUT
 from service.rendering.pages import Pages
 from service.routers import ROUTERS
 from service.settings import Settings
 from storage.engine import Database
+
+_log = logging.getLogger(__name__)
 
 # Each may take all the memory that the settings allow for one.
 _READ_AT_A_TIME = 2
@@ -93,15 +98,15 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     app.mount("/assets", StaticFiles(directory=_ASSETS), name="assets")
+    app.add_middleware(
+        Entrance,
+        gate=Gate(doors=_DOORS, settings=settings, counters=metrics.requests),
+        bodies=BodyLimits(settings, metrics.requests),
+        counters=metrics.requests,
+        access_log=settings.access_log,
+        most=settings.requests_at_once,
+    )
     # The last one added sees a request first.
-    app.add_middleware(BodyLimits, settings=settings, counters=metrics.requests)
-    app.add_middleware(Gate, doors=_DOORS, settings=settings, counters=metrics.requests)
-    app.add_middleware(CloseUnread)
-    app.add_middleware(HeadAsGet)
-    app.add_middleware(PlainHeaders)
-    app.add_middleware(ListenersMayLeave)
-    app.add_middleware(RequestsAtOnce, most=settings.requests_at_once, counters=metrics.requests)
-    app.add_middleware(RequestWatch, counters=metrics.requests, access_log=settings.access_log)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.trusted_proxies))
     openapi.describe(app)
@@ -123,19 +128,33 @@ async def _lifespan(
     await to_thread.run_sync(held.intake.sweep)
     app.state.resources = held
     app.state.guard = _guard(held)
+    app.state.kept = KeptAnswers(held.database.changes())
     metrics.open(held.database, streams=lambda: held.poller.streams)
     await held.poller.start()
     await held.notifier.start()
+    telling = asyncio.create_task(_tell_peers(metrics), name="metrics for other processes")
     try:
         yield
     finally:
+        telling.cancel()
         await held.poller.stop()
         await held.notifier.stop()
         if held.dashboard is not None:
             await held.dashboard.aclose()
         await to_thread.run_sync(held.exports.close)
         await to_thread.run_sync(metrics.close)
+        app.state.kept.close()
+        app.state.guard.rates.close()
         held.database.dispose()
+
+
+async def _tell_peers(metrics: ServiceMetrics) -> None:
+    while True:
+        await asyncio.sleep(WRITE_EVERY_SECONDS)
+        try:
+            await to_thread.run_sync(metrics.tell_peers)
+        except OSError:
+            _log.exception("the counters of requests could not be written")
 
 
 def _resources(settings: Settings, metrics: ServiceMetrics) -> Resources:
@@ -186,6 +205,7 @@ def _guard(held: Resources) -> Guard:
             requests=settings.requests_per_minute,
             refusals=settings.refusals_per_minute,
             from_address=settings.address_requests_per_minute,
+            counters=SharedCounters(settings.counters_file),
         ),
         quotas=held.quotas,
         admits_local_user=is_loopback(settings.host),

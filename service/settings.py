@@ -95,7 +95,7 @@ class QuotaSettings(BaseModel):
     )
     streams_per_key: int | None = Field(default=128, ge=0, description="of these, with one key")
     requests_per_minute: int | None = Field(
-        default=30_000, ge=1, description="requests with its keys in a minute, per API process"
+        default=30_000, ge=1, description="requests with its keys in a minute, see `counters_file`"
     )
 
     @property
@@ -192,6 +192,18 @@ class Settings(BaseSettings):
         gt=0,
         description="how long after its last visit the dashboard's process ends, which `serve` "
         "starts at the first one",
+    )
+    apis: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="API processes that `serve` runs, each on a core of its own when there is much "
+        "to answer",
+    )
+    counters_file: Path | None = Field(
+        default=None,
+        description="file in which the API processes of a machine count requests together; without "
+        "one each counts its own; `serve` makes one for its own processes",
     )
     attempts_socket: Path | None = Field(
         default=None,
@@ -296,7 +308,8 @@ class Settings(BaseSettings):
     requests_per_minute: int = Field(
         default=6000,
         gt=0,
-        description="requests that a key may make in a minute, per API process; workers make none",
+        description="requests that a key may make in a minute, see `counters_file`; workers make "
+        "none",
     )
     refusals_per_minute: int = Field(
         default=30,
@@ -306,8 +319,8 @@ class Settings(BaseSettings):
     address_requests_per_minute: int = Field(
         default=30_000,
         gt=0,
-        description="requests that an address may make in a minute, per API process, with a key or "
-        "without one; what workers say about attempts that they hold does not count",
+        description="requests that an address may make in a minute, see `counters_file`, with a "
+        "key or without one; what workers say about attempts that they hold does not count",
     )
     header_seconds: float = Field(
         default=15.0, gt=0, description="how long a request's line and headers may take"

@@ -62,7 +62,7 @@ _IMPORTED = (
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",
     "uvicorn.lifespan.on",
-    "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.http.httptools_impl",
 )
 
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "CUDA_", "TORCH")

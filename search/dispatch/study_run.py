@@ -496,7 +496,7 @@ class StudyRun:
     def _end(self, state: StudyState, cause: StudyCause | None, detail: str | None) -> bool:
         """Enter the study's last state, unless a user has just steered it elsewhere."""
         # Before the end is told: nobody comes back to a study that has ended.
-        self._ask_tell.write_copies()
+        self._ask_tell.copy.write()
         elapsed = self._since_tick()
         with self._study.database.write() as session:
             study = Studies(session).get(self._study.id)

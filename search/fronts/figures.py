@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy.orm import Session
@@ -13,15 +14,12 @@ from sqlalchemy.orm import Session
 from search.fronts import pareto
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.hypervolumes import Growth, HypervolumePoint
-from search.fronts.importance import Importance, importance
+from search.fronts.importance import Importance, Importances
 from search.fronts.pareto import Front, front_of, hypervolume, objective_infos
 from search.studies import Objective, StudySpec
-from storage.records import StudyRecord, TrialCounts, TrialRecord
-from storage.repositories.attempts import Attempts
-from storage.repositories.measurements import Measurements
-from storage.repositories.metrics import Metrics
+from storage.records import StudyRecord, TrialRecord
+from storage.repositories.tallies import Tallies, Tally
 from storage.repositories.trial_summaries import TrialSummary
-from storage.repositories.trials import Trials
 
 _T = TypeVar("_T")
 
@@ -32,17 +30,6 @@ class Standing:
 
     front: tuple[TrialSummary, ...]
     hypervolume: float | None
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What the rows of a study sum up to."""
-
-    counts: TrialCounts
-    epochs_trained: int
-    measuring_seconds: float
-    """Of its own time: what is measured again afterwards takes none of it."""
-    device_seconds: float
 
 
 class Figures:
@@ -60,6 +47,7 @@ class Figures:
         self._known: OrderedDict[Hashable, Future[Any]] = OrderedDict()
         self._complete = CompleteTrials()
         self._growth = Growth()
+        self._importances = Importances()
 
     def standing(self, session: Session, study: StudyRecord) -> Standing:
         """The trials on the front and their hypervolume."""
@@ -95,14 +83,23 @@ class Figures:
 
     def tally(self, session: Session, study: StudyRecord) -> Tally:
         """How much there is of everything that a study counts."""
-        if not study.state.has_ended:
-            return _tally(session, study)
-        # Whatever is added to a study that has ended comes with an event, or with a version.
-        return self._once(study, ("tally", study.last_event), lambda: _tally(session, study))
+        return self.tallies(session, [study])[study.id]
+
+    def tallies(self, session: Session, studies: Sequence[StudyRecord]) -> Mapping[str, Tally]:
+        """The same of several studies, by their ids."""
+        changing = [study.id for study in studies if not study.state.has_ended]
+        found = dict(Tallies(session).of(changing, datetime.now(UTC)))
+        for study in studies:
+            if study.state.has_ended:
+                # Whatever is added to one that has ended comes with an event, or with a version.
+                found[study.id] = self._once(
+                    study, ("tally", study.last_event), partial(_tally, session, study)
+                )
+        return found
 
     def importance(self, session: Session, study: StudyRecord) -> Importance:
         """What each dimension did to each objective."""
-        return self._once(study, "importance", lambda: importance(session, study))
+        return self._once(study, "importance", lambda: self._importances.of(session, study))
 
     def hypervolumes(self, session: Session, study: StudyRecord) -> tuple[HypervolumePoint, ...]:
         """How the front's hypervolume grew."""
@@ -143,11 +140,4 @@ class Figures:
 
 
 def _tally(session: Session, study: StudyRecord) -> Tally:
-    return Tally(
-        counts=Trials(session).counts(study.id),
-        epochs_trained=Metrics(session).epochs_trained(study.id),
-        measuring_seconds=Measurements(session).measuring_seconds(
-            study.id, until=study.finished_at
-        ),
-        device_seconds=Attempts(session).device_seconds(study.id, datetime.now(UTC)),
-    )
+    return Tallies(session).of([study.id], datetime.now(UTC))[study.id]

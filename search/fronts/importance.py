@@ -12,9 +12,11 @@ import math
 import statistics
 import threading
 import warnings
+from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
+from itertools import compress
+from typing import Final, cast, final
 
 import numpy as np
 import optuna
@@ -29,7 +31,7 @@ from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.samplers import distribution_of
 from search.spaces import ChoiceDimension, Dimension, Scalar, SearchSpace
 from search.studies import OBJECTIVES, Objective, StudySpec
-from storage.records import Json, StudyRecord, TrialOrigin, TrialState
+from storage.records import StudyRecord, TrialOrigin, TrialState
 from storage.repositories.trial_summaries import TrialSummary
 from storage.repositories.trials import Trials
 
@@ -41,58 +43,100 @@ _LEAST_BEST = 5
 
 _BEST_SHARE = 0.1
 
+_STUDIES: Final = 8
+"""Of so many studies, those that were asked for last, trials are remembered."""
+
 # Filters of warnings belong to the process, and those of two threads would undo each other's.
 _FILTERING = threading.Lock()
 
 
-def importance(session: Session, study: StudyRecord) -> Importance:
-    """The importance of a study's dimensions, by its trials as they stand.
+@final
+class Importances:
+    """The importances of studies, of whose trials one process reads what has changed.
 
-    Confirmations, which repeat points of the front, do not count.
+    See Note [Remembered trials] in `search/README.md`. Threads may share this.
     """
-    spec = StudySpec.model_validate(study.spec)
-    trials = Trials(session)
-    summaries = [
-        trial
-        for trial in trials.summaries(study.id, *TrialState)
-        if trial.origin != TrialOrigin.CONFIRMATION
-    ]
-    dimensions = SearchSpace(spec).dimensions
-    sample = _Sample(summaries, trials.drawn(study.id), dimensions)
-    infos = objective_infos(spec.task, [name for name in OBJECTIVES if name in spec.objectives])
-    return Importance(objectives=tuple(sample.judge(info) for info in infos))
+
+    def __init__(self, *, studies: int = _STUDIES) -> None:
+        """`studies` is of how many, those that were asked for last, trials are remembered."""
+        self._studies = studies
+        self._lock = threading.Lock()
+        self._samples: OrderedDict[str, _Sample] = OrderedDict()
+
+    def of(self, session: Session, study: StudyRecord) -> Importance:
+        """The importance of a study's dimensions, by its trials as they stand.
+
+        Confirmations, which repeat points of the front, do not count.
+        """
+        spec = StudySpec.model_validate(study.spec)
+        with self._lock:
+            sample = self._samples.get(study.id)
+            if sample is None:
+                sample = self._samples[study.id] = _Sample(SearchSpace(spec).dimensions)
+            self._samples.move_to_end(study.id)
+            while len(self._samples) > self._studies:
+                self._samples.popitem(last=False)
+        infos = objective_infos(spec.task, [name for name in OBJECTIVES if name in spec.objectives])
+        with sample.lock:
+            if sample.version > study.data_version:
+                # A session that sees what was before reads all of it by itself.
+                sample = _Sample(sample.dimensions)
+            sample.read(session, study)
+            return Importance(objectives=tuple(sample.judge(info) for info in infos))
+
+
+class _Column:
+    """The values of one dimension, of those trials that have one."""
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.values: list[Scalar] = []
 
 
 class _Sample:
     """The trials of a study as Optuna's evaluator wants them, in memory."""
 
-    def __init__(
-        self,
-        trials: Sequence[TrialSummary],
-        drawn: Mapping[int, Mapping[str, Json]],
-        dimensions: Mapping[str, Dimension],
-    ) -> None:
-        self._trials = trials
-        self._dimensions = dimensions
-        self._drawn = {
-            trial.number: {
-                name: value
-                for name, value in cast(Mapping[str, Scalar], drawn[trial.number]).items()
-                if name in dimensions and dimensions[name].contains(value)
-            }
-            for trial in trials
+    def __init__(self, dimensions: Mapping[str, Dimension]) -> None:
+        self.dimensions = dimensions
+        self.lock = threading.Lock()
+        self.version = -1
+        self._next = 0
+        self._trials: dict[int, TrialSummary] = {}
+        self._columns = {name: _Column() for name in dimensions}
+        self._distributions = {name: distribution_of(found) for name, found in dimensions.items()}
+        self._frozen: list[FrozenTrial] = []
+
+    def read(self, session: Session, study: StudyRecord) -> None:
+        """Read what has changed; what was drawn for a trial never does."""
+        trials = Trials(session)
+        changed = trials.summaries(study.id, *TrialState, after=self.version, first=self._next)
+        drawn = trials.drawn(study.id, first=self._next)
+        for trial in changed:
+            if trial.origin == TrialOrigin.CONFIRMATION:
+                continue
+            if trial.number not in self._trials:
+                self._add(cast(Mapping[str, Scalar], drawn[trial.number]))
+            self._trials[trial.number] = trial
+        self.version = study.data_version
+        self._next = max([self._next - 1, *(trial.number for trial in changed)]) + 1
+
+    def _add(self, drawn: Mapping[str, Scalar]) -> None:
+        place = len(self._frozen)
+        values = {
+            name: value
+            for name, value in drawn.items()
+            if name in self.dimensions and self.dimensions[name].contains(value)
         }
-        distributions = {name: distribution_of(found) for name, found in dimensions.items()}
-        self._study = _InMemory(
-            [
-                _frozen(position, values, {name: distributions[name] for name in values})
-                for position, values in enumerate(self._drawn.values())
-            ]
+        for name, value in values.items():
+            self._columns[name].places.append(place)
+            self._columns[name].values.append(value)
+        self._frozen.append(
+            _frozen(place, values, {name: self._distributions[name] for name in values})
         )
 
     def judge(self, info: ObjectiveInfo) -> ObjectiveImportance:
         """What each dimension did to one objective."""
-        values = [_known_value(trial, info.name) for trial in self._trials]
+        values = [_known_value(trial, info.name) for trial in self._trials.values()]
         known = [value for value in values if value is not None]
         share = max(_BEST_SHARE, _LEAST_BEST / len(known)) if known else 1.0
         reason = _nothing_to_tell(info, known, share)
@@ -110,27 +154,22 @@ class _Sample:
     ) -> tuple[DimensionImportance, ...]:
         sign = -1.0 if info.direction == "maximize" else 1.0
         losses = [math.nan if value is None else sign * value for value in values]
-        shares = _shares(self._study, losses, share)
-        by_trial = {
-            trial.number: value
-            for trial, value in zip(self._trials, values, strict=True)
-            if value is not None
-        }
+        shares = _shares(_InMemory(self._frozen), losses, share)
+        all_values = np.array([math.nan if value is None else value for value in values])
         found: list[DimensionImportance] = []
-        for name, dimension in self._dimensions.items():
-            pairs = [
-                (self._drawn[number][name], value)
-                for number, value in by_trial.items()
-                if name in self._drawn[number]
-            ]
+        for name, dimension in self.dimensions.items():
+            column = self._columns[name]
+            there = all_values[np.array(column.places, int)]
+            has_value = ~np.isnan(there)
+            drawn = list(compress(column.values, has_value))
             is_choice = isinstance(dimension, ChoiceDimension)
             found.append(
                 DimensionImportance(
                     dimension=name,
                     importance=shares.get(name, 0.0),
-                    trials=len(pairs),
-                    trend=None if is_choice else _trend(pairs),
-                    medians=_medians(pairs) if is_choice else None,
+                    trials=len(drawn),
+                    trend=None if is_choice else _trend(drawn, there[has_value]),
+                    medians=_medians(drawn, there[has_value]) if is_choice else None,
                 )
             )
         return tuple(sorted(found, key=lambda one: -one.importance))
@@ -211,23 +250,23 @@ def _shares(study: optuna.Study, losses: Sequence[float], share: float) -> dict[
     return {name: value / whole if whole > 0 else 0.0 for name, value in found.items()}
 
 
-def _trend(pairs: Sequence[tuple[Scalar, float]]) -> float | None:
+def _trend(drawn: Sequence[Scalar], values: np.ndarray) -> float | None:
     """Spearman's rank correlation: Pearson's of the ranks, of which ties have the mean."""
-    if len(pairs) < 2:
+    if len(drawn) < 2:
         return None
-    drawn, values = (_ranks([float(pair[side]) for pair in pairs]) for side in (0, 1))
-    if drawn.std() == 0 or values.std() == 0:
+    ranks = _ranks(np.array(drawn, float)), _ranks(values)
+    if any(one.std() == 0 for one in ranks):
         return None
-    return float(np.corrcoef(drawn, values)[0, 1])
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
-    _, place, counts = np.unique(np.array(values), return_inverse=True, return_counts=True)
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
-def _medians(pairs: Sequence[tuple[Scalar, float]]) -> dict[str, float]:
+def _medians(drawn: Sequence[Scalar], values: np.ndarray) -> dict[str, float]:
     by_option: dict[str, list[float]] = {}
-    for option, value in pairs:
+    for option, value in zip(drawn, values.tolist(), strict=True):
         by_option.setdefault(str(option), []).append(value)
     return {option: statistics.median(values) for option, values in by_option.items()}

@@ -6,18 +6,21 @@ from search.documents.progress import StudyProgress, TrialTotals
 from search.fronts.figures import Figures
 from search.studies import ENDED, StudySpec, ended_after_dispatch
 from storage.records import StudyRecord, TrialCounts, TrialState
+from storage.repositories.tallies import Tally
 
 
-def progress(session: Session, study: StudyRecord, figures: Figures) -> StudyProgress:
-    """How far a study is, as of this transaction."""
+def progress(
+    session: Session, study: StudyRecord, figures: Figures, tally: Tally | None = None
+) -> StudyProgress:
+    """How far a study is, as of this transaction; of a tally that is known already."""
     spec = StudySpec.model_validate(study.spec)
-    tally = figures.tally(session, study)
+    tally = tally or figures.tally(session, study)
     wall = study.running_seconds
     return StudyProgress(
         trials=_totals(tally.counts, spec.budget.trials),
         epochs_trained=tally.epochs_trained,
         wall_seconds=wall,
-        device_hours=tally.device_seconds / 3600,
+        device_hours=tally.device_time.seconds / 3600,
         hypervolume=figures.standing(session, study).hypervolume,
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
         eta_seconds=_eta(study, spec, tally.counts),

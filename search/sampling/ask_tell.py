@@ -14,7 +14,6 @@ from search.sampling.confirmation import Confirmation
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
 from search.sampling.optuna_copy import OptunaCopy
-from search.sampling.optuna_dashboard import DashboardSync
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
 from storage.records import CommandKind, Json, TrialRecord, TrialState
@@ -48,8 +47,7 @@ class AskTellLoop:
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
         self.figures = Figures(size=4)
-        self.dashboard_sync = DashboardSync(study, copy, self.figures)
-        self._copy = copy
+        self.copy = copy
         self._front: list[int] = []
         self.front_is_due = False
         """Whether an event about another front is still to be written."""
@@ -99,11 +97,6 @@ class AskTellLoop:
         """Have an event written if the front is another one: something was measured."""
         self.front_is_due = True
 
-    def write_copies(self) -> None:
-        """Bring what people see in Optuna's tables up to date: the study is about to end."""
-        self._copy.write()
-        self.dashboard_sync.show()
-
     def halt(self) -> None:
         """Begin nothing any more; what is just being asked or told ends by itself."""
         self._halted = True
@@ -132,8 +125,7 @@ class AskTellLoop:
             if self._study.dispatcher.should_give_way(self._study.id):
                 return True
         if not self._halted:
-            self._copy.go_on()
-            self.dashboard_sync.go_on()
+            self.copy.go_on()
         return False
 
     def _advance(self) -> bool:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, StorageInternalError
@@ -23,6 +23,7 @@ from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, distribution_of
 from search.sampling.optuna_study import objectives_of
+from search.sampling.trial_attributes import configuration_notes, outcome_notes
 from search.spaces import Dimension
 from search.studies import StudySpec
 from storage.errors import DatabaseUnavailable
@@ -32,12 +33,6 @@ from storage.repositories.trials import Trials
 
 PAUSE_SECONDS = 5.0
 """No more often than this: each time takes a moment, and people look less often."""
-
-# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
-# and puts together again. One piece is whole at any time, however often it is written over.
-_PLOT = "dashboard:plot_data:{name}:0"
-_NOTE = "dashboard:note_str:0"
-_NOTE_VERSION = "dashboard:note_ver"
 
 _log = logging.getLogger(__name__)
 
@@ -89,14 +84,6 @@ class OptunaCopy:
                 self._copied = self._opened(self._storage())
             else:
                 self._take_what_changed(self._copied)
-        except _AWAY as error:
-            self._late(error)
-
-    def show(self, note: str, plots: Mapping[str, str]) -> None:
-        """Have the dashboard show a note (Markdown) and plots (plotly's JSON, by id)."""
-        try:
-            if self._copied is not None:
-                self._copied.show(note, plots)
         except _AWAY as error:
             self._late(error)
 
@@ -159,25 +146,12 @@ class _Copied:
                     self._open.add(trial.number)
             elif trial.number in self._open and copied.state.is_finished():
                 trial_id = self._ids[trial.number]
-                for name, value in _outcome(trial).items():
+                for name, value in outcome_notes(trial).items():
                     self._storage.set_trial_user_attr(trial_id, name, value)
                 for name, value in copied.system_attrs.items():
                     self._storage.set_trial_system_attr(trial_id, name, value)
                 self._storage.set_trial_state_values(trial_id, copied.state, copied.values)
                 self._open.discard(trial.number)
-
-    def show(self, note: str, plots: Mapping[str, str]) -> None:
-        """Write a note and plots, where they are others."""
-        storage, study_id = self._storage, self._study_id
-        wanted = {_PLOT.format(name=name): plot for name, plot in plots.items()}
-        wanted[_NOTE] = note
-        known = storage.get_study_system_attrs(study_id)
-        for name, content in wanted.items():
-            if known.get(name) != content:
-                storage.set_study_system_attr(study_id, name, content)
-        if known.get(_NOTE) != note:
-            version = int(known.get(_NOTE_VERSION, 0)) + 1
-            storage.set_study_system_attr(study_id, _NOTE_VERSION, version)
 
 
 def _open(storage: BaseStorage, record: StudyRecord, spec: StudySpec) -> optuna.Study:
@@ -215,46 +189,13 @@ def _is_complete(trial: TrialRecord) -> bool:
 def _frozen(
     trial: TrialRecord, spec: StudySpec, dimensions: Mapping[str, Dimension]
 ) -> FrozenTrial:
+    notes = configuration_notes(spec, trial.number, trial.drawn, trial.hyperparameters)
     violated = trial.state.has_ended and trial.violation is not None
     return optuna.trial.create_trial(
         state=STATES[trial.state],
         params=dict(trial.drawn),
         distributions={name: distribution_of(dimensions[name]) for name in trial.drawn},
         values=objectives_of(trial, spec) if _is_complete(trial) else None,
-        user_attrs={**_notes(trial, spec), **_outcome(trial)},
+        user_attrs={**notes, **outcome_notes(trial)},
         system_attrs={CONSTRAINTS: [trial.violation]} if violated else {},
     )
-
-
-def _notes(trial: TrialRecord, spec: StudySpec) -> dict[str, Any]:
-    """User attributes: what the parameters do not tell of a trial's configuration.
-
-    They are the values that the model really has, where its layers hold less than was drawn, and of
-    what the document names itself, a preset or the model that the study compresses, its name with
-    all that is not among the parameters.
-    """
-    effective = {
-        f"effective:{name}": value
-        for name, value in trial.hyperparameters.items()
-        if trial.drawn.get(name, value) != value
-    }
-    if trial.number >= spec.named_first:
-        return effective
-    unknown = {
-        name: value for name, value in trial.hyperparameters.items() if name not in trial.drawn
-    }
-    if spec.compress is not None:
-        return {"original": spec.compress.model, **unknown, **effective}
-    return {"preset": spec.presets[trial.number], **unknown, **effective}
-
-
-def _outcome(trial: TrialRecord) -> dict[str, Any]:
-    """User attributes that tell how a trial ended, as far as Optuna's own words do not."""
-    found: dict[str, Any] = {}
-    if trial.state.has_ended and not _is_complete(trial):
-        found |= {"outcome": trial.state.value, "reason": trial.reason}
-    if trial.state.has_ended and trial.predicted:
-        found["throughput_kind"] = "predicted"
-    elif trial.state.has_ended:
-        found["throughput_ratio"] = trial.throughput_ratio
-    return {name: value for name, value in found.items() if value is not None}

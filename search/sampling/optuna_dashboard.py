@@ -1,51 +1,39 @@
 """What Optuna's dashboard shows of a study: our plots, and a note with a link to our own page."""
 
 import re
-import time
+from typing import Any
+
+from sqlalchemy.orm import Session
 
 from search.fronts import Figures, objective_infos
-from search.running import StudyContext
 from search.sampling.dashboard_plots import plots
-from search.sampling.optuna_copy import PAUSE_SECONDS, OptunaCopy
 from search.studies import Budget, Limits, StudySpec
 from storage.records import StudyRecord
-from storage.repositories.studies import Studies
+
+# The dashboard's own forms of a plot and of a note, which it writes in pieces of 2045 characters,
+# and puts together again. One piece is whole as well.
+_PLOT = "dashboard:plot_data:{name}:0"
+_NOTE = "dashboard:note_str:0"
+_NOTE_VERSION = "dashboard:note_ver"
 
 
-class DashboardSync:
-    """The note and the plots of one study, written when its outcomes have changed."""
-
-    def __init__(self, study: StudyContext, copy: OptunaCopy, figures: Figures) -> None:
-        self._study = study
-        self._copy = copy
-        self._figures = figures
-        self._shown_at: float | None = None
-        self._version: int | None = None
-
-    def go_on(self) -> None:
-        """Show what has changed, unless something was shown a moment ago."""
-        if self._shown_at is None or time.monotonic() - self._shown_at >= PAUSE_SECONDS:
-            self.show()
-
-    def show(self) -> None:
-        """Show what has changed."""
-        with self._study.database.read() as session:
-            study = Studies(session).get(self._study.id)
-            if study.data_version == self._version:
-                return
-            standing = self._figures.standing(session, study)
-            complete = self._figures.complete(session, study)
-        spec = self._study.spec
-        (quality,) = objective_infos(spec.task, ["quality"])
-        drawn = plots(
-            complete,
-            standing.front,
-            quality=quality,
-            objectives=spec.objectives,
-            limits=spec.limits,
-        )
-        self._copy.show(note_of(study, spec), drawn)
-        self._version, self._shown_at = study.data_version, time.monotonic()
+def shown_beside_trials(
+    session: Session, study: StudyRecord, spec: StudySpec, figures: Figures
+) -> dict[str, Any]:
+    """The study's note and plots, as system attributes that the dashboard knows."""
+    (quality,) = objective_infos(spec.task, ["quality"])
+    drawn = plots(
+        figures.complete(session, study),
+        figures.standing(session, study).front,
+        quality=quality,
+        objectives=spec.objectives,
+        limits=spec.limits,
+    )
+    return {
+        _NOTE: note_of(study, spec),
+        _NOTE_VERSION: 1,
+        **{_PLOT.format(name=name): plot for name, plot in drawn.items()},
+    }
 
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")

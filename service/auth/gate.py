@@ -16,7 +16,6 @@ from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Request
 
 from service.auth.cookies import shown_cookie
@@ -80,12 +79,9 @@ class Guard:
 
 
 class Gate:
-    """Lets requests in by their heads, each with its principal, and answers all others itself."""
+    """Lets requests in by their heads, each with its principal, and refuses all others."""
 
-    def __init__(
-        self, app: ASGIApp, *, doors: Doors, settings: Settings, counters: RequestCounters
-    ) -> None:
-        self._app = app
+    def __init__(self, *, doors: Doors, settings: Settings, counters: RequestCounters) -> None:
         self._doors = doors
         self._counters = counters
         self._settings = settings
@@ -93,31 +89,20 @@ class Gate:
         self._ours = {*settings.hosts, *_host_in(settings.url)}
         self._said = False
 
-    async def __call__(self, scope: Request, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
-        if scope["type"] == "websocket":
-            # There are none here, and what the framework makes of one is no answer.
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        response: Response
+    async def refusal(self, scope: Request, headers: Headers) -> Response | None:
+        """Let a request in and say whose it is; or the answer that refuses it."""
         try:
-            await self._admit(scope, Headers(scope=scope))
+            await self._admit(scope, headers)
         except LeaseLost as error:
             self._counters.refused("lease")
-            response = problem_of(error)
+            return problem_of(error)
         except StorageError as error:
-            response = problem_of(error)
             count_refusal(scope["app"], error)
+            return problem_of(error)
         except Refused as refused:
             self._counters.refused(refused.reason)
-            response = _answer(scope, refused)
-        else:
-            await self._app(scope, receive, send)
-            return
-        await response(scope, receive, send)
+            return _answer(scope, refused)
+        return None
 
     async def _admit(self, scope: Request, headers: Headers) -> None:
         guard: Guard = scope["app"].state.guard

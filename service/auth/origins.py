@@ -10,6 +10,7 @@ no page but ours.
 import ipaddress
 from collections.abc import Collection
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
@@ -48,6 +49,7 @@ def check_address(host: str, database_url: str) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(name: str) -> bool:
     """Whether a host name or address (without a port) is this machine's loopback."""
     bare = name.removeprefix("[").removesuffix("]").lower()

@@ -1,28 +1,34 @@
-"""How much a key and an address may ask, and how often one is refused, in each API process."""
+"""How much a key and an address may ask, and how often one is refused."""
 
 import ipaddress
 import math
-import time
+from functools import lru_cache
 
-from limits import RateLimitItemPerMinute
-from limits.storage import MemoryStorage
-from limits.strategies import SlidingWindowCounterRateLimiter
+from service.auth.shared_counters import SharedCounters
 
 _UNREACHED = 10**9
 
 
 class RateLimits:
-    """Counts requests over a sliding minute, in this process's memory.
+    """Counts requests over a sliding minute.
 
     A right key is never counted as a refusal: whoever guesses, from whatever address, keeps nobody
     else out.
     """
 
-    def __init__(self, *, requests: int, refusals: int, from_address: int) -> None:
-        self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
-        self._requests = RateLimitItemPerMinute(requests)
-        self._refusals = RateLimitItemPerMinute(refusals)
-        self._from_address = RateLimitItemPerMinute(from_address)
+    def __init__(
+        self,
+        *,
+        requests: int,
+        refusals: int,
+        from_address: int,
+        counters: SharedCounters | None = None,
+    ) -> None:
+        """Allow so many in a minute, counted here unless others count along."""
+        self._counters = counters or SharedCounters()
+        self._requests = requests
+        self._refusals = refusals
+        self._from_address = from_address
 
     def request(self, key_id: str) -> int | None:
         """Count a request with a key; seconds to wait where it is one too many, else null."""
@@ -34,12 +40,11 @@ class RateLimits:
 
     def tenant(self, tenant: str, limit: int | None) -> int | None:
         """Count a request for a tenant; seconds to wait where it is one too many, else null."""
-        return self._hit(_per_minute(limit), "tenant", tenant)
+        return self._hit(_reached(limit), "tenant", tenant)
 
     def made_for(self, tenant: str, limit: int | None) -> int:
         """How many requests there were for a tenant, as counted against this limit."""
-        item = _per_minute(limit)
-        return item.amount - self._limiter.get_window_stats(item, "tenant", tenant).remaining
+        return min(_reached(limit), self._counters.used("tenant", tenant, str(_reached(limit))))
 
     def refusal(self, address: str) -> int | None:
         """Count a credential that was wrong; seconds to wait as above.
@@ -48,13 +53,16 @@ class RateLimits:
         """
         return self._hit(self._refusals, "address", _neighbourhood(address)) if address else None
 
-    def _hit(self, limit: RateLimitItemPerMinute, *what: str) -> int | None:
-        if self._limiter.hit(limit, *what):
-            return None
-        wait = self._limiter.get_window_stats(limit, *what).reset_time - time.time()
-        return max(1, math.ceil(wait))
+    def close(self) -> None:
+        """Count no more."""
+        self._counters.close()
+
+    def _hit(self, limit: int, *what: str) -> int | None:
+        wait = self._counters.hit(*what, str(limit), limit=limit)
+        return None if wait is None else max(1, math.ceil(wait))
 
 
+@lru_cache(maxsize=1024)
 def _neighbourhood(address: str) -> str:
     """What one user has of addresses: with IPv6 a whole network of 64 bits."""
     try:
@@ -68,6 +76,6 @@ def _neighbourhood(address: str) -> str:
     return str(ipaddress.ip_network((int(parsed) >> 64 << 64, 64)))
 
 
-def _per_minute(limit: int | None) -> RateLimitItemPerMinute:
+def _reached(limit: int | None) -> int:
     """Where there is no limit, requests are counted all the same."""
-    return RateLimitItemPerMinute(_UNREACHED if limit is None else limit)
+    return _UNREACHED if limit is None else limit

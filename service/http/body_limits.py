@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope
 
 from search.agents.log_sender import MOST_BYTES
 from search.agents.machine_protocol import MOST_SLOTS
 from service.http.json_scan import MOST_VALUES, JsonScan, NotPlainJson, NotText, TooDeep
-from service.http.refusals import Reason, Refused, answer_to
+from service.http.refusals import Reason, Refused
 from service.http.request_watch import RequestCounters
 from service.settings import Settings
 
@@ -65,33 +65,21 @@ _MAY_HAVE_JSON = frozenset({"POST", "PUT", "PATCH"})
 
 
 class BodyLimits:
-    """Answers 413, 415, 400 or 422 to bodies that no route takes, as soon as that is known."""
+    """Refuses bodies that no route takes (413, 415, 400 or 422), as soon as that is known."""
 
-    def __init__(self, app: ASGIApp, *, settings: Settings, counters: RequestCounters) -> None:
-        self._app = app
+    def __init__(self, settings: Settings, counters: RequestCounters) -> None:
         self._counters = counters
         self._settings = settings
         self._others = tuple(
             (method, compile_path(path)[0], body) for (method, path), body in BODIES.items()
         )
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its body looked at."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        try:
-            taken = await self._taken(scope, receive)
-        except Refused as refused:
-            self._counters.refused(refused.reason)
-            await answer_to(refused)(scope, receive, send)
-            return
-        if taken is not None:
-            await self._app(scope, taken, send)
+    async def taken(self, scope: Scope, headers: Headers, receive: Receive) -> Receive | None:
+        """Where the body is read from; null where the client left in the middle of it.
 
-    async def _taken(self, scope: Scope, receive: Receive) -> Receive | None:
-        """Where the body is read from; null where the client left in the middle of it."""
-        headers = Headers(scope=scope)
+        Raises:
+            Refused: no route takes the body.
+        """
         encoding = headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise Refused(
@@ -134,36 +122,6 @@ class BodyLimits:
         return counted
 
 
-class CloseUnread:
-    """Closes the connection after an answer to a request whose body was not read to its end.
-
-    What is still on its way would else be read and thrown away, however much it is.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on and watch how far it is read."""
-        if scope["type"] != "http" or not _brings_body(Headers(scope=scope)):
-            await self._app(scope, receive, send)
-            return
-        unread = True
-
-        async def watched() -> Message:
-            nonlocal unread
-            message = await receive()
-            unread = message.get("more_body", False) if unread else False
-            return message
-
-        async def closing(message: Message) -> None:
-            if unread and message["type"] == "http.response.start":
-                MutableHeaders(scope=message)["Connection"] = "close"
-            await send(message)
-
-        await self._app(scope, watched, closing)
-
-
 async def _read(receive: Receive, limit: int, scan: JsonScan) -> bytes | None:
     received = 0
     while True:
@@ -192,7 +150,8 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
-def _brings_body(headers: Headers) -> bool:
+def brings_body(headers: Headers) -> bool:
+    """Whether a request has a body that is not empty, or may have one."""
     return "transfer-encoding" in headers or headers.get("content-length", "0").strip("0") != ""
 
 

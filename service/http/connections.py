@@ -16,12 +16,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, final
+from typing import Any, cast, final
 
-import h11
+import httptools
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from service.http.refusals import Reason
@@ -38,7 +38,8 @@ _LINGER_BYTES = 4 << 20
 _TELL_EVERY_SECONDS = 10.0
 _SPARE_FILES = 512
 """Open files that the process needs beside its connections."""
-_ANSWERING = frozenset({h11.SEND_RESPONSE, h11.SEND_BODY})
+_LARGEST_HEAD = 64 << 10
+"""Bytes of a request's line and headers that may wait for their end: the parser has no bound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,7 @@ class WatchedConfig(uvicorn.Config):
 
 
 @final
-class WatchedConnection(H11Protocol):
+class WatchedConnection(HttpToolsProtocol):
     """An HTTP/1.1 connection that ends when its client is too slow."""
 
     def __init__(
@@ -161,6 +162,11 @@ class WatchedConnection(H11Protocol):
         self._address: str | None = None
         self._heading: float | None = 0.0
         """Seconds since a head was due; null while none is."""
+        self._head_bytes = 0
+        self._in_body = False
+        """Whether the head of a request is there, and its body not yet."""
+        self._asked = False
+        """Whether there ever was a request."""
         self._got_bytes = False
         self._idle = 0.0
         self._waited = 0.0
@@ -173,7 +179,7 @@ class WatchedConnection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request is under way, so that nobody loses an answer when it ends."""
-        return self.conn.our_state not in _ANSWERING
+        return not self._asked or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or refuse it where it is one too many."""
@@ -199,13 +205,13 @@ class WatchedConnection(H11Protocol):
         if self.transport.is_closing():
             return
         self._got_bytes = True
-        if self.conn.their_state is h11.IDLE and self._heading is None:
+        if self._heading is None and not self._in_body:
             self._heading = 0.0
         super().data_received(data)
-        state = self.conn.their_state
-        if state is not h11.IDLE:
-            self._heading = None
-        if state is not h11.SEND_BODY:
+        self._head_bytes = 0 if self._heading is None else self._head_bytes + len(data)
+        if self._head_bytes > _LARGEST_HEAD:
+            self.send_400_response(f"The head is larger than {_LARGEST_HEAD} bytes.")
+        elif not self._in_body:
             self._waited = self._lingered = 0.0
             self._received = self._dropped = 0
         elif self.is_idle:
@@ -215,6 +221,25 @@ class WatchedConnection(H11Protocol):
         else:
             self._idle = 0.0
             self._received += len(data)
+
+    def on_message_begin(self) -> None:
+        """Wait for a request's head: another may have ended in the same piece of bytes."""
+        self._heading = 0.0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Begin with a request whose head is there."""
+        self._heading, self._in_body = None, True
+        super().on_headers_complete()
+        self._asked = True
+        if cast("httptools.HttpRequestParser", self.parser).should_upgrade():
+            # We speak nothing else, and the parser takes what follows for something else.
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        """Note that all of a request is there."""
+        self._in_body = False
+        super().on_message_complete()
 
     def resume_writing(self) -> None:
         """Go on with an answer of which the client has taken much."""
@@ -228,12 +253,12 @@ class WatchedConnection(H11Protocol):
             self.transport.abort()
         elif self.transport.is_closing():
             return
-        elif self._heading is not None:
+        elif self._heading is not None and self.is_idle:
             self._heading += seconds
             allowed = self._watch.limits.header_seconds
             if self._heading > allowed:
                 self._refuse("head-slow", f"{allowed:g} s for the headers")
-        elif self.conn.their_state is h11.SEND_BODY:
+        elif self._in_body:
             self._tend_body(seconds)
 
     def _tend_body(self, seconds: float) -> None:
@@ -262,7 +287,7 @@ class WatchedConnection(H11Protocol):
 
     def _refuse(self, reason: Reason, allowed: str) -> None:
         """Answer 408 where no answer has begun, and close."""
-        if self._got_bytes and self.conn.our_state is not h11.SEND_BODY:
+        if self._got_bytes and (self.is_idle or not self.cycle.response_started):
             self._say(HTTPStatus.REQUEST_TIMEOUT, f"too slow; allowed are {allowed}")
         if not self.is_idle:
             # Whoever waits for the rest hears that nobody is there any more.

@@ -1,20 +1,18 @@
-"""What every request is seen by: its id, one line of the access log, and the counters."""
+"""What every request is seen by: its id, its route's name, and the counters.
 
-import logging
+The id is returned with the answer, and stands in every line that is logged meanwhile.
+"""
+
 import re
 import secrets
-import time
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
-from search.logs import bind_for_good
 from service.http.refusals import Reason
-
-_log = logging.getLogger("service.access")
 
 REQUEST_ID = "X-Request-ID"
 _SANE_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -59,69 +57,14 @@ class RequestCounters(Protocol):
         ...
 
 
-class RequestWatch:
-    """Gives each request an id, counts it, and logs it where that is wished.
+def known_method(method: str) -> str:
+    """The method, or `OTHER` for one that nobody here knows."""
+    return method if method in _METHODS else "OTHER"
 
-    The id is the client's own `X-Request-ID` if that is a plain word. It is returned with the
-    answer, and stands in every line that is logged meanwhile.
-    """
 
-    def __init__(self, app: ASGIApp, *, counters: RequestCounters, access_log: bool) -> None:
-        self._app = app
-        self._counters = counters
-        self._access_log = access_log
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began = time.perf_counter()
-        headers = Headers(scope=scope)
-        request_id = _request_id(headers)
-        scope[REQUEST_ID] = request_id
-        # Each request is a task of its own, with a context that ends with it: what the server says
-        # of an error after this call still has the id.
-        bind_for_good(request_id=request_id)
-        status: int | None = None
-        brings_file = headers.get("content-type", "").startswith(_FILES)
-
-        async def seen_by_us(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[REQUEST_ID] = request_id
-                status = message["status"]
-                self._seen(scope, status, time.perf_counter() - began)
-            await send(message)
-
-        self._counters.begun(brings_file=brings_file)
-        try:
-            await self._app(scope, receive, seen_by_us)
-        except Exception:
-            # The server answers 500, further out than this.
-            status = status or self._seen(scope, 500, time.perf_counter() - began)
-            raise
-        finally:
-            if status is None:
-                self._seen(scope, None, time.perf_counter() - began)
-            self._counters.over(brings_file=brings_file)
-
-    def _seen(self, scope: Scope, status: int | None, seconds: float) -> int | None:
-        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-        seen = RequestSeen(method, _route_of(scope), status, seconds)
-        self._counters.answered(seen)
-        if self._access_log:
-            fields = {
-                "method": method,
-                # Without its query, which may hold what is nobody's business.
-                "path": scope["path"],
-                "status": status,
-                "seconds": round(seconds, 4),
-                "client": (scope.get("client") or ("unix socket",))[0],
-                **ids_of(scope),
-            }
-            _log.info("request", extra=fields)
-        return status
+def brings_file(headers: Headers) -> bool:
+    """Whether a request is an upload."""
+    return headers.get("content-type", "").startswith(_FILES)
 
 
 def ids_of(scope: Mapping[str, Any]) -> dict[str, str]:
@@ -137,12 +80,13 @@ def pass_route_on(scope: MutableMapping[str, Any], inner: Mapping[str, Any]) -> 
             scope[part] = inner[part]
 
 
-def _request_id(headers: Headers) -> str:
+def id_of(headers: Headers) -> str:
+    """The request's id: the client's own `X-Request-ID` if that is a plain word."""
     given = headers.get(REQUEST_ID, "")
     return given if _SANE_ID.fullmatch(given) else secrets.token_hex(8)
 
 
-def _route_of(scope: Scope) -> str:
+def route_of(scope: Scope) -> str:
     """The template of the route that took the request; mounted files have their mount's."""
     path = getattr(scope.get("route"), "path", None)
     if isinstance(path, str):

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.observability.database_metrics import DatabaseMetrics
+from service.observability.peers import WithPeers
 from service.observability.request_metrics import RequestMetrics
 from service.settings import Settings
 from storage.blobs.places import FolderPlace
@@ -27,7 +28,13 @@ class ServiceMetrics:
         self.requests = RequestMetrics()
         self._settings = settings
         self._registry = CollectorRegistry()
-        self._registry.register(self.requests)
+        self._streams: Callable[[], int] = lambda: 0
+        counted = (self.requests, _Streams(lambda: self._streams()))
+        # API processes that count requests together are also asked for them together.
+        shared = settings.counters_file
+        self._peers = None if shared is None else WithPeers(counted, shared.parent / "api-metrics")
+        for collector in counted if self._peers is None else (self._peers,):
+            self._registry.register(collector)
         self._registry.register(_Host(settings))
         ProcessCollector(registry=self._registry)
         self._opened: tuple[Collector, ...] = ()
@@ -41,12 +48,20 @@ class ServiceMetrics:
             streams: how many event streams are open.
         """
         self._database = DatabaseMetrics(database, lease_seconds=self._settings.lease_seconds)
-        self._opened = (self._database, _Streams(streams))
+        self._streams = streams
+        self._opened = (self._database,)
         for collector in self._opened:
             self._registry.register(collector)
 
+    def tell_peers(self) -> None:
+        """Let the other API processes of this machine know what was counted here, if any."""
+        if self._peers is not None:
+            self._peers.write()
+
     def close(self) -> None:
         """Show that no more."""
+        self._streams = lambda: 0
+        self.tell_peers()
         for collector in self._opened:
             self._registry.unregister(collector)
         if self._database is not None:
@@ -103,7 +118,7 @@ class _Streams(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "reflectory_event_streams",
-            "Event streams that are open at this process",
+            "Event streams that are open at this machine's API processes",
             value=self._streams(),
         )
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from service.api.resources import Held, PageCursor
-from service.api.studies.documents import study_document
+from service.api.studies.documents import study_documents
 from service.pages.html import page_response
 from storage.records import StudyState
 from storage.repositories.studies import Studies
@@ -24,7 +24,7 @@ def studies_page(
     chosen = state or None
     with held.database.read() as session:
         page = Studies(session).page(limit=_STUDIES, cursor=cursor, state=chosen)
-        documents = [study_document(session, study, held.figures) for study in page.items]
+        documents = study_documents(session, page.items, held.figures)
     return page_response(held.pages.studies(documents, chosen=chosen, next_cursor=page.next_cursor))
 
 

@@ -2,9 +2,9 @@
 
 The dashboard has no accounts and can delete studies. Three things keep it to reading, each of which
 would do: the API passes on GET and HEAD only, this process answers 405 to anything else, and the
-storage that it is given raises on every write (and its connection is a read-only one). For each
-tenant there is a dashboard of its own here, in whose storage there are no studies of others; the
-API says for whom it asks, and whoever is not named sees none.
+storage that it is given raises on every write, and reads our rows in sessions that cannot write.
+For each tenant there is a dashboard of its own here, in whose storage there are no studies of
+others; the API says for whom it asks, and whoever is not named sees none.
 """
 
 import logging
@@ -19,19 +19,17 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
-from optuna.exceptions import StorageInternalError
 from optuna_dashboard import (  # pyright: ignore[reportMissingTypeStubs]  # it has none
     wsgi,  # pyright: ignore[reportUnknownVariableType]
 )
-from sqlalchemy.exc import SQLAlchemyError
 from waitress.server import create_server
 
 from service.api.dashboard.own_process import TENANT_HEADER, running_mark
 from service.auth.listeners import unix_listener
 from service.data_dir.locks import hold
-from service.processes.dashboard_storage import ReadOnlyStorage, TenantStorage, open_read_only
 from service.settings import Settings
 from storage.engine import Database
+from storage.errors import StorageError
 
 _log = logging.getLogger(__name__)
 
@@ -56,8 +54,8 @@ def run_dashboard(
 ) -> None:
     """Serve the dashboard until a signal ends it, or nobody has asked for so long.
 
-    Waits for Optuna's tables, which the coordinator makes. While it runs, it holds the lock that
-    `running_mark` names.
+    Waits for the database, which whoever serves the API brings to this version. While it runs, it
+    holds the lock that `running_mark` names.
 
     Args:
         settings: `dashboard_socket` says where to listen when no listener is given.
@@ -76,10 +74,11 @@ def run_dashboard(
         if listener is None:
             listener = held.enter_context(unix_listener(path))
         held.enter_context(hold(running_mark(path), wait=True))
-        storage = _wait_for(settings.optuna_url)
         database = Database(settings.database_url)
+        held.callback(database.dispose)
+        _wait_for(database)
         server = create_server(
-            _only_reading(_Dashboards(storage, database)),
+            _only_reading(_Dashboards(database)),
             sockets=[listener],
             threads=_THREADS,
             # `select` knows no descriptor above 1023.
@@ -104,17 +103,11 @@ def _serve(server: Any, idle_seconds: float) -> None:
 
 
 class _Dashboards:
-    """The dashboard of each tenant, all made anew when a study was deleted.
+    """The dashboard of each tenant, made when it is first asked for."""
 
-    They remember trials by their study's number, which SQLite gives to another study afterwards.
-    """
-
-    def __init__(self, storage: ReadOnlyStorage, database: Database) -> None:
-        self._storage = storage
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._lock = threading.Lock()
-        self._looked_at = 0.0
-        self._known: dict[int, str] = {}
         self._made: OrderedDict[str, Callable[..., Iterable[bytes]]] = OrderedDict()
 
     def __call__(
@@ -122,36 +115,33 @@ class _Dashboards:
     ) -> Iterable[bytes]:
         """Pass a request on to the dashboard of the tenant for whom it is made."""
         with self._lock:
-            if time.monotonic() - self._looked_at >= _POLL_SECONDS:
-                self._look()
             application = self._of(environ.get(_TENANT, _NOBODY))
         return application(environ, start_response)
 
     def _of(self, tenant: str) -> Callable[..., Iterable[bytes]]:
         if tenant not in self._made:
-            self._made[tenant] = wsgi(TenantStorage(self._storage, self._database, tenant))
+            # With it comes torch, for which most servers' dashboards have no use yet.
+            from service.processes.dashboard_detail import WithDetails
+            from service.processes.dashboard_storage import StudiesOfTenant
+
+            storage = StudiesOfTenant(self._database, tenant)
+            self._made[tenant] = WithDetails(storage, wsgi(storage))
             if len(self._made) > _TENANTS:
                 self._made.popitem(last=False)
         self._made.move_to_end(tenant)
         return self._made[tenant]
 
-    def _look(self) -> None:
-        self._looked_at = time.monotonic()
-        now = {study._study_id: study.study_name for study in self._storage.get_all_studies()}  # pyright: ignore[reportPrivateUsage]
-        if not self._known.items() <= now.items():
-            self._made.clear()
-        self._known = now
 
-
-def _wait_for(url: str) -> ReadOnlyStorage:
+def _wait_for(database: Database) -> None:
     waiting = False
     while True:
         try:
-            return open_read_only(url)
-        except (StorageInternalError, SQLAlchemyError) as error:
+            database.check()
+            return
+        except StorageError as error:
             if not waiting:
-                _log.info("waiting for the coordinator to make Optuna's tables")
-                _log.debug("they cannot be read yet", exc_info=error)
+                _log.info("waiting for the database")
+                _log.debug("it cannot be read yet", exc_info=error)
             waiting = True
             time.sleep(_POLL_SECONDS)
 

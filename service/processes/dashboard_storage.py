@@ -1,57 +1,115 @@
-"""Optuna's tables as the dashboard sees them: one tenant's studies, for reading only."""
+"""One tenant's studies as Optuna's dashboard reads them: our own rows, which it cannot change.
 
-from collections.abc import Container
-from typing import Any, NoReturn
-from urllib.parse import quote
+Optuna numbers studies and trials. A study's number follows from its id, so that an address in a
+browser holds for as long as the study is there, whichever process answers.
+"""
 
-from optuna.storages import BaseStorage, RDBStorage
+import copy
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final, NoReturn, TypeVar
+
+from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy  # BaseStorage's own signatures need it
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import NullPool, make_url
 
-from search.optuna_tables import study_id_in
-from storage.engine import Database, with_driver
+from search.fronts import Figures
+from search.optuna_tables import study_id_in, study_title
+from search.sampling.shown_studies import ShownStudy
+from storage.engine import Database
+from storage.errors import NotFound
 from storage.repositories.studies import Studies
+
+_T = TypeVar("_T")
+
+_TRIALS_OF_A_STUDY: Final = 1 << 20
+"""A study's number times this is the id of its first trial; browsers keep integers to 2^53."""
+_METRIC_NAMES: Final = "study:metric_names"
+_BESIDE: Final = "dashboard:"
 
 
 class ReadOnly(Exception):
     """Something tried to write through the dashboard."""
 
 
-class ReadOnlyStorage(BaseStorage):
-    """An Optuna storage that passes reads on and raises `ReadOnly` on writes."""
+def number_of(study_id: str) -> int:
+    """The number by which the dashboard calls a study: 32 bits of its id's digest, and not 0."""
+    return int.from_bytes(blake2b(study_id.encode(), digest_size=4).digest()) or 1
 
-    def __init__(self, storage: BaseStorage) -> None:
-        self._storage = storage
+
+class StudiesOfTenant(BaseStorage):
+    """An Optuna storage of the studies of one tenant; it raises `ReadOnly` on writes.
+
+    All others are answered as studies that do not exist, which is a `KeyError`.
+    """
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self._database = database.of(tenant)
+        self._figures = Figures()
+        self._known: dict[str, ShownStudy] = {}
 
     def get_study_id_from_name(self, study_name: str) -> int:
         """Read."""
-        return self._storage.get_study_id_from_name(study_name)
+        study_id = study_id_in(study_name)
+        if study_id not in self._names():
+            raise KeyError(f"No such study {study_name}.")
+        return number_of(study_id)
 
     def get_study_name_from_id(self, study_id: int) -> str:
         """Read."""
-        return self._storage.get_study_name_from_id(study_id)
+        for found, name in self._names().items():
+            if number_of(found) == study_id:
+                return study_title(name, found)
+        raise KeyError(f"No such study {study_id}.")
 
     def get_study_directions(self, study_id: int) -> list[StudyDirection]:
         """Read."""
-        return self._storage.get_study_directions(study_id)
+        return _directions(self._study(study_id))
 
     def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
         """Read."""
-        return self._storage.get_study_user_attrs(study_id)
+        self._study(study_id)
+        return {}
 
     def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
         """Read."""
-        return self._storage.get_study_system_attrs(study_id)
+        study = self._study(study_id)
+        return {**_metric_names(study), **self._found(study.beside_trials)}
 
     def get_all_studies(self) -> list[FrozenStudy]:
         """Read."""
-        return self._storage.get_all_studies()
+        names = self._names()
+        for gone in self._known.keys() - names.keys():
+            self._known.pop(gone, None)
+        found: list[FrozenStudy] = []
+        for study_id, name in names.items():
+            try:
+                study = self._shown(study_id)
+            except KeyError:  # it was deleted meanwhile
+                continue
+            found.append(
+                FrozenStudy(
+                    study_name=study_title(name, study_id),
+                    direction=None,
+                    directions=_directions(study),
+                    user_attrs={},
+                    system_attrs=_Attributes(
+                        _metric_names(study), partial(self._found, study.beside_trials)
+                    ),
+                    study_id=number_of(study_id),
+                )
+            )
+        return found
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         """Read."""
-        return self._storage.get_trial(trial_id)
+        number = trial_id // _TRIALS_OF_A_STUDY
+        for trial in self._trials(number) if number else ():
+            if trial._trial_id == trial_id:  # pyright: ignore[reportPrivateUsage]
+                return trial
+        raise KeyError(f"No trial with trial-id {trial_id} found.")
 
     def get_all_trials(
         self,
@@ -60,11 +118,40 @@ class ReadOnlyStorage(BaseStorage):
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         """Read."""
-        return self._storage.get_all_trials(study_id, deepcopy=deepcopy, states=states)
+        trials = [
+            trial for trial in self._trials(study_id) if states is None or trial.state in states
+        ]
+        return copy.deepcopy(trials) if deepcopy else trials
 
-    def remove_session(self) -> None:
-        """Give this thread's connection back."""
-        self._storage.remove_session()
+    def _trials(self, number: int) -> Sequence[FrozenTrial]:
+        return self._found(self._study(number).trials)
+
+    def _names(self) -> Mapping[str, str]:
+        with self._database.read() as session:
+            return Studies(session).names()
+
+    def _study(self, number: int) -> ShownStudy:
+        for study_id in self._names():
+            if number_of(study_id) == number:
+                return self._shown(study_id)
+        raise KeyError(f"No such study {number}.")
+
+    def _shown(self, study_id: str) -> ShownStudy:
+        known = self._known.get(study_id)
+        if known is None:
+            first = number_of(study_id) * _TRIALS_OF_A_STUDY
+            known = self._found(
+                lambda: ShownStudy(self._database, study_id, self._figures, first_trial_id=first)
+            )
+            # Of two threads that make it, all go by the first one's.
+            known = self._known.setdefault(study_id, known)
+        return known
+
+    def _found(self, read: Callable[[], _T]) -> _T:
+        try:
+            return read()
+        except NotFound as error:
+            raise KeyError(str(error)) from error
 
     def _refuse(self, *_positional: object, **_named: object) -> NoReturn:
         raise ReadOnly("the dashboard only reads; change studies over the API")
@@ -81,92 +168,48 @@ class ReadOnlyStorage(BaseStorage):
     set_trial_system_attr = _refuse
 
 
-class TenantStorage(ReadOnlyStorage):
-    """A read-only storage in which there are no studies but one tenant's.
+class _Attributes(dict[str, Any]):
+    """System attributes of a study, of which the note and the plots are made when they are read.
 
-    Optuna knows of no tenants: whose a study is say our own tables, by the id in its name. All
-    others are answered as studies that do not exist, which is a `KeyError`.
+    A list of studies reads none of those.
     """
 
-    def __init__(self, storage: BaseStorage, database: Database, tenant: str) -> None:
-        super().__init__(storage)
-        self._database = database.of(tenant)
+    def __init__(self, known: Mapping[str, Any], beside: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(known)
+        self._beside: Callable[[], Mapping[str, Any]] | None = beside
 
-    def get_study_id_from_name(self, study_name: str) -> int:
-        """Read."""
-        self._find(study_name, study_name)
-        return super().get_study_id_from_name(study_name)
+    def get(self, key: str, default: Any = None, /) -> Any:
+        """As of a dictionary that has them all."""
+        if key.startswith(_BESIDE):
+            self._read()
+        return super().get(key, default)
 
-    def get_study_name_from_id(self, study_id: int) -> str:
-        """Read."""
-        name = super().get_study_name_from_id(study_id)
-        self._find(name, study_id)
-        return name
+    def __getitem__(self, key: str) -> Any:
+        self._read()
+        return super().__getitem__(key)
 
-    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
-        """Read."""
-        self.get_study_name_from_id(study_id)
-        return super().get_study_directions(study_id)
+    def __contains__(self, key: object) -> bool:
+        self._read()
+        return super().__contains__(key)
 
-    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
-        """Read."""
-        self.get_study_name_from_id(study_id)
-        return super().get_study_user_attrs(study_id)
+    def __iter__(self) -> Iterator[str]:
+        self._read()
+        return super().__iter__()
 
-    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
-        """Read."""
-        self.get_study_name_from_id(study_id)
-        return super().get_study_system_attrs(study_id)
+    def items(self) -> Any:
+        """As of a dictionary that has them all."""
+        self._read()
+        return super().items()
 
-    def get_all_studies(self) -> list[FrozenStudy]:
-        """Read."""
-        with self._database.read() as session:
-            ours = Studies(session).ids()
-        studies = super().get_all_studies()
-        return [study for study in studies if study_id_in(study.study_name) in ours]
-
-    def get_trial(self, trial_id: int) -> FrozenTrial:
-        """Read."""
-        # A trial does not say of which study it is.
-        for study in self.get_all_studies():
-            for trial in super().get_all_trials(study._study_id, deepcopy=False):  # pyright: ignore[reportPrivateUsage]
-                if trial._trial_id == trial_id:  # pyright: ignore[reportPrivateUsage]
-                    return super().get_trial(trial_id)
-        raise KeyError(f"No trial with trial-id {trial_id} found.")
-
-    def get_all_trials(
-        self,
-        study_id: int,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
-    ) -> list[FrozenTrial]:
-        """Read."""
-        self.get_study_name_from_id(study_id)
-        return super().get_all_trials(study_id, deepcopy=deepcopy, states=states)
-
-    def _find(self, study_name: str, named: str | int) -> None:
-        with self._database.read() as session:
-            if not Studies(session).exists(study_id_in(study_name)):
-                raise KeyError(f"No such study {named}.")
+    def _read(self) -> None:
+        if self._beside is not None:
+            beside, self._beside = self._beside, None
+            self.update(beside())
 
 
-def open_read_only(url: str) -> ReadOnlyStorage:
-    """Optuna's tables, which must be there already, over a connection that cannot write.
+def _directions(study: ShownStudy) -> list[StudyDirection]:
+    return [StudyDirection[info.direction.upper()] for info in study.objectives]
 
-    Raises:
-        StorageInternalError, SQLAlchemyError: the tables are not there (yet).
-    """
-    parsed = make_url(with_driver(url))
-    if parsed.get_backend_name() == "sqlite":
-        # A pool would go on reading a file that was replaced.
-        parsed = parsed.set(
-            database=f"file:{quote(parsed.database or '')}", query={"mode": "ro", "uri": "true"}
-        )
-        engine: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": 30}}
-    else:
-        engine = {
-            "pool_pre_ping": True,
-            "connect_args": {"options": "-c default_transaction_read_only=on"},
-        }
-    text = parsed.render_as_string(hide_password=False)
-    return ReadOnlyStorage(RDBStorage(text, engine_kwargs=engine, skip_table_creation=True))
+
+def _metric_names(study: ShownStudy) -> dict[str, Any]:
+    return {_METRIC_NAMES: [info.metric for info in study.objectives]}

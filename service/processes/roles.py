@@ -58,7 +58,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
         return Child(name, bound, keep=(held.lifeline, *keep), visits=visits)
 
     return [
-        role("api", api, *listeners),
+        *(role("api", api, *listeners) for _ in range(settings.apis)),
         role("coordinator", coordinator, requests.descriptor),
         role(
             "dashboard",

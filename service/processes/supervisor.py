@@ -127,6 +127,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "data_dir": data_dir,
                 "url": settings.url or place.url,
                 "dashboard_socket": dashboard_socket,
+                "counters_file": settings.counters_file or socket_folder / "counters",
                 "attempts_socket": attempts_socket.absolute(),
             }
         )

@@ -1,13 +1,13 @@
 """Attempts: leases on jobs, and the fence that keeps a late worker out."""
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
-from sqlalchemy.orm import Session, load_only
+from sqlalchemy.orm import Session
 
 from storage.batches import batched
 from storage.columns import FiniteFloat
@@ -21,6 +21,13 @@ from storage.tables import AttemptRow, StudyRow
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)
 _lease = reader(LeaseRecord)
+_AT_WORK = (
+    AttemptRow.study_id,
+    AttemptRow.device_seconds,
+    AttemptRow.slot_share,
+    AttemptRow.started_at,
+    AttemptRow.stood_still_seconds,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +38,15 @@ class KeptAlive(StudyEnding):
 
 
 _kept = reader(KeptAlive)
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """How long the training of a study had devices."""
+
+    seconds: float
+    by_the_clock: bool
+    """Whether an attempt is at work whose worker has not said yet how long it has worked."""
 
 
 class Attempts:
@@ -230,7 +246,13 @@ class Attempts:
             "ended_at": at,
             "cause": cause,
             "detail": detail,
-            "device_seconds": _device_seconds(row, at),
+            "device_seconds": _device_seconds(
+                row.device_seconds,
+                row.slot_share,
+                row.started_at,
+                row.stood_still_seconds,
+                until=at,
+            ),
         }
         ended = self._session.scalars(
             update(AttemptRow)
@@ -293,26 +315,34 @@ class Attempts:
         return 1 if last is None else last + 1
 
     def device_seconds(self, study_id: str, now: datetime) -> float:
-        """Device time that training took: slot share x time.
+        """The seconds of `device_times` of one study."""
+        return self.device_times([study_id], now)[study_id].seconds
+
+    def device_times(self, study_ids: Collection[str], now: datetime) -> Mapping[str, DeviceTime]:
+        """Device time that training took in each of the named studies: slot share x time.
 
         What it stood still for measurements does not count. Of an attempt at work it is what its
         worker said last: a wall clock that is set must not use up a budget.
         """
-        training = (AttemptRow.study_id == study_id, AttemptRow.kind == AttemptKind.TRAIN)
-        ended = self._session.scalar(
-            select(func.sum(AttemptRow.device_seconds)).where(*training, ~_RUNNING)
+        training = (AttemptRow.study_id.in_(study_ids), AttemptRow.kind == AttemptKind.TRAIN)
+        ended = self._session.execute(
+            select(AttemptRow.study_id, func.sum(AttemptRow.device_seconds))
+            .where(*training, ~_RUNNING)
+            .group_by(AttemptRow.study_id)
         )
-        needed = load_only(
-            AttemptRow.started_at,
-            AttemptRow.stood_still_seconds,
-            AttemptRow.slot_share,
-            AttemptRow.device_seconds,
-        )
+        seconds = dict.fromkeys(study_ids, 0.0)
+        seconds |= {study_id: taken or 0.0 for study_id, taken in ended}
         # Without their jobs, which are most of the rows: this is asked for every second.
-        working = self._session.scalars(
-            select(AttemptRow).where(*training, _RUNNING).options(needed)
-        )
-        return (ended or 0.0) + sum(_device_seconds(row, now) for row in working)
+        working = self._session.execute(select(*_AT_WORK).where(*training, _RUNNING))
+        by_the_clock: set[str] = set()
+        for study_id, told, share, started_at, stood_still in working:
+            seconds[study_id] += _device_seconds(told, share, started_at, stood_still, until=now)
+            if told is None:
+                by_the_clock.add(study_id)
+        return {
+            study_id: DeviceTime(taken, study_id in by_the_clock)
+            for study_id, taken in seconds.items()
+        }
 
     def _where(self, *conditions: ColumnElement[bool]) -> list[AttemptRecord]:
         rows = self._session.scalars(
@@ -343,11 +373,17 @@ def _renewal(
     return values
 
 
-def _device_seconds(row: AttemptRow, until: datetime) -> float:
-    if row.device_seconds is not None:
-        return row.device_seconds
-    held = (until - row.started_at).total_seconds() - row.stood_still_seconds
-    return row.slot_share * max(0.0, held)
+def _device_seconds(
+    told: float | None,
+    share: float,
+    started_at: datetime,
+    stood_still_seconds: float,
+    *,
+    until: datetime,
+) -> float:
+    if told is not None:
+        return told
+    return share * max(0.0, (until - started_at).total_seconds() - stood_still_seconds)
 
 
 def _lost(attempt_id: str) -> LeaseLost:

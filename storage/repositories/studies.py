@@ -130,10 +130,29 @@ class Studies:
         """The ids of all studies."""
         return set(self._session.scalars(select(StudyRow.id)))
 
+    def names(self) -> Mapping[str, str]:
+        """The name of each study by its id, oldest first."""
+        rows = self._session.execute(
+            select(StudyRow.id, StudyRow.name).order_by(StudyRow.created_at, StudyRow.id)
+        )
+        return {study_id: name for study_id, name in rows}  # noqa: C416 - rows are no pairs to types
+
     def exists(self, study_id: str) -> bool:
         """Whether there is such a study."""
         query = select(StudyRow.id).where(StudyRow.id == study_id)
         return self._session.scalar(query) is not None
+
+    def place(self, study_id: str) -> tuple[int, StudyState]:
+        """The number of the study's last event, and its state.
+
+        Raises:
+            NotFound: if there is no such study.
+        """
+        query = select(StudyRow.last_event, StudyRow.state).where(StudyRow.id == study_id)
+        row = self._session.execute(query).one_or_none()
+        if row is None:
+            raise _missing(study_id)
+        return row.last_event, row.state
 
     def in_states(self, *states: StudyState) -> list[StudyRecord]:
         """All studies in one of these states, oldest first."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from storage.records import TrialOrigin, TrialRecord, TrialState
+from storage.endings import TrialCause, sentence
+from storage.records import Json, TrialOrigin, TrialRecord, TrialState
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,34 @@ class TrialSummary:
     bytes: int | None
     violation: float | None
     predicted: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class ShownTrial:
+    """Of a trial what Optuna's dashboard shows: what was drawn, and what came of it."""
+
+    number: int
+    state: TrialState
+    cause: TrialCause | None
+    detail: str | None
+    drawn: dict[str, Json]
+    hyperparameters: dict[str, Json]
+    violation: float | None
+    quality: float | None
+    parameters: int
+    throughput: float | None
+    throughput_ratio: float | None
+    latency_p50: float | None
+    bytes: int | None
+    predicted: dict[str, list[float]]
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended, as a sentence."""
+        return sentence(self.cause, self.detail)
 
 
 AnyTrial: TypeAlias = TrialRecord | TrialSummary

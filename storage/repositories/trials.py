@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import ColumnElement, exists, false, func, or_, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
@@ -32,7 +32,7 @@ from storage.records import (
     TrialRecord,
     TrialState,
 )
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import ShownTrial, TrialSummary
 from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
 
 TrialRecords: TypeAlias = list[TrialRecord]
@@ -58,6 +58,32 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+
+
+class _StateCounts(NamedTuple):
+    """Of a study's trials in one state, how many there are, and what of them."""
+
+    state: TrialState
+    total: int
+    dispatched: int
+    confirmations: int
+    untold: int
+    repeats: int
+
+
+def _summed(rows: Sequence[_StateCounts]) -> TrialCounts:
+    return TrialCounts(
+        by_state={row.state: row.total for row in rows},
+        dispatched=sum(row.dispatched for row in rows),
+        refused=sum(
+            row.total - row.dispatched - row.confirmations
+            for row in rows
+            if row.state is TrialState.INFEASIBLE
+        ),
+        confirmations=sum(row.confirmations for row in rows),
+        untold=sum(row.untold for row in rows),
+        waiting_repeats=sum(row.repeats for row in rows if row.state is TrialState.QUEUED),
+    )
 
 
 class Trials:
@@ -147,12 +173,17 @@ class Trials:
         return self._records(self._session.scalars(query).all())
 
     def summaries(
-        self, study_id: str, *states: TrialState, after: int | None = None
+        self,
+        study_id: str,
+        *states: TrialState,
+        after: int | None = None,
+        first: int | None = None,
     ) -> Sequence[TrialSummary]:
         """The study's trials in one of these states, by number, in a query that reads little.
 
         With `after`, those alone whose outcome, throughput or files have changed since the study's
-        data had that version, see `StudyRecord.data_version`.
+        data had that version, see `StudyRecord.data_version`; with `first`, those from that number
+        on as well.
         """
         query = (
             select(*columns_of(TrialSummary, TrialRow))
@@ -160,7 +191,10 @@ class Trials:
             .order_by(TrialRow.number)
         )
         if after is not None:
-            query = query.where(TrialRow.data_version > after)
+            changed = TrialRow.data_version > after
+            query = query.where(
+                changed if first is None else or_(changed, TrialRow.number >= first)
+            )
         return [TrialSummary(*row) for row in self._session.execute(query)]
 
     def specs(self, study_id: str, first: int, last: int) -> dict[int, dict[str, Json]]:
@@ -185,6 +219,15 @@ class Trials:
         rows = self._session.scalars(select(TrialRow).where(later).order_by(TrialRow.number)).all()
         return self._records(rows)
 
+    def shown(self, study_id: str, *, after: int, first: int) -> Sequence[ShownTrial]:
+        """Those of `changed`, as a dashboard shows them."""
+        of_study = TrialRow.study_id == study_id
+        later = or_(
+            of_study & (TrialRow.data_version > after), of_study & (TrialRow.number >= first)
+        )
+        query = select(*columns_of(ShownTrial, TrialRow)).where(later).order_by(TrialRow.number)
+        return [ShownTrial(*row) for row in self._session.execute(query)]
+
     def alike(self, study_id: str, roots: Collection[int], *states: TrialState) -> TrialRecords:
         """The trials in one of these states that are one of the roots, or repeat one, by number."""
         named = or_(TrialRow.number.in_(roots), TrialRow.repeats.in_(roots))
@@ -200,11 +243,14 @@ class Trials:
         query = select(func.count()).where(TrialRow.study_id == study_id, TrialRow.origin == origin)
         return self._session.scalars(query).one()
 
-    def drawn(self, study_id: str) -> dict[int, dict[str, Json]]:
-        """What was drawn for each of the study's trials, by number, as the sampler knows it."""
+    def drawn(self, study_id: str, *, first: int = 0) -> dict[int, dict[str, Json]]:
+        """What was drawn for each of the study's trials from number `first` on, by number.
+
+        It is what the sampler knows.
+        """
         rows = self._session.execute(
             select(TrialRow.number, TrialRow.drawn)
-            .where(TrialRow.study_id == study_id)
+            .where(TrialRow.study_id == study_id, TrialRow.number >= first)
             .order_by(TrialRow.number)
         )
         return {number: drawn for number, drawn in rows}  # noqa: C416 - rows are no pairs to types
@@ -266,8 +312,13 @@ class Trials:
 
     def counts(self, study_id: str) -> TrialCounts:
         """How many of the study's trials are in each state, and how many the search dispatched."""
+        return self.counts_of([study_id])[study_id]
+
+    def counts_of(self, study_ids: Collection[str]) -> Mapping[str, TrialCounts]:
+        """The counts of each of the named studies."""
         rows = self._session.execute(
             select(
+                TrialRow.study_id,
                 TrialRow.state,
                 func.count(),
                 func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
@@ -275,23 +326,14 @@ class Trials:
                 func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
                 func.count().filter(TrialRow.repeats.is_not(None)),
             )
-            .where(TrialRow.study_id == study_id)
-            .group_by(TrialRow.state)
-        ).all()
-        return TrialCounts(
-            by_state={state: total for state, total, *_ in rows},
-            dispatched=sum(dispatched for _, _, dispatched, *_ in rows),
-            refused=sum(
-                total - dispatched - confirmations
-                for state, total, dispatched, confirmations, *_ in rows
-                if state is TrialState.INFEASIBLE
-            ),
-            confirmations=sum(confirmations for _, _, _, confirmations, *_ in rows),
-            untold=sum(untold for *_, untold, _ in rows),
-            waiting_repeats=sum(
-                repeats for state, *_, repeats in rows if state is TrialState.QUEUED
-            ),
+            .where(TrialRow.study_id.in_(study_ids))
+            .group_by(TrialRow.study_id, TrialRow.state)
         )
+        by_study: dict[str, list[_StateCounts]] = {study_id: [] for study_id in study_ids}
+        for study_id, state, total, dispatched, confirmations, untold, repeats in rows:
+            found = _StateCounts(state, total, dispatched, confirmations, untold, repeats)
+            by_study[study_id].append(found)
+        return {study_id: _summed(counts) for study_id, counts in by_study.items()}
 
     def start(self, study_id: str, number: int, at: datetime) -> None:
         """Say that an attempt works on the trial; the first one is its start.

@@ -3,28 +3,27 @@
 An API process over SQLite is asked by many clients that submit, list, look and listen; in turn with
 it an application that does nothing is asked by as many. Both answer through the same uvicorn, and
 one process speaks for all clients, so that ratios say what our own work costs. Then many listeners
-wait for a study in which nothing happens, and for the one event that comes at last.
+wait for a study in which nothing happens, and for the one event that comes at last. With
+`--costs` only what one request of each route costs is printed, see `request_cost`.
 """
 
 import argparse
 import asyncio
-import multiprocessing
-import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
 import psutil
-import uvicorn
-from fastapi import FastAPI
 
-from tests.service.processes import running_api, wait_until
+from tests.benchmarks.bare import bare_server
+from tests.benchmarks.request_cost import costs
+from tests.service.processes import running_api
 from tests.service.site import SMALL_SPEC, Site
 
 Act = Callable[[httpx2.AsyncClient], Awaitable[None]]
@@ -32,39 +31,6 @@ Latencies = dict[str, list[float]]
 
 STORED = 200
 """Studies that are there beforehand."""
-
-hello = FastAPI()
-
-
-@hello.get("/hello")
-def say_hello() -> Mapping[str, str]:
-    """Do nothing, in a thread, as our own operations run."""
-    return {"hello": "world"}
-
-
-@contextmanager
-def bare_server() -> Iterator[str]:
-    """The application that does nothing, in a process of its own."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(hello, log_level="critical")
-        process = multiprocessing.get_context("fork").Process(
-            target=uvicorn.Server(config).run, kwargs={"sockets": [listener]}, daemon=True
-        )
-        process.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-
-        def answers() -> bool:
-            try:
-                return httpx2.get(f"{url}/hello").status_code == 200
-            except httpx2.TransportError:
-                return False
-
-        try:
-            wait_until(answers)
-            yield url
-        finally:
-            process.kill()
-            process.join()
 
 
 async def submit(http: httpx2.AsyncClient) -> None:
@@ -156,7 +122,7 @@ def loaded(folder: Path, *, clients: int, seconds: float, rounds: int) -> str:
     with running_api(site.settings) as api, bare_server() as bare:
         for _ in range(rounds):
             idle, failed = asyncio.run(
-                storm(bare, {"hello": nothing}, clients=clients, seconds=seconds)
+                storm(bare.url, {"hello": nothing}, clients=clients, seconds=seconds)
             )
             errors += failed
             taken, failed = asyncio.run(storm(api.url, acts, clients=clients, seconds=seconds))
@@ -250,8 +216,22 @@ def main() -> None:
     parser.add_argument("--listeners", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a round, and of waiting")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--costs", action="store_true", help="what a request costs, and no more")
+    parser.add_argument("--cost-clients", type=int, default=20)
+    parser.add_argument("--requests", type=int, default=30, help="of each client in a round")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="reflectory-load-") as folder:
+        sys.stdout.write(
+            costs(
+                Path(folder) / "costs",
+                clients=given.cost_clients,
+                each=given.requests,
+                rounds=given.rounds,
+            )
+        )
+        sys.stdout.write("\n\n")
+        if given.costs:
+            return
         sys.stdout.write(
             loaded(
                 Path(folder) / "load",

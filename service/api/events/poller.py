@@ -6,22 +6,27 @@ the newest ones, or the database for those further back.
 """
 
 import asyncio
+import json
 import logging
 import time
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterable
+from asyncio import timeout
+from collections import Counter, OrderedDict, deque
+from collections.abc import AsyncGenerator, Hashable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import NamedTuple
 
 from anyio import to_thread
+from fastapi.sse import format_sse_event
 
 from search.studies.states import ENDED
 from service.api.events.shared_looks import SharedLooks
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys
 from storage.engine import Database
-from storage.records import EventRecord, StudyRecord
+from storage.records import EventRecord
 from storage.repositories.events import Events
 from storage.repositories.studies import Studies
 
@@ -30,17 +35,23 @@ _log = logging.getLogger(__name__)
 _KEPT = 512
 """Events per study that are kept in memory for the streams that are up to date."""
 _BATCH = 256
+_OPENINGS = 64
+"""Beginnings of streams that are kept for the next who listen."""
 _LOOKS_AT_ONCE = 2
 """Threads that open streams: however many are opened, other requests have all of theirs."""
 _ASKERS_SECONDS = 1.0
 """How often the listeners' keys and sessions are looked at."""
 
 
-class _Asker(NamedTuple):
+class Asker(NamedTuple):
     """Who listens: by which key, and in which browser's session; the local user by neither."""
 
     key_id: str | None
     browser: str | None
+
+
+NOBODY = Asker(None, None)
+"""The local user."""
 
 
 @dataclass
@@ -72,8 +83,11 @@ class EventPoller:
         self._news = asyncio.Event()
         self._listened = asyncio.Event()
         self._closed = False
-        self._askers: Counter[_Asker] = Counter()
-        self._ended: set[_Asker] = set()
+        self._changes = database.changes()
+        # What streams began with lately, and the state of the database from before it was read.
+        self._openings: OrderedDict[Hashable, tuple[Hashable, Opening]] = OrderedDict()
+        self._askers: Counter[Asker] = Counter()
+        self._ended: set[Asker] = set()
         self._looked_at_askers = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -97,49 +111,91 @@ class EventPoller:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._changes.close()
 
-    async def study(self, database: Database, tenant: str, study_id: str) -> StudyRecord:
-        """A study as it is now, from the database as its tenant has it; raises as `Studies.get`."""
-        return await self._looks.look(
-            ("study", tenant, study_id), lambda: _study(database, study_id)
+    async def opening(
+        self, database: Database, tenant: str, study_id: str, after: int
+    ) -> "Opening":
+        """A study as it is now and its first events after a number, as its tenant has it.
+
+        Raises:
+            NotFound: there is no such study.
+        """
+        key = (tenant, study_id, after)
+        state = None if self._changes.waits else self._changes.look()
+        made_of, known = self._openings.get(key, (None, None))
+        if known is not None and state is not None and made_of == state:
+            self._openings.move_to_end(key)
+            return known
+        found = await self._looks.look(
+            ("opening", *key), lambda: _opening(database, study_id, after)
         )
+        self._openings[key] = (state, found)
+        if len(self._openings) > _OPENINGS:
+            self._openings.popitem(last=False)
+        return found
 
     async def listen(
+        self, study_id: str, *, after: int, asker: Asker = NOBODY
+    ) -> AsyncGenerator[EventRecord]:
+        """The events of `batches`, one by one."""
+        async with aclosing(self.batches(study_id, after=after, asker=asker)) as batches:
+            async for events in batches:
+                for event in events:
+                    yield event
+
+    async def batches(
         self,
         study_id: str,
         *,
         after: int,
-        key_id: str | None = None,
-        browser: str | None = None,
-    ) -> AsyncGenerator[EventRecord]:
+        asker: Asker = NOBODY,
+        opening: "Opening | None" = None,
+        idle_seconds: float | None = None,
+    ) -> AsyncGenerator[Sequence[EventRecord]]:
         """The study's events after a number, until the study has ended or the server stops.
 
         The stream also ends with the API key of who listens, with the session of the browser (its
         digest) where one listens, and for the local user (null) when there is a key.
+
+        Args:
+            study_id: the study.
+            after: the number.
+            asker: who listens.
+            opening: what was found of the study just now, with its events after that number.
+            idle_seconds: after so many seconds without an event there is a batch without any.
         """
-        channel = await self._join(study_id)
-        asker = _Asker(key_id, browser)
+        channel = await self._join(study_id, opening)
         self._askers[asker] += 1
         try:
             place = after
+            if opening is not None and opening.events:
+                yield opening.events
+                place = opening.events[-1].number
             while not self._closed and asker not in self._ended:
                 news = self._news
                 events = channel.after(place)
                 if events is None:
                     events = await self._older(study_id, place)
-                for event in events:
-                    yield event
-                    place = event.number
+                if events:
+                    yield events
+                    place = events[-1].number
                 if place >= channel.last:
                     if channel.ended:
                         return
-                    await news.wait()
+                    try:
+                        async with timeout(idle_seconds):
+                            await news.wait()
+                    except TimeoutError:
+                        yield ()
         finally:
             self._leave(study_id)
             self._askers[asker] -= 1
 
-    async def _join(self, study_id: str) -> _Channel:
+    async def _join(self, study_id: str, opening: "Opening | None") -> _Channel:
         channel = self._channels.get(study_id)
+        if channel is None and opening is not None:
+            channel = self._channels[study_id] = _Channel(opening.last_event, opening.ended)
         if channel is None:
             found = await self._looks.look(("open", study_id), lambda: self._open(study_id))
             channel = self._channels.setdefault(study_id, found)
@@ -188,7 +244,7 @@ class EventPoller:
         if self._ended:
             self._wake()
 
-    def _ended_ones(self, askers: set[_Asker]) -> set[_Asker]:
+    def _ended_ones(self, askers: set[Asker]) -> set[Asker]:
         now = datetime.now(UTC)
         key_ids = {asker.key_id for asker in askers if asker.key_id is not None}
         digests = {asker.browser for asker in askers if asker.browser is not None}
@@ -215,9 +271,8 @@ class EventPoller:
             self._wake()
 
     def _open(self, study_id: str) -> _Channel:
-        with self._database.read() as session:
-            study = Studies(session).get(study_id)
-            return _Channel(last=study.last_event, ended=study.state in ENDED)
+        found = _opening(self._database, study_id, None)
+        return _Channel(found.last_event, found.ended)
 
     def _read(self, study_id: str, after: int) -> list[EventRecord]:
         with self._database.read() as session:
@@ -237,9 +292,40 @@ class EventPoller:
             return found
 
 
-def _study(database: Database, study_id: str) -> StudyRecord:
+@dataclass(frozen=True)
+class Opening:
+    """A study as a stream of its events begins."""
+
+    last_event: int
+    ended: bool
+    events: Sequence[EventRecord]
+    """The first of those that the stream begins with."""
+
+    @cached_property
+    def written(self) -> bytes:
+        """Those events as a stream sends them."""
+        return written(self.events)
+
+
+def written(events: Iterable[EventRecord]) -> bytes:
+    """Events as a stream sends them."""
+    return b"".join(
+        format_sse_event(
+            data_str=json.dumps({**event.payload, "at": event.created_at.isoformat()}),
+            event=event.kind,
+            id=str(event.number),
+        )
+        for event in events
+    )
+
+
+def _opening(database: Database, study_id: str, after: int | None) -> Opening:
     with database.read() as session:
-        return Studies(session).get(study_id)
+        last_event, state = Studies(session).place(study_id)
+        events: Sequence[EventRecord] = ()
+        if after is not None and after < last_event:
+            events = Events(session).after(study_id, after, _BATCH)
+        return Opening(last_event, state in ENDED, events)
 
 
 def _behind(known: dict[str, int], latest: Iterable[tuple[str, int]]) -> list[str]:

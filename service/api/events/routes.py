@@ -1,13 +1,14 @@
 """A study's events as they happen (server-sent events)."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncGenerator
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response
 
+from service.api.events.poller import Asker, Opening
+from service.api.events.stream import PING_SECONDS, EventStream
 from service.api.resources import Held
 from service.http.problems import documented
 
@@ -21,6 +22,13 @@ class StreamIsOver(Exception):
 def no_more_events(_request: Request, _error: Exception) -> Response:
     """Answer 204, which tells an event source not to connect again."""
     return Response(status_code=204)
+
+
+class _Place(NamedTuple):
+    """Where a stream begins, and what was found there."""
+
+    after: int
+    opening: Opening
 
 
 async def _first_place(
@@ -42,11 +50,11 @@ async def _first_place(
             "when it connects again",
         ),
     ] = 0,
-) -> int:
+) -> "_Place":
     """Where the stream begins; decided before its first byte is sent."""
     name = "after" if last_event_id is None else "Last-Event-ID"
     place = after if last_event_id is None else last_event_id
-    study = await held.poller.study(held.database, held.asker.tenant, study_id)
+    study = await held.poller.opening(held.database, held.asker.tenant, study_id, place)
     if place > study.last_event:
         raise RequestValidationError(
             [
@@ -58,41 +66,41 @@ async def _first_place(
                 }
             ]
         )
-    if study.state.has_ended and place == study.last_event:
+    if study.ended and place == study.last_event:
         raise StreamIsOver
-    return place
+    return _Place(place, study)
 
 
 async def _admitted(
-    held: Held, after: Annotated[int, Depends(_first_place)]
-) -> AsyncGenerator[int]:
+    held: Held, place: Annotated["_Place", Depends(_first_place)]
+) -> AsyncGenerator["_Place"]:
     """Where the stream begins, counted for as long as it is open."""
     with held.streams.one_more(held.asker, await held.quotas.of(held.asker.tenant)):
-        yield after
+        yield place
 
 
 @router.get(
     "/{study_id}/events",
-    response_class=EventSourceResponse,
+    response_class=EventStream,
     responses={
         204: {"description": "The study has ended, and `Last-Event-ID` names its last event"},
         **documented(403, 404, 422),
     },
 )
 async def get_events(
-    study_id: str, held: Held, after: Annotated[int, Depends(_admitted)]
-) -> AsyncIterator[ServerSentEvent]:
+    study_id: str, held: Held, place: Annotated[_Place, Depends(_admitted)]
+) -> EventStream:
     """Every event of the study, from the first or after the one that is named, until it has ended.
 
     `id` is the event's number within the study, without gaps; `event` its kind: `study` and `trial`
     tell where one stands, `epoch` a point of a learning curve, `measurement` a throughput,
     `download` how far a file is. The stream ends soon after its key, or its browser's session.
     """
-    asker = held.asker
-    stream = held.poller.listen(study_id, after=after, key_id=asker.key_id, browser=asker.session)
-    async for event in stream:
-        yield ServerSentEvent(
-            event=event.kind,
-            id=str(event.number),
-            data={**event.payload, "at": event.created_at},
-        )
+    batches = held.poller.batches(
+        study_id,
+        after=place.after,
+        asker=Asker(held.asker.key_id, held.asker.session),
+        opening=place.opening,
+        idle_seconds=PING_SECONDS,
+    )
+    return EventStream(batches, place.opening)

@@ -17,6 +17,7 @@ from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held
 from service.api.stored_files import text
 from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
+from service.http.kept_answers import Kept
 from service.http.problems import documented
 from service.http.written_streams import WrittenStream
 from storage.repositories.studies import Studies
@@ -54,6 +55,7 @@ def _known_objectives(text: str) -> str:
 def get_front(
     study_id: str,
     held: Held,
+    _kept: Kept,
     response: Response,
     objectives: Annotated[
         str | None,
@@ -116,7 +118,7 @@ def get_bundle(study_id: str, held: Held, throughput: Records = "search") -> Str
     responses={**NOT_MODIFIED, **documented(403, 404)},
 )
 def get_importance(
-    study_id: str, held: Held, response: Response, if_none_match: IfNoneMatch = None
+    study_id: str, held: Held, _kept: Kept, response: Response, if_none_match: IfNoneMatch = None
 ) -> Importance | Response:
     """What each dimension did to each objective: its share of what makes trials the best ones.
 
@@ -140,7 +142,7 @@ def get_importance(
     responses={**NOT_MODIFIED, **documented(403, 404)},
 )
 def get_hypervolume(
-    study_id: str, held: Held, response: Response, if_none_match: IfNoneMatch = None
+    study_id: str, held: Held, _kept: Kept, response: Response, if_none_match: IfNoneMatch = None
 ) -> tuple[HypervolumePoint, ...] | Response:
     """How the front's hypervolume grew: one item for every change of the front, in order."""
     with held.database.read() as session:

@@ -10,11 +10,13 @@ from search.studies import commands, removal, submission
 from search.studies import states as studies
 from search.studies.spec import StudySpec
 from service.api.paths import study_path
-from service.api.resources import Held, PageCursor, PageLimit
-from service.api.studies.documents import study_document
+from service.api.resources import Held, PageCursor, PageLimit, Resources
+from service.api.studies.documents import study_document, study_documents
 from service.api.studies.requests import StudyChange
 from service.api.studies.schemas import StudyDocument, StudyPage
 from service.api.waiting import PATIENCE_SECONDS, wait_for
+from service.http.entity_tags import NOT_MODIFIED
+from service.http.kept_answers import Kept
 from service.http.problems import documented
 from service.webhooks.addresses import refuse_unreachable
 from storage.records import StudyState
@@ -62,13 +64,13 @@ def submit_study(
         places=places,
     )
     response.headers["Location"] = study_path(study.id)
-    with held.database.read() as session:
-        return study_document(session, Studies(session).get(study.id), held.figures)
+    return _now(study.id, held)
 
 
-@router.get("", responses=documented(403, 422))
+@router.get("", responses={**NOT_MODIFIED, **documented(403, 422)})
 def list_studies(
     held: Held,
+    kept: Kept,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     state: Annotated[StudyState | None, Query(description="only studies in this state")] = None,
@@ -77,16 +79,16 @@ def list_studies(
     with held.database.read() as session:
         page = Studies(session).page(limit=limit, cursor=cursor, state=state)
         return StudyPage(
-            items=tuple(study_document(session, study, held.figures) for study in page.items),
+            items=tuple(study_documents(session, page.items, held.figures, kept)),
             next_cursor=page.next_cursor,
         )
 
 
-@router.get("/{study_id}", responses=documented(403, 404))
-def get_study(study_id: str, held: Held) -> StudyDocument:
+@router.get("/{study_id}", responses={**NOT_MODIFIED, **documented(403, 404)})
+def get_study(study_id: str, held: Held, kept: Kept) -> StudyDocument:
     """One study and how far it is."""
     with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id), held.figures)
+        return study_document(session, Studies(session).get(study_id), held.figures, kept)
 
 
 @router.post("/{study_id}/cancel", responses=documented(403, 404))
@@ -96,8 +98,7 @@ def cancel_study(study_id: str, held: Held) -> StudyDocument:
     Asking twice is harmless.
     """
     studies.cancel(held.database, study_id, by=held.asker.label)
-    with held.database.read() as session:
-        return study_document(session, Studies(session).get(study_id), held.figures)
+    return _now(study_id, held)
 
 
 @router.patch("/{study_id}", responses=documented(403, 404, 409, 422))
@@ -110,7 +111,7 @@ def change_study(study_id: str, change: StudyChange, held: Held) -> StudyDocumen
     goes on.
     """
     commands.change(held.database, study_id, budget=change.budget, priority=change.priority)
-    return get_study(study_id, held)
+    return _now(study_id, held)
 
 
 @router.delete("/{study_id}", status_code=204, responses=documented(403, 404, 409))
@@ -133,11 +134,17 @@ def pause_study(study_id: str, held: Held) -> StudyDocument:
     The time until it is resumed counts against no budget. Asking twice is harmless.
     """
     commands.pause(held.database, study_id, by=held.asker.label)
-    return get_study(study_id, held)
+    return _now(study_id, held)
 
 
 @router.post("/{study_id}/resume", responses=documented(403, 404))
 def resume_study(study_id: str, held: Held) -> StudyDocument:
     """Resume a paused study, its trials from where they were. Asking twice is harmless."""
     commands.resume(held.database, study_id)
-    return get_study(study_id, held)
+    return _now(study_id, held)
+
+
+def _now(study_id: str, held: Resources) -> StudyDocument:
+    """The study after a change."""
+    with held.database.read() as session:
+        return study_document(session, Studies(session).get(study_id), held.figures)

@@ -44,6 +44,7 @@ from service.api.trials.schemas import (
 )
 from service.api.waiting import PATIENCE_SECONDS, wait_for
 from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named
+from service.http.kept_answers import Kept
 from service.http.problems import documented
 from service.http.written_streams import WrittenStream
 from storage.errors import ArtifactNotFound
@@ -77,12 +78,14 @@ def _made_responses(description: str) -> dict[int | str, dict[str, Any]]:
     response_model=TrialPage,
     responses={
         200: {"content": text("text/csv")},
+        **NOT_MODIFIED,
         **documented(403, 404, 422),
     },
 )
 def list_trials(
     study_id: str,
     held: Held,
+    _kept: Kept,
     limit: PageLimit = 50,
     cursor: PageCursor = None,
     outcome: Annotated[TrialState | None, Query(description="only trials that stand so")] = None,
@@ -145,8 +148,8 @@ def enqueue_trial(
     return document
 
 
-@router.get("/{number}", responses=documented(403, 404, 422))
-def get_trial(study_id: str, number: Number, held: Held) -> TrialDetail:
+@router.get("/{number}", responses={**NOT_MODIFIED, **documented(403, 404, 422)})
+def get_trial(study_id: str, number: Number, held: Held, _kept: Kept) -> TrialDetail:
     """One trial, with its whole specification and its throughput records."""
     with held.database.read() as session:
         return trial_detail(session, study_id, number)
@@ -174,8 +177,8 @@ def measure_trial(study_id: str, number: Number, held: Held, response: Response)
     return document
 
 
-@router.get("/{number}/metrics", responses=documented(403, 404, 422))
-def get_metrics(study_id: str, number: Number, held: Held) -> list[EpochDocument]:
+@router.get("/{number}/metrics", responses={**NOT_MODIFIED, **documented(403, 404, 422)})
+def get_metrics(study_id: str, number: Number, held: Held, _kept: Kept) -> list[EpochDocument]:
     """The learning curve, by epoch."""
     with held.database.read() as session:
         Trials(session).get(study_id, number)

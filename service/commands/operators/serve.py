@@ -29,6 +29,9 @@ def serve(
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")
     ] = None,
+    apis: Annotated[
+        int | None, typer.Option(min=1, max=64, help="API processes; by default one.")
+    ] = None,
     workers: Annotated[
         int | None,
         typer.Option(min=0, help="Attempts side by side; by default one per core; 0: none here."),
@@ -54,6 +57,7 @@ def serve(
         data_dir=data_dir,
         host=host,
         port=port,
+        apis=apis,
         workers=workers,
         slots_per_gpu=slots_per_gpu,
         slot_memory=slot_memory,

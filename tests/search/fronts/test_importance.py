@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 from search.fronts.importance import (
     LEAST_TRIALS,
     DimensionImportance,
+    Importances,
     ObjectiveImportance,
-    importance,
 )
 from search.samplers.modelling.configurations_drawn import RandomSource
 from search.spaces.dimension import Scalar
@@ -22,6 +22,7 @@ from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from storage.records import StudyRecord, TrialOrigin, TrialState
+from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.service.site import Site
 from tests.storage.records import trial
@@ -65,7 +66,7 @@ def fill(site: Site, count: int, values: Values, **fields: Any) -> StudyRecord:
 
 def of(site: Site, study: StudyRecord) -> dict[str, ObjectiveImportance]:
     with site.database.read() as session:
-        return {one.objective.name: one for one in importance(session, study).objectives}
+        return {one.objective.name: one for one in Importances().of(session, study).objectives}
 
 
 def by_name(found: ObjectiveImportance) -> dict[str, DimensionImportance]:
@@ -159,3 +160,18 @@ def test_a_preset_outside_the_space_has_no_dimensions(site: Site) -> None:
     found = of(site, study)["quality"]
     assert found.trials == 32
     assert by_name(found)["rnn.hidden_size"].trials == 30
+
+
+def test_what_was_remembered_says_the_same_as_all_read_anew(site: Site) -> None:
+    study = site.study(objectives=["quality", "parameters"], budget={"trials": 99, "epochs": 2})
+    remembered = Importances()
+    for number in range(30):
+        state = TrialState.STOPPED if number % 7 == 3 else TrialState.COMPLETE
+        site.trial(study, number, quality=(number * 37 % 30) / 30, state=state)
+        if number % 5:
+            continue
+        with site.database.read() as session:
+            now = Studies(session).get(study.id)
+            found = remembered.of(session, now)
+            assert found == Importances().of(session, now)
+            assert found.objectives[1].trials == number + 1

@@ -9,23 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-import optuna_dashboard
 import pytest
 from optuna.storages import InMemoryStorage
 from optuna.trial import TrialState as OptunaState
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
+from optuna_dashboard._note import get_note_from_system_attrs
 
 from search.documents.objectives import Objective
+from search.fronts.figures import Figures
 from search.fronts.pareto import front_of, objective_infos
 from search.optuna_tables import open_storage, study_name
 from search.samplers.adapters.frozen import CONSTRAINTS
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
 from search.sampling.optuna_copy import OptunaCopy
-from search.sampling.optuna_dashboard import note_of
+from search.sampling.optuna_dashboard import note_of, shown_beside_trials
 from search.spaces.space import SearchSpace
 from search.studies.spec import Limits, StudySpec
 from storage.endings import TrialCause
 from storage.records import StudyRecord, TrialOrigin, TrialOutcome, TrialState
+from storage.repositories.studies import Studies
 from storage.repositories.trial_summaries import TrialSummary
 from storage.repositories.trials import Trials
 from tests.service.site import Site, now
@@ -165,31 +167,22 @@ def copy_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaC
     return OptunaCopy(site.database, study.id, spec, dimensions, storage=lambda: storage)
 
 
-def test_the_dashboard_finds_what_was_shown_and_only_changes_are_written(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study, storage = site.study(), InMemoryStorage()
-    copy = copy_of(site, study, storage)
-    copy.write()
-    written: list[str] = []
-    write = storage.set_study_system_attr
-
-    def noted(study_id: int, key: str, value: Any) -> None:
-        written.append(key)
-        write(study_id, key, value)
-
-    monkeypatch.setattr(storage, "set_study_system_attr", noted)
-    longest = json.dumps({"data": ["x" * 9000], "layout": {}})
-    copy.show("a note", {"one": longest, "two": "{}"})
-    copy.show("a note", {"one": longest, "two": "{}"})
-    assert len(written) == len(set(written)) == 4
-    copy.show("a note", {"one": "{}", "two": "{}"})
-    assert len(written) == 5
-    copy.show("another note", {"one": "{}", "two": "{}"})
-    theirs = optuna.load_study(study_name=study_name(study), storage=storage)
-    attributes = storage.get_study_system_attrs(theirs._study_id)
-    assert get_plotly_graph_objects(attributes) == {"one": "{}", "two": "{}"}
-    assert optuna_dashboard.get_note(theirs) == "another note"
+def test_the_dashboard_finds_the_note_and_the_plots(site: Site) -> None:
+    study = site.study()
+    for number in range(40):
+        site.trial(study, number, quality=0.5 + number / 100, throughput=50.0)
+    with site.database.read() as session:
+        record = Studies(session).get(study.id)
+        found = shown_beside_trials(
+            session, record, StudySpec.model_validate(record.spec), Figures()
+        )
+    drawn = get_plotly_graph_objects(found)
+    assert set(drawn) == {PARETO, f"{PARETO}-throughput", RATIO}
+    # Longer than the pieces in which the dashboard writes, and whole all the same.
+    assert max(map(len, drawn.values())) > 2045
+    assert all(set(json.loads(plot)) == {"data", "layout"} for plot in drawn.values())
+    note = get_note_from_system_attrs(found, None)
+    assert note["body"] == note_of(record, StudySpec.model_validate(record.spec))
 
 
 def trials_in(storage: InMemoryStorage, study: StudyRecord) -> list[optuna.trial.FrozenTrial]:
@@ -258,7 +251,6 @@ def test_optunas_tables_that_do_not_answer_hold_nobody_up(site: Site) -> None:
     )
     site.trial(study, 0, quality=0.75)
     copy.write()
-    copy.show("a note", {})
     file.unlink()
     copy.write()
     theirs = optuna.load_study(study_name=study_name(study), storage=f"sqlite:///{file}")

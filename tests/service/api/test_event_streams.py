@@ -293,9 +293,10 @@ def test_streams_that_open_at_once_share_their_looks_at_the_database(site: Site)
         poller = EventPoller(site.database, interval=60)
 
         async def opened() -> list[int]:
-            found = await poller.study(site.database.of("local"), "local", study.id)
-            async with aclosing(poller.listen(study.id, after=0)) as events:
-                return [(await anext(events)).number for _ in range(found.last_event)]
+            found = await poller.opening(site.database.of("local"), "local", study.id, 0)
+            batches = poller.batches(study.id, after=0, opening=found)
+            async with aclosing(batches):
+                return [event.number for event in await anext(batches)]
 
         with statements() as sent:
             assert await asyncio.gather(*(opened() for _ in range(100))) == [[1, 2]] * 100

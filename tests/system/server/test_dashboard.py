@@ -1,3 +1,5 @@
+import io
+import json
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -8,19 +10,24 @@ from typing import Any
 import httpx2
 import optuna
 import pytest
-from optuna.exceptions import StorageInternalError
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial
+from optuna_dashboard import wsgi
 from starlette.testclient import TestClient
 
-from search.optuna_tables import open_storage, study_name
+from search.optuna_tables import study_name
 from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
 from service.app import create_app
 from service.processes.dashboard import run_dashboard
-from service.processes.dashboard_storage import ReadOnly, TenantStorage, open_read_only
+from service.processes.dashboard_detail import WithDetails
+from service.processes.dashboard_storage import ReadOnly, StudiesOfTenant, number_of
 from storage.records import LOCAL, StudyRecord, TrialState
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.service.processes import running_dashboard, wait_until
-from tests.service.site import Site
+from tests.service.site import Site, now
 
 PROBLEM = "application/problem+json"
 WRITING = ("POST", "PUT", "PATCH", "DELETE")
@@ -34,25 +41,21 @@ PLACES = (
 )
 
 
-def mirrored(site: Site, *, tenant: str = LOCAL) -> StudyRecord:
-    """A study with two trials in Optuna's tables, written as the coordinator writes it."""
-    study = site.study(tenant=tenant)
+def stocked(site: Site, *, tenant: str = LOCAL) -> StudyRecord:
+    """A study with a trial in every state that one has in the dashboard."""
+    study = site.study(tenant=tenant, budget={"trials": 9, "epochs": 2}, limits={"parameters": 900})
     site.trial(study, 0, quality=0.75, throughput=50.0)
     site.trial(study, 1, state=TrialState.RUNNING)
-    spec = StudySpec.model_validate(study.spec)
-    OptunaCopy(
-        site.database,
-        study.id,
-        spec,
-        SearchSpace(spec).dimensions,
-        storage=lambda: open_storage(site.settings.optuna_url),
-    ).write()
+    site.trial(study, 2, state=TrialState.INFEASIBLE, reason="over the limit", violation=7.0)
+    site.trial(study, 3, state=TrialState.FAILED, reason="exited with code 1")
+    site.trial(study, 4, quality=0.5, throughput=90.0)
+    site.trial(study, 5, quality=0.5, throughput=40.0)
     return study
 
 
 @pytest.fixture
 def study(site: Site) -> StudyRecord:
-    return mirrored(site)
+    return stocked(site)
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class Beside:
 @pytest.fixture(scope="module")
 def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     site = Site(tmp_path_factory.mktemp("dashboard"))
-    study = mirrored(site)
+    study = stocked(site)
     # The path of a socket may not be long, and a test's own folder is.
     path = tmp_path_factory.getbasetemp().parent / f"{study.id}.sock"
     settings = site.settings.model_copy(update={"dashboard_socket": path})
@@ -96,7 +99,7 @@ def dashboard(beside: Beside) -> TestClient:
 
 
 def content(url: str) -> list[str]:
-    """All that Optuna's file holds."""
+    """All that our file holds."""
     with sqlite3.connect(url.removeprefix("sqlite:///")) as connection:
         return list(connection.iterdump())
 
@@ -114,32 +117,35 @@ def test_the_dashboard_shows_our_studies_trials_and_objectives_by_name(
     assert [summary["study_name"] for summary in studies] == [study_name(beside.study)]
     detail = dashboard.get(f"/api/studies/{studies[0]['study_id']}").json()
     assert detail["objective_names"] == ["accuracy", "parameters", "throughput"]
-    assert [trial["number"] for trial in detail["trials"]] == [0, 1]
+    assert [trial["number"] for trial in detail["trials"]] == [0, 1, 2, 3, 4, 5]
     assert detail["trials"][0]["values"][0] == 0.75
 
 
-def test_everything_that_the_dashboard_reads_can_be_read(dashboard: TestClient) -> None:
-    for path in ("/dashboard/studies/1", "/api/meta", "/csv/1", "/favicon.ico"):
+def test_everything_that_the_dashboard_reads_can_be_read(
+    dashboard: TestClient, beside: Beside
+) -> None:
+    number = number_of(beside.study.id)
+    for path in (f"/dashboard/studies/{number}", "/api/meta", f"/csv/{number}", "/favicon.ico"):
         assert dashboard.get(path).status_code == 200, path
         assert dashboard.head(path).content == b""
     assert dashboard.get("/api/studies/99").status_code == 404
 
 
 def test_nothing_can_be_changed_through_the_api(dashboard: TestClient, beside: Beside) -> None:
-    before = content(beside.site.settings.optuna_url)
+    before = content(beside.site.settings.database_url)
     for path in (*PLACES, "/api/studies/1/rename", "/api/trials/1/tell"):
         for method in WRITING:
             answer = dashboard.request(method, path, json={})
             assert (answer.status_code, answer.headers["content-type"]) == (405, PROBLEM)
     for method in ("GET", *WRITING):
         assert dashboard.request(method, "/incompatible-rdb-schema").status_code == 404
-    assert content(beside.site.settings.optuna_url) == before
+    assert content(beside.site.settings.database_url) == before
 
 
 def test_nothing_can_be_changed_through_the_dashboards_own_socket(
     beside: Beside,
 ) -> None:
-    before = content(beside.site.settings.optuna_url)
+    before = content(beside.site.settings.database_url)
     assert beside.socket.stat().st_mode & 0o777 == 0o600
     transport = httpx2.HTTPTransport(uds=str(beside.socket))
     with httpx2.Client(transport=transport, base_url="http://localhost") as direct:
@@ -147,7 +153,7 @@ def test_nothing_can_be_changed_through_the_dashboards_own_socket(
         for path in (*PLACES, "/incompatible-rdb-schema", "/api/studies/1/rename"):
             for method in WRITING:
                 assert direct.request(method, path, json={}).status_code == 405
-    assert content(beside.site.settings.optuna_url) == before
+    assert content(beside.site.settings.database_url) == before
 
 
 def test_our_own_404_and_405_stay_problems_beside_the_dashboard(dashboard: TestClient) -> None:
@@ -170,17 +176,86 @@ def test_a_dashboard_without_a_socket_is_refused(site: Site) -> None:
         run_dashboard(site.settings)
 
 
-def test_the_view_reads_what_optuna_reads(site: Site, study: StudyRecord) -> None:
-    view = open_read_only(site.settings.optuna_url)
-    ours = optuna.load_study(study_name=study_name(study), storage=view)
-    theirs = optuna.load_study(study_name=study_name(study), storage=site.settings.optuna_url)
-    assert ours.trials == theirs.trials
-    assert ours.best_trials == theirs.best_trials
-    assert ours.metric_names == theirs.metric_names
+def view_of(site: Site, tenant: str = LOCAL) -> StudiesOfTenant:
+    return StudiesOfTenant(site.database, tenant)
+
+
+def told(trial: FrozenTrial) -> tuple[object, ...]:
+    """What a sampler is told of a trial, and what the dashboard shows."""
+    return (
+        trial.number,
+        trial.state,
+        trial.params,
+        trial.distributions,
+        trial.values,
+        trial.user_attrs,
+        trial.system_attrs,
+    )
+
+
+def test_the_view_shows_what_the_copy_in_optunas_tables_has(site: Site, study: StudyRecord) -> None:
+    spec = StudySpec.model_validate(study.spec)
+    storage = InMemoryStorage()
+    dimensions = SearchSpace(spec).dimensions
+    OptunaCopy(site.database, study.id, spec, dimensions, storage=lambda: storage).write()
+    theirs = optuna.load_study(study_name=study_name(study), storage=storage)
+    ours = optuna.load_study(study_name=study_name(study), storage=view_of(site))
+    assert [told(trial) for trial in ours.trials] == [told(trial) for trial in theirs.trials]
+    assert ours.metric_names == ["accuracy", "parameters", "throughput"]
+    assert {trial.number for trial in ours.best_trials} <= {0, 4}
+
+
+def test_the_view_follows_what_becomes_of_trials(site: Site, study: StudyRecord) -> None:
+    view = view_of(site)
+    number = number_of(study.id)
+    before = view.get_all_trials(number, deepcopy=False)
+    assert view.get_all_trials(number, deepcopy=False)[0] is before[0]
+    with site.database.write() as session:
+        Trials(session).end(study.id, 1, state=TrialState.CANCELLED, at=now())
+    site.trial(study, 6, quality=0.9, throughput=10.0)
+    after = view.get_all_trials(number, deepcopy=False)
+    assert [trial.number for trial in after] == [0, 1, 2, 3, 4, 5, 6]
+    assert after[1].state == optuna.trial.TrialState.FAIL
+    assert after[0] is before[0]
+    assert before[1].state == optuna.trial.TrialState.RUNNING
+
+
+@pytest.mark.parametrize("objectives", [["quality"], ["quality", "parameters", "throughput"]])
+def test_details_are_those_that_the_dashboard_makes(site: Site, objectives: list[str]) -> None:
+    study = site.study(objectives=objectives, budget={"trials": 9, "epochs": 2})
+    for number, quality in enumerate((0.5, 0.75, 0.75, 0.25)):
+        site.trial(study, number, quality=quality, throughput=50.0 - number)
+    site.trial(study, 4, state=TrialState.STOPPED, reason="it could add too little")
+    site.trial(study, 5, state=TrialState.FAILED, reason="exited with code 1")
+    site.trial(study, 6, state=TrialState.QUEUED)
+    storage = view_of(site)
+    theirs = wsgi(storage)
+    number = number_of(study.id)
+    for after in (0, 3):
+        answered = theirs(
+            {
+                "REQUEST_METHOD": "GET",
+                "PATH_INFO": f"/api/studies/{number}",
+                "QUERY_STRING": f"after={after}",
+                "wsgi.input": io.BytesIO(),
+                "wsgi.errors": io.StringIO(),
+            },
+            lambda *_: lambda _: None,
+        )
+        expected = json.loads(b"".join(answered))
+        found = json.loads(WithDetails(storage, theirs).detail(number, after))
+        for one in (expected, found):
+            for part in ("union_user_attrs", "plotly_graph_objects"):
+                one[part].sort(key=str)
+            for dimension in (*one["union_search_space"], *one["intersection_search_space"]):
+                # The dashboard has the options of a union in no order.
+                dimension["distribution"].get("choices", []).sort(key=str)
+        assert found == expected
+        assert [trial["number"] for trial in found["trials"]] == list(range(after, 7))
 
 
 def test_the_view_refuses_every_write(site: Site, study: StudyRecord) -> None:
-    view = open_read_only(site.settings.optuna_url)
+    view = view_of(site)
     with pytest.raises(ReadOnly):
         optuna.create_study(storage=view)
     with pytest.raises(ReadOnly):
@@ -192,27 +267,20 @@ def test_the_view_refuses_every_write(site: Site, study: StudyRecord) -> None:
         ours.tell(1, [0.1, 2, 3])
     with pytest.raises(ReadOnly):
         ours.set_user_attr("a", 1)
-    # Not even the storage below can write.
-    below: Any = view._storage  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(StorageInternalError):
-        below.create_new_study([optuna.study.StudyDirection.MINIMIZE], "other")
 
 
 def test_the_view_of_a_tenant_has_that_tenants_studies_alone(site: Site) -> None:
-    ours, theirs = mirrored(site), mirrored(site, tenant="theirs")
-    whole = open_read_only(site.settings.optuna_url)
-    numbers = {study.study_name: study._study_id for study in whole.get_all_studies()}  # pyright: ignore[reportPrivateUsage]
-    assert len(numbers) == 2
-    view = TenantStorage(whole, site.database, "theirs")
+    ours, theirs = stocked(site), stocked(site, tenant="theirs")
+    view = view_of(site, "theirs")
     [seen] = view.get_all_studies()
     assert seen.study_name == study_name(theirs)
-    number = numbers[study_name(theirs)]
-    [trial, _] = view.get_all_trials(number)
-    assert view.get_trial(trial._trial_id) == trial  # pyright: ignore[reportPrivateUsage]
+    number = number_of(theirs.id)
+    trial = view.get_all_trials(number)[0]
+    assert told(view.get_trial(trial._trial_id)) == told(trial)  # pyright: ignore[reportPrivateUsage]
     assert view.get_study_id_from_name(study_name(theirs)) == number
     assert len(view.get_study_directions(number)) == 3
-    foreign = numbers[study_name(ours)]
-    [hidden, _] = whole.get_all_trials(foreign)
+    foreign = number_of(ours.id)
+    hidden = view_of(site).get_all_trials(foreign)[0]
     for read in (
         lambda: view.get_study_id_from_name(study_name(ours)),
         lambda: view.get_study_name_from_id(foreign),
@@ -229,12 +297,12 @@ def test_the_view_of_a_tenant_has_that_tenants_studies_alone(site: Site) -> None
             read()
 
 
-def test_tables_that_are_not_there_are_waited_for_and_not_made(site: Site) -> None:
-    file = Path(site.settings.optuna_url.removeprefix("sqlite:///"))
-    with pytest.raises(StorageInternalError):
-        open_read_only(site.settings.optuna_url)
-    assert not file.exists()
-    file.touch()
-    with pytest.raises(StorageInternalError):
-        open_read_only(site.settings.optuna_url)
-    assert file.stat().st_size == 0
+def test_a_deleted_study_is_not_there_any_more(site: Site, study: StudyRecord) -> None:
+    view = view_of(site)
+    number = number_of(study.id)
+    assert view.get_all_trials(number)
+    with site.database.write() as session:
+        Studies(session).delete(study.id)
+    assert view.get_all_studies() == []
+    with pytest.raises(KeyError):
+        view.get_all_trials(number)
