@@ -100,7 +100,7 @@ class OptunaCopy:
             trials = Trials(session).list(study.id)
         theirs = _open(storage, study, self._spec)
         known = theirs.get_trials(deepcopy=False)
-        if not _agree(trials, known):
+        if not _agree(trials, known, self._spec):
             _log.warning("Optuna's copy is made anew", extra={"trials": len(trials)})
             optuna.delete_study(study_name=study_name(study), storage=storage)
             theirs, known = _open(storage, study, self._spec), []
@@ -171,15 +171,20 @@ def _open(storage: BaseStorage, record: StudyRecord, spec: StudySpec) -> optuna.
     return study
 
 
-def _agree(rows: Sequence[TrialRecord], theirs: Sequence[FrozenTrial]) -> bool:
-    """Whether their trials are the first of our rows, and none has ended that is still open here.
+def _agree(rows: Sequence[TrialRecord], theirs: Sequence[FrozenTrial], spec: StudySpec) -> bool:
+    """Whether their trials are the first of our rows, and what has ended there ended so here.
 
     Our tables may be older than Optuna's, as when a backup was restored.
     """
     return len(theirs) <= len(rows) and all(
-        row.drawn == trial.params and (row.state.has_ended or not trial.state.is_finished())
+        row.drawn == trial.params and (not trial.state.is_finished() or _is_copy(trial, row, spec))
         for row, trial in zip(rows, theirs, strict=False)
     )
+
+
+def _is_copy(trial: FrozenTrial, row: TrialRecord, spec: StudySpec) -> bool:
+    values = objectives_of(row, spec) if _is_complete(row) else None
+    return trial.state == STATES[row.state] and trial.values == values
 
 
 def _is_complete(trial: TrialRecord) -> bool:
