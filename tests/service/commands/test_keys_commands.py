@@ -158,17 +158,13 @@ def public_api(folder: Path, log: Path) -> Iterator[tuple[str, psutil.Process]]:
         "REFLECTORY_ACCESS_LOG": "true",
         "REFLECTORY_EVENT_POLL_SECONDS": "0.05",
     }
-    with socket.create_server(("0.0.0.0", 0)) as listener, log.open("wb") as output:
-        descriptor = listener.fileno()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        command = [sys.executable, "-m", "service.cli", "api", "--data-dir", str(folder)]
-        process = subprocess.Popen(
-            [*command, "--listener", str(descriptor)],
-            pass_fds=(descriptor,),
-            env=environment,
-            stdout=output,
-            stderr=output,
-        )
+    with socket.create_server(("0.0.0.0", 0)) as free:
+        port = free.getsockname()[1]
+    environment |= {"REFLECTORY_HOST": "0.0.0.0", "REFLECTORY_PORT": str(port)}
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "service.cli", "api", "--data-dir", str(folder)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
     try:
         wait_until(lambda: process.poll() is not None or _answers(url))
         assert process.poll() is None, log.read_text()

@@ -218,8 +218,10 @@ def test_what_is_sent_without_a_credential_is_neither_kept_nor_read(
 
 
 def test_what_is_no_http_is_refused(hostile: tuple[Site, ApiProcess]) -> None:
-    for request in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"\r\n" * 1000, b"\x00" * 5000):
+    for request in (b"\x16\x03\x01\x02\x00\x01", b"GET\r\n\r\n", b"\x00" * 5000):
         assert exchange(hostile[1], request)[0] in (0, 400)
+    # Empty lines before a request are passed over (RFC 9112, 2.2); none comes in time.
+    assert exchange(hostile[1], b"\r\n" * 1000)[0] == 408
 
 
 NAMES = {
