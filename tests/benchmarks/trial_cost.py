@@ -152,13 +152,15 @@ def _serve(folder: Path, checkout: Path, spec: Mapping[str, Any], jobs: Path) ->
         study_id = server.submit(spec)
         study = server.wait(study_id, seconds=3600)
         after = _processor_seconds(server)
-        database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
-        with database.read() as session:
-            rows = Trials(session).list(study_id, TrialState.COMPLETE)
-            attempts = Attempts(session).of_study(study_id, AttemptKind.TRAIN)
-        database.dispose()
     finally:
         server.close()
+    database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
+    # Another checkout's tables may be older.
+    database.migrate()
+    with database.read() as session:
+        rows = Trials(session).list(study_id, TrialState.COMPLETE)
+        attempts = Attempts(session).of_study(study_id, AttemptKind.TRAIN)
+    database.dispose()
     assert len(rows) == spec["budget"]["trials"], study
     documents = [
         {
