@@ -13,7 +13,11 @@ from functools import partial
 from typing import Protocol
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, StorageInternalError
+from optuna.exceptions import (
+    ExperimentalWarning,
+    StorageInternalError,
+    UpdateFinishedTrialError,
+)
 from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import DBAPIError
@@ -36,8 +40,14 @@ PAUSE_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
 
-_AWAY = (DatabaseUnavailable, StorageInternalError, DBAPIError)
-"""What is said when Optuna's tables do not answer."""
+_TROUBLE = (
+    DatabaseUnavailable,
+    StorageInternalError,
+    DBAPIError,
+    UpdateFinishedTrialError,
+    KeyError,
+)
+"""What is said when Optuna's tables do not answer, or another coordinator writes them as well."""
 
 
 class Readable(Protocol):
@@ -84,7 +94,7 @@ class OptunaCopy:
                 self._copied = self._opened(self._storage())
             else:
                 self._take_what_changed(self._copied)
-        except _AWAY as error:
+        except _TROUBLE as error:
             self._late(error)
 
     def _late(self, error: Exception) -> None:

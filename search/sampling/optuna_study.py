@@ -16,7 +16,7 @@ from search.documents.objectives import OBJECTIVE_KINDS
 from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
-from search.spaces import CornerSource, Dimension, Scalar, Source, TrialSource
+from search.spaces import CornerSource, Dimension, Scalar
 from search.studies import StudySpec
 from storage.records import StudyRecord, TrialRecord
 
@@ -78,10 +78,6 @@ class OptunaStudy:
         number = len(self.trials)
         self._study.sampler = self._sampler(number)
         return self._study.ask()
-
-    def source(self, asked: optuna.Trial) -> Source:
-        """The sampler's answers for an asked trial."""
-        return TrialSource(asked)
 
     def rehearse(self, asked: optuna.Trial, again: int) -> "Rehearsal":
         """What the sampler would answer for an asked trial, without the trial being given it.

@@ -18,6 +18,7 @@ from search.spaces import (
     Hyperparameters,
     Scalar,
     Source,
+    TrialSource,
 )
 from search.studies import bytes_wanted, need_of, refusals, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
@@ -118,7 +119,7 @@ class Suggestions:
             return self._study.space.draw(source if wrapped is None else wrapped(source))
 
         if self._study.spec.duplicates != "resample":
-            return drawn_from(self._optuna_study.source(asked))
+            return drawn_from(TrialSource(asked))
         # The first of a few draws that no earlier trial has, or else the last of them.
         drawn = drawn_from(self._optuna_study.rehearse(asked, 0))
         for again in range(1, REDRAWS + 1):

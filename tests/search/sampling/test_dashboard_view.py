@@ -255,3 +255,23 @@ def test_optunas_tables_that_do_not_answer_hold_nobody_up(site: Site) -> None:
     copy.write()
     theirs = optuna.load_study(study_name=study_name(study), storage=f"sqlite:///{file}")
     assert [trial.number for trial in theirs.trials] == [0]
+
+
+def test_a_copy_that_another_coordinator_writes_as_well_ends_up_as_our_rows(site: Site) -> None:
+    study, storage = site.study(), InMemoryStorage()
+    one, two = copy_of(site, study, storage), copy_of(site, study, storage)
+    waiting = site.trial(study, 0, state=TrialState.QUEUED)
+    one.write()
+    two.write()
+    with site.database.write() as session:
+        Trials(session).end(study.id, waiting.number, state=TrialState.CANCELLED, at=now())
+    one.write()
+    # It finds the trial ended, which it thought open; and the study gone, after that.
+    two.write()
+    assert [trial.state for trial in trials_in(storage, study)] == [OptunaState.FAIL]
+    optuna.delete_study(study_name=study_name(study), storage=storage)
+    site.trial(study, 1, quality=0.5, throughput=50.0)
+    one.write()
+    one.write()
+    states = [trial.state for trial in trials_in(storage, study)]
+    assert states == [OptunaState.FAIL, OptunaState.COMPLETE]
