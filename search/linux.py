@@ -102,6 +102,13 @@ def forget_environment(names: Iterable[str]) -> None:
             ctypes.memset(start + found.start(1), ord("-"), len(found[1]))
 
 
+def resident_bytes() -> int:
+    """How much memory of its own the calling process has in RAM, without what is shared."""
+    with open("/proc/self/statm") as statm:
+        _, resident, shared, *_ = map(int, statm.read().split())
+    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+
+
 def shown_memory() -> Sequence[int]:
     """Addresses in the calling process: of what `/proc` shows as its arguments and environment.
 

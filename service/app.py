@@ -14,11 +14,13 @@ from starlette.staticfiles import StaticFiles
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from search.fronts.figures import Figures
+from search.running.agent_handler import AgentHandler
 from search.running.attempts import AttemptHandler
-from search.running.machine_handler import MachineHandler
 from search.tasks import DataSources
 from search.uploads.uploads import UploadLimits
 from service.api import openapi
+from service.api.agents.notifier import AgentNotifier
+from service.api.agents.routes import PREFIX as AGENTS
 from service.api.attempts.routes import PREFIX as ATTEMPTS
 from service.api.audit.routes import PREFIX as AUDIT
 from service.api.dashboard.routes import dashboard_client
@@ -34,8 +36,6 @@ from service.api.trials.exports import Exports
 from service.api.uploads.forms import UploadRefused, refuse_upload
 from service.api.uploads.turns import UploadTurns
 from service.api.webhooks.routes import SECRET as WEBHOOK_SECRET
-from service.api.workers.notifier import MachineNotifier
-from service.api.workers.routes import PREFIX as WORKERS
 from service.auth.entrance import Entrance
 from service.auth.gate import Doors, Gate, Guard
 from service.auth.keyring import KeyRing
@@ -73,7 +73,7 @@ _DOORS = Doors(
     open=(LOGIN, LOGOUT, "/assets/"),
     loopback=("/metrics",),
     admin=(KEYS, AUDIT, WEBHOOK_SECRET),
-    work=(WORKERS,),
+    work=(AGENTS,),
 )
 
 
@@ -172,8 +172,8 @@ def _resources(settings: Settings, metrics: ServiceMetrics) -> Resources:
             datasets=StoredDatasets(database, store),
         ),
         handler=AttemptHandler(database, store, lease_seconds=lease),
-        machines=MachineHandler(database, version=version("reflectory"), lease_seconds=lease),
-        notifier=MachineNotifier(database, interval=poll),
+        agents=AgentHandler(database, store, version=version("reflectory"), lease_seconds=lease),
+        notifier=AgentNotifier(database),
         figures=Figures(),
         poller=EventPoller(database, interval=poll),
         pages=Pages(),

@@ -1,5 +1,6 @@
 """The routes, one file per aggregate."""
 
+from service.api.agents import routes as workers
 from service.api.attempts import routes as attempts
 from service.api.audit import routes as audit
 from service.api.catalog import routes as catalog
@@ -16,7 +17,6 @@ from service.api.quotas import routes as quota
 from service.api.studies import routes as studies
 from service.api.trials import routes as trials
 from service.api.webhooks import routes as webhooks
-from service.api.workers import routes as workers
 from service.pages import form as form_pages
 from service.pages import login
 from service.pages import overview as pages

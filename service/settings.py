@@ -211,6 +211,10 @@ class Settings(BaseSettings):
         "which the coordinator then sends there; `serve` makes `run/api.sock` in the data "
         "directory",
     )
+    has_own_agent: bool = Field(
+        default=False,
+        description="whether an agent of its own serves this machine's slots; `serve` has one",
+    )
     public_attempts: bool | None = Field(
         default=None,
         description="whether attempts are served at the API's address too, for machines that join; "

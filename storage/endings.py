@@ -67,6 +67,9 @@ class TrialCause(Cause):
 class AttemptCause(Cause):
     """Why an attempt ended."""
 
+    MACHINE_STOPPED = "machine_stopped", "its machine was stopped"
+    """In order; it stored where it was."""
+
     COMPLETE = "complete", "complete: "
     """The first five are what its worker said last."""
     STOPPED = "stopped", "stopped: "

@@ -91,8 +91,6 @@ class AttemptKind(StrEnum):
 class BookingState(StrEnum):
     """How far an attempt on a joined machine is."""
 
-    RESERVED = "reserved"
-    """The place is kept; there is no attempt yet."""
     OFFERED = "offered"
     """The machine is told of it until it says that it has it."""
     RUNNING = "running"

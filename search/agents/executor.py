@@ -1,14 +1,17 @@
 """The port between the coordinator and whatever runs attempts: four values and one Protocol."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from sqlalchemy.orm import Session
+
 from search.errors import ExecutorError
 from search.logs import LogFormat
 from storage.endings import AttemptCause
+from storage.records import LOCAL
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -81,6 +84,8 @@ class AttemptTicket:
     """How many threads torch may use."""
     memory: int | None = None
     """Bytes that the attempt may take, those of its slot; null: unknown."""
+    tenant: str = LOCAL
+    """Whose attempt it is: nothing that it leaves behind may reach another's."""
     log_format: LogFormat = "text"
     log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
     """What each line of the attempt's log has in common, where it is JSON."""
@@ -135,6 +140,10 @@ class Executor(Protocol):
         """
         ...
 
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+        """Take a slot in the transaction that writes the attempt's row; False: another has it."""
+        ...
+
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:
         """Run the worker for this ticket on this slot; returns once its process exists.
 
@@ -147,6 +156,24 @@ class Executor(Protocol):
         """Send SIGTERM to the attempt's process group and, after the grace time, SIGKILL.
 
         Returns at once; the end is reported by `poll`. An attempt that has ended is left alone.
+        """
+        ...
+
+    def adopt(self, attempt_id: str) -> bool:
+        """Take over an attempt that another coordinator left at work, or one that died.
+
+        False: it is not at work, or ended with its coordinator.
+        """
+        ...
+
+    def keeps(self, attempt_id: str) -> bool:
+        """Whether an attempt goes on when this executor is closed."""
+        ...
+
+    def unheard(self) -> Set[str]:
+        """The attempts of which nothing could be heard lately, whatever they do.
+
+        Their leases are not to be held against them: where they speak to was away.
         """
         ...
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from search.agents.worker_client import WorkerLink
+from search.agents.attempt_line import AttemptLine
 from search.errors import DataError
 from search.tasks import DatasetShelf, sha256_of
 from search.uploads import container
@@ -24,7 +24,7 @@ class FetchedDatasets:
         cache: the folder that the machine's attempts share.
     """
 
-    def __init__(self, link: WorkerLink, cache: Path) -> None:
+    def __init__(self, link: AttemptLine, cache: Path) -> None:
         self._link = link
         self._folder = cache / _FOLDER
 

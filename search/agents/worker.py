@@ -20,9 +20,11 @@ from models.interface import Interface
 from models.math.precision import denormals_as_zero
 from models.network import Network
 from models.report import parameter_report
+from search.agents.attempt_line import AttemptLine, Hold
 from search.agents.executor import AttemptTicket
 from search.agents.fetched_datasets import FetchedDatasets
 from search.agents.lease_keeper import LeaseKeeper, kill_own_group
+from search.agents.warm_data import WarmData
 from search.agents.worker_client import WorkerLink
 from search.documents.export_kinds import SAMPLES
 from search.errors import DataError, TrainingDiverged, WorkerRefused
@@ -66,14 +68,15 @@ _TRACEBACK_LINES = 12
 class _Attempt:
     """What every kind of job is done with."""
 
-    link: WorkerLink
-    lease_keeper: LeaseKeeper
+    link: AttemptLine
+    lease_keeper: Hold
     lock: MeasurementLock
     sources: DataSources
     device: str
+    data: WarmData
 
 
-class _Terminated(Exception):
+class Terminated(Exception):
     """SIGTERM came and the state to resume from is stored."""
 
 
@@ -82,7 +85,7 @@ def run(ticket: AttemptTicket) -> int:
 
     Configures this process's logging and expects it to lead a process group of its own.
     """
-    _configure_logging(ticket)
+    configure_logging(ticket)
     return work(ticket, end=kill_own_group)
 
 
@@ -105,7 +108,7 @@ def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
         except WorkerRefused as refusal:
             _log.warning("stopped without a word: %s", refusal)
             return REFUSED
-        except _Terminated:
+        except Terminated:
             _log.info("stopped by SIGTERM; another attempt can go on from here")
             return TERMINATED
     return FAILED if completion.outcome == "failed" else DONE
@@ -118,27 +121,40 @@ def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> C
             link, stood_still_seconds=lambda: lock.stood_still_seconds, end=end
         ) as lease_keeper,
     ):
-        sources = DataSources(
-            cache=ticket.cache, folder=ticket.data, datasets=FetchedDatasets(link, ticket.cache)
-        )
-        # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
-        device = ticket.device.partition(":")[0]
-        attempt = _Attempt(link, lease_keeper, lock, sources, device)
-        completion = _outcome(attempt)
-        times = {
-            "stood_still_seconds": lock.stood_still_seconds,
-            "held_seconds": lease_keeper.held_seconds,
-        }
-        return completion.model_copy(update=times)
+        job = link.job()
+        return do(job, ticket, line=link, hold=lease_keeper, lock=lock, data=WarmData(0))
 
 
-def _outcome(attempt: _Attempt) -> Completion:
+def do(
+    job: Job,
+    ticket: AttemptTicket,
+    *,
+    line: AttemptLine,
+    hold: Hold,
+    lock: MeasurementLock,
+    data: WarmData,
+) -> Completion:
+    """Do an attempt's job and return its last word; all others go over the line.
+
+    Raises:
+        WorkerRefused: the lease is over, and nobody wants to hear a word.
+        Terminated: SIGTERM came, and the state to resume from was stored.
+    """
+    datasets = FetchedDatasets(line, ticket.cache)
+    sources = DataSources(cache=ticket.cache, folder=ticket.data, datasets=datasets)
+    # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
+    device = ticket.device.partition(":")[0]
+    completion = _outcome(job, _Attempt(line, hold, lock, sources, device, data))
+    times = {"stood_still_seconds": lock.stood_still_seconds, "held_seconds": hold.held_seconds}
+    return completion.model_copy(update=times)
+
+
+def _outcome(job: Job, attempt: _Attempt) -> Completion:
     """Do the job; whatever goes wrong becomes its outcome, unless nobody wants to hear it."""
     try:
-        job = attempt.link.job()
         _log.info("%s job begins on %s", job.kind, attempt.device)
         completion = _JOBS[type(job)](job, attempt)
-    except (WorkerRefused, _Terminated):
+    except (WorkerRefused, Terminated):
         raise
     except DataError as error:
         completion = Completion(outcome="data", reason=str(error))
@@ -177,13 +193,12 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
 
 
 def _train(job: TrainJob, attempt: _Attempt) -> Completion:
-    hooks = _Hooks(attempt)
+    hooks = _Hooks(attempt, job.waits_at)
     resume = _resume(job, attempt, hooks)
     begins = resume is None and job.continues is None
     original = _original(job, attempt) if begins or _is_taught(job) else None
-    splits = job.task.load(attempt.sources)
-    # What files of the model are made with follows from the data, which may be gone later.
-    interface, samples = job.task.interface(attempt.sources), job.task.raw_samples(attempt.sources)
+    data = attempt.data.of(job.task, attempt.sources)
+    splits, interface, samples = data.splits, data.interface, data.samples
     try:
         start = None
         if resume is None:
@@ -297,8 +312,9 @@ _JOBS: Mapping[type[Job], Callable[[Any, _Attempt], Completion]] = {
 class _Hooks:
     """What training asks of the worker, see `TrainingHooks`."""
 
-    def __init__(self, attempt: _Attempt) -> None:
+    def __init__(self, attempt: _Attempt, waits_at: tuple[int, ...] | None) -> None:
         self._attempt = attempt
+        self._waits_at = waits_at
         self._terminating = False
         self.epochs_trained = 0
 
@@ -314,7 +330,8 @@ class _Hooks:
 
     def epoch_done(self, report: EpochReport) -> Verdict:
         held = {"held_seconds": self._attempt.lease_keeper.held_seconds}
-        verdict = self._attempt.link.epoch(report.model_copy(update=held))
+        waits = self._waits_at is None or report.epoch in self._waits_at
+        verdict = self._attempt.link.epoch(report.model_copy(update=held), waits=waits)
         self.epochs_trained = report.epoch
         _log.info("epoch %d: validation %.6g", report.epoch, report.validation)
         return self._attempt.lease_keeper.stop or verdict
@@ -322,7 +339,7 @@ class _Hooks:
     def save(self, resume: bytes) -> None:
         self._attempt.link.put_artifact("resume", resume)
         if self._terminating:
-            raise _Terminated
+            raise Terminated
 
     def terminate(self) -> None:
         """End after the next time that training stores its state."""
@@ -332,7 +349,7 @@ class _Hooks:
 def _store(
     result: TrainingResult,
     job: TrainJob,
-    link: WorkerLink,
+    link: AttemptLine,
     *,
     interface: Interface,
     samples: RawSamples,
@@ -374,7 +391,8 @@ def _last_lines(error: Exception) -> str:
     return "\n".join(lines[-_TRACEBACK_LINES:])
 
 
-def _configure_logging(ticket: AttemptTicket) -> None:
+def configure_logging(ticket: AttemptTicket) -> None:
+    """Have all that is logged in this process go where the ticket says, as it says."""
     handler = logging.StreamHandler(sys.stderr)
     if ticket.log_format == "json":
         bind_for_good(**ticket.log_fields)

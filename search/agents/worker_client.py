@@ -78,7 +78,7 @@ class WorkerLink(ApiLink):
         """Say how far a download is."""
         return self._post("/progress", progress)
 
-    def epoch(self, report: EpochReport) -> Verdict:
+    def epoch(self, report: EpochReport, *, waits: bool = True) -> Verdict:  # noqa: ARG002
         """Report an epoch and hear whether to train another one."""
         return self._post("/metrics", report)
 

@@ -156,7 +156,11 @@ class Coordinator:
         finally:
             self._say_that_it_stops()
             self._executor.close()
-            self._on_slot.clear()
+            self._on_slot = {
+                name: attempt_id
+                for name, attempt_id in self._on_slot.items()
+                if self._executor.keeps(attempt_id)
+            }
             for run in self._runs.values():
                 run.halt()
             self._threads.shutdown()
@@ -256,6 +260,16 @@ class Coordinator:
         """Whether a process of ours works on this attempt."""
         return attempt_id in self._on_slot.values()
 
+    def adopt(self, attempt: AttemptRecord, *, tenant: str) -> bool:
+        """Take over an attempt that goes on without the coordinator that began it."""
+        if not self._executor.adopt(attempt.id):
+            return False
+        self._on_slot[attempt.slot] = attempt.id
+        is_measuring = attempt.slot_share == 0
+        self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
+        _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
+        return True
+
     def died_under(self, attempt: AttemptRecord) -> bool:
         """Whether it was at work under a coordinator before this one, which was killed.
 
@@ -309,7 +323,6 @@ class Coordinator:
         if not self._executor.reserve(attempt_id, slot):
             self._refused.add(slot.name)
             return
-        now = datetime.now(UTC)
         with self.claimed(study_id).write() as session:
             try:
                 if not is_measuring:
@@ -318,6 +331,7 @@ class Coordinator:
                 self._tenants.note_elsewhere(tenant, slots=reached.used)
                 return
             attempts = Attempts(session)
+            now = datetime.now(UTC)
             attempt = AttemptRecord(
                 id=attempt_id,
                 study_id=study_id,
@@ -333,6 +347,10 @@ class Coordinator:
                 started_at=now,
                 machine=slot.machine or platform.node(),
             )
+            ticket = self._ticket(attempt, job, slot, token)
+            if not self._executor.book(session, ticket, slot):
+                self._refused.add(slot.name)
+                return
             attempts.start(attempt, token_digest=token_digest(token))
             if also is not None:
                 also(session)
@@ -344,7 +362,7 @@ class Coordinator:
         if not is_measuring:
             self._served.add(study_id)
         try:
-            self._executor.start(self._ticket(attempt, job, slot, token), slot)
+            self._executor.start(ticket, slot)
         except ExecutorError as error:
             _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
             del self._on_slot[slot.name]
@@ -365,6 +383,7 @@ class Coordinator:
             lock_folder=lock_folder(self._folders.locks, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
+            tenant=self._runs[attempt.study_id].tenant,
             log_format=self._log_format,
             log_fields={"study_id": attempt.study_id, **about_trial, "attempt_id": attempt.id},
         )
@@ -454,6 +473,7 @@ class Coordinator:
             attempts = Attempts(session)
             leases = attempts.leases()
             stale = self._attempts_watch.stale(leases)
+            stale -= self._executor.unheard()
             silent = [row for row in attempts.running() if row.id in stale] if stale else []
         for attempt in silent:
             run = self._runs.get(attempt.study_id)

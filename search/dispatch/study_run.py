@@ -401,6 +401,7 @@ class StudyRun:
             number=trial.number,
             epochs=self._study.spec.budget.epochs,
             continues=trial.continues,
+            waits_at=_waits_at(self._study.spec),
         )
         self._study.dispatcher.start(
             self._study.id,
@@ -510,6 +511,16 @@ class StudyRun:
             ended = enter(session, self._study.id, state, at=now, cause=cause, detail=detail)
             write_end(session, ended)
             return True
+
+
+def _waits_at(spec: StudySpec) -> tuple[int, ...] | None:
+    """The epochs after which a trial is told whether it goes on; null: each.
+
+    Elsewhere training waits for nobody, and what stops it comes as soon as it can.
+    """
+    if spec.budget.total_epochs is not None:
+        return None
+    return () if spec.early_stopping is None else spec.early_stopping.rungs(spec.budget.epochs)
 
 
 def _unserved(study: StudyContext) -> str:

@@ -85,7 +85,8 @@ _ENDS: Mapping[str, TrialState] = {
 }
 _Kind = TypeVar("_Kind", PrepareJob, MeasureJob, TrainJob)
 _LONGEST_REASON = 1000
-_OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
+OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
+"""What a report says of the lease, and not of the trial."""
 
 
 def token_digest(token: str) -> str:
@@ -134,7 +135,7 @@ class AttemptHandler:
         """Tell the user how far a download is."""
 
         def tell(session: Session, attempt: AttemptRecord, _study: StudyRecord) -> None:
-            Events(session).append(attempt.study_id, "download", body.model_dump(), _now())
+            tell_progress(session, attempt, body)
 
         return self._renewing(attempt_id, token, tell)
 
@@ -145,22 +146,8 @@ class AttemptHandler:
         """
 
         def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> str | None:
-            number, job = _trial_of(attempt), _job_of(attempt, TrainJob)
-            metrics = Metrics(session)
-            check_epoch(body, job, reported=partial(metrics.has, study.id, number))
-            check_seconds({"seconds": body.seconds}, passed=_now() - attempt.started_at)
-            is_new = not metrics.has(study.id, number, body.epoch)
-            row = body.model_dump(exclude=_OF_THE_LEASE)
-            metrics.put(study.id, number, MetricRecord(**row, attempt=attempt.number))
-            Trials(session).set_epochs(study.id, number, body.epoch)
-            payload = {"trial": number, **row}
-            Events(session).append(study.id, "epoch", payload, _now())
             spec = StudySpec.model_validate(study.spec)
-            total = spec.budget.total_epochs
-            if total is not None and metrics.epochs_trained(study.id) >= total:
-                Studies(session).set_ending(study.id, StudyCause.BUDGET, "total_epochs")
-            is_new = is_new and study.ending is None
-            return judge(session, study, spec, number, body.epoch, is_new=is_new)
+            return store_epoch(session, attempt, study, spec, job_of(attempt, TrainJob), body)
 
         return self._renewing(attempt_id, token, store, body)
 
@@ -168,27 +155,7 @@ class AttemptHandler:
         """Store a throughput measurement, and give it to every waiting trial of the same shape."""
 
         def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
-            now = _now()
-            check_measurement(body, _job_of(attempt, MeasureJob))
-            check_seconds({"seconds": body.seconds}, passed=now - attempt.started_at)
-            measurement = MeasurementRecord(
-                id=measurement_id(attempt.id, body.trial),
-                study_id=study.id,
-                trial=body.trial,
-                shape_key=body.shape_key,
-                device=body.device,
-                samples_per_second=body.samples_per_second,
-                ratio=body.ratio,
-                latency_p50=body.latency_p50,
-                latency_p99=body.latency_p99,
-                record={**body.record, "machine": attempt.machine},
-                seconds=body.seconds,
-                created_at=now,
-            )
-            Measurements(session).add(study.id, measurement)
-            Trials(session).share_throughput(study.id, measurement)
-            payload = body.model_dump(exclude={"record"})
-            Events(session).append(study.id, "measurement", payload, now)
+            store_measurement(session, attempt, study, job_of(attempt, MeasureJob), body)
 
         return self._renewing(attempt_id, token, store)
 
@@ -204,7 +171,7 @@ class AttemptHandler:
             return self._open_original(attempt_id, token)
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
-            number, stored_as = _trial_of(attempt), role
+            number, stored_as = trial_of(attempt), role
             if role == START:
                 # Bytes that a trial of the same study stored, and no other's.
                 continued = Trials(session).get(attempt.study_id, number).continues
@@ -281,8 +248,8 @@ class AttemptHandler:
             raise Conflict(f"a worker stores {', '.join(ROLES)}, not {role!r}")
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
-            job = _job_of(attempt, TrainJob)
-            _refuse_if_full(session, Studies(session).get(attempt.study_id))
+            job = job_of(attempt, TrainJob)
+            refuse_if_full(session, Studies(session).get(attempt.study_id))
         with self._refusing(attempt_id, token):
             artifact = store_stream(
                 self._store,
@@ -295,8 +262,8 @@ class AttemptHandler:
 
         def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
             ArtifactRows(session).lock_names()
-            _refuse_if_full(session, study)
-            before[:] = ArtifactRows(session).link(study.id, _trial_of(attempt), role, artifact)
+            refuse_if_full(session, study)
+            before[:] = ArtifactRows(session).link(study.id, trial_of(attempt), role, artifact)
             restore_if_missing(self._store, artifact.sha256, stream)
 
         self._renewing(attempt_id, token, name)
@@ -339,51 +306,8 @@ class AttemptHandler:
             if attempts.had_its_last_word(attempt_id, token_digest(token)):
                 return self._verdict(StudyEnding())
             attempt = attempts.authenticate(attempt_id, token_digest(token))
-            study = Studies(session).get(attempt.study_id)
-            now = _now()
-            _check_completion(session, attempt, body, at=now)
-            attempts.renew(
-                attempt_id,
-                until=now,
-                stood_still_seconds=body.stood_still_seconds,
-                held_seconds=body.held_seconds,
-            )
-            attempts.end(
-                attempt_id,
-                state=AttemptState.ENDED,
-                at=now,
-                cause=AttemptCause(body.outcome),
-                detail=body.reason,
-            )
-            if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
-                Studies(session).set_prepared(study.id, body.prepared or {})
-            if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
-                self._end_trial(session, attempt, body, ending=study)
+            finish(session, attempt, Studies(session).get(attempt.study_id), body)
             return self._verdict(StudyEnding())
-
-    def _end_trial(
-        self, session: Session, attempt: AttemptRecord, body: Completion, *, ending: StudyEnding
-    ) -> None:
-        number = _trial_of(attempt)
-        trial = Trials(session).get(attempt.study_id, number)
-        state = _ENDS[body.outcome]
-        if state == TrialState.STOPPED and ending.ending_cause not in (None, StudyCause.BUDGET):
-            state = TrialState.CANCELLED
-        stored = ArtifactRows(session).of_trial(attempt.study_id, number)
-        missing = [role for role in ("checkpoint", "report") if role not in stored]
-        if state == TrialState.COMPLETE and missing:
-            raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
-        cause, detail = why_ended(body, state, trial, ending)
-        # An original is over its limits before and after it was measured.
-        violation = BROKEN if state == TrialState.INFEASIBLE else trial.violation
-        end_trial(
-            session,
-            attempt.study_id,
-            number,
-            state=state,
-            outcome=TrialOutcome.of(body, cause=cause, detail=detail, violation=violation),
-            epochs_trained=body.epochs_trained,
-        )
 
     def _renewing(
         self,
@@ -399,7 +323,7 @@ class AttemptHandler:
         with self._refusing(attempt_id, token), self._database.write() as session:
             attempt = _authenticate(session, attempt_id, token)
             if body is not None:
-                said = body.model_dump(include=_OF_THE_LEASE)
+                said = body.model_dump(include=OF_THE_LEASE)
                 check_seconds(said, passed=_now() - attempt.started_at)
             reason = work(session, attempt, Studies(session).get(attempt.study_id))
             Attempts(session).renew(
@@ -417,19 +341,8 @@ class AttemptHandler:
         try:
             yield
         except ReportRefused as refused:
-            detail = str(refused)[:_LONGEST_REASON]
-            _log.warning(
-                "a worker said what cannot be", extra={"attempt_id": attempt_id, "reason": detail}
-            )
             with suppress(LeaseLost), self._database.write() as session:
-                _authenticate(session, attempt_id, token)
-                Attempts(session).end(
-                    attempt_id,
-                    state=AttemptState.ENDED,
-                    at=_now(),
-                    cause=AttemptCause.IMPOSSIBLE,
-                    detail=detail,
-                )
+                impossible(session, _authenticate(session, attempt_id, token), refused)
             raise
 
     def _verdict(self, ending: StudyEnding, reason: str | None = None) -> Verdict:
@@ -440,21 +353,165 @@ class AttemptHandler:
         return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
 
 
+def tell_progress(session: Session, attempt: AttemptRecord, body: Progress) -> None:
+    """Tell how far a download is."""
+    Events(session).append(attempt.study_id, "download", body.model_dump(), _now())
+
+
+def store_epoch(
+    session: Session,
+    attempt: AttemptRecord,
+    study: StudyRecord,
+    spec: StudySpec,
+    job: TrainJob,
+    body: EpochReport,
+) -> str | None:
+    """Store one epoch of a curve; returns why the trial is to stop, if it is.
+
+    Raises:
+        ReportRefused: it cannot be.
+    """
+    number, metrics = trial_of(attempt), Metrics(session)
+    check_epoch(body, job, reported=partial(metrics.has, study.id, number))
+    check_seconds({"seconds": body.seconds}, passed=_now() - attempt.started_at)
+    is_new = not metrics.has(study.id, number, body.epoch)
+    row = body.model_dump(exclude=OF_THE_LEASE)
+    metrics.put(study.id, number, MetricRecord(**row, attempt=attempt.number))
+    Trials(session).set_epochs(study.id, number, body.epoch)
+    Events(session).append(study.id, "epoch", {"trial": number, **row}, _now())
+    total = spec.budget.total_epochs
+    if total is not None and metrics.epochs_trained(study.id) >= total:
+        Studies(session).set_ending(study.id, StudyCause.BUDGET, "total_epochs")
+    is_new = is_new and study.ending is None
+    return judge(session, study, spec, number, body.epoch, is_new=is_new)
+
+
+def store_measurement(
+    session: Session,
+    attempt: AttemptRecord,
+    study: StudyRecord,
+    job: MeasureJob,
+    body: MeasurementReport,
+) -> None:
+    """Store a measurement, and give it to every waiting trial of the same shape.
+
+    Raises:
+        ReportRefused: it cannot be.
+    """
+    now = _now()
+    check_measurement(body, job)
+    check_seconds({"seconds": body.seconds}, passed=now - attempt.started_at)
+    measurement = MeasurementRecord(
+        id=measurement_id(attempt.id, body.trial),
+        study_id=study.id,
+        trial=body.trial,
+        shape_key=body.shape_key,
+        device=body.device,
+        samples_per_second=body.samples_per_second,
+        ratio=body.ratio,
+        latency_p50=body.latency_p50,
+        latency_p99=body.latency_p99,
+        record={**body.record, "machine": attempt.machine},
+        seconds=body.seconds,
+        created_at=now,
+    )
+    Measurements(session).add(study.id, measurement)
+    Trials(session).share_throughput(study.id, measurement)
+    Events(session).append(study.id, "measurement", body.model_dump(exclude={"record"}), now)
+
+
+def finish(session: Session, attempt: AttemptRecord, study: StudyRecord, body: Completion) -> None:
+    """End an attempt as its last word says, and its trial with it unless it failed.
+
+    Raises:
+        ReportRefused: it cannot be.
+        Conflict: a complete trial whose checkpoint or report is not stored.
+    """
+    now, attempts = _now(), Attempts(session)
+    _check_completion(session, attempt, body, at=now)
+    attempts.renew(
+        attempt.id,
+        until=now,
+        stood_still_seconds=body.stood_still_seconds,
+        held_seconds=body.held_seconds,
+    )
+    attempts.end(
+        attempt.id,
+        state=AttemptState.ENDED,
+        at=now,
+        cause=AttemptCause(body.outcome),
+        detail=body.reason,
+    )
+    if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
+        Studies(session).set_prepared(study.id, body.prepared or {})
+    if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
+        _end_trial(session, attempt, body, ending=study)
+
+
+def impossible(session: Session, attempt: AttemptRecord, refused: ReportRefused) -> str:
+    """End an attempt that said what cannot be; what else it said is undone before."""
+    detail = str(refused)[:_LONGEST_REASON]
+    _log.warning("a worker said what cannot be", extra={"attempt_id": attempt.id, "reason": detail})
+    Attempts(session).end(
+        attempt.id,
+        state=AttemptState.ENDED,
+        at=_now(),
+        cause=AttemptCause.IMPOSSIBLE,
+        detail=detail,
+    )
+    return detail
+
+
+def _end_trial(
+    session: Session, attempt: AttemptRecord, body: Completion, *, ending: StudyEnding
+) -> None:
+    number = trial_of(attempt)
+    trial = Trials(session).get(attempt.study_id, number)
+    state = _ENDS[body.outcome]
+    if state == TrialState.STOPPED and ending.ending_cause not in (None, StudyCause.BUDGET):
+        state = TrialState.CANCELLED
+    stored = ArtifactRows(session).of_trial(attempt.study_id, number)
+    missing = [role for role in ("checkpoint", "report") if role not in stored]
+    if state == TrialState.COMPLETE and missing:
+        raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
+    cause, detail = why_ended(body, state, trial, ending)
+    # An original is over its limits before and after it was measured.
+    violation = BROKEN if state == TrialState.INFEASIBLE else trial.violation
+    end_trial(
+        session,
+        attempt.study_id,
+        number,
+        state=state,
+        outcome=TrialOutcome.of(body, cause=cause, detail=detail, violation=violation),
+        epochs_trained=body.epochs_trained,
+    )
+
+
 def _authenticate(session: Session, attempt_id: str, token: str) -> AttemptRecord:
     return Attempts(session).authenticate(attempt_id, token_digest(token))
 
 
-def _refuse_if_full(session: Session, study: StudyRecord) -> None:
+def refuse_if_full(session: Session, study: StudyRecord) -> None:
+    """Refuse bytes of a tenant that has no room left.
+
+    Raises:
+        StoredBytesReached: it has not.
+    """
     Quotas(session).make_room("stored_bytes", tenant=study.tenant)
 
 
-def _trial_of(attempt: AttemptRecord) -> int:
+def trial_of(attempt: AttemptRecord) -> int:
+    """The number of the attempt's trial.
+
+    Raises:
+        Conflict: it is at a job of the whole study.
+    """
     if attempt.trial is None:
         raise Conflict(f"attempt {attempt.id} ({attempt.kind}) belongs to no trial")
     return attempt.trial
 
 
-def _job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
+def job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
     """What the attempt is to do, which has to be of this kind for what it says."""
     job = _JOB.validate_python(attempt.job)
     if not isinstance(job, kind):
@@ -470,12 +527,12 @@ def _check_completion(
     Raises:
         ReportRefused: it cannot be.
     """
-    check_seconds(body.model_dump(include=_OF_THE_LEASE), passed=at - attempt.started_at)
+    check_seconds(body.model_dump(include=OF_THE_LEASE), passed=at - attempt.started_at)
     job = _JOB.validate_python(attempt.job)
     if isinstance(job, PrepareJob):
         check_prepared(body, job)
     if isinstance(job, TrainJob):
-        curve = Metrics(session).curve(attempt.study_id, _trial_of(attempt))
+        curve = Metrics(session).curve(attempt.study_id, trial_of(attempt))
         check_training(body, job, {row.epoch: row.validation for row in curve})
 
 

@@ -34,7 +34,7 @@ _OWN_DOING = (
     AttemptCause.MEMORY_LIMIT,
     AttemptCause.IMPOSSIBLE,
 )
-_NOBODYS = (AttemptCause.RESTARTED, AttemptCause.PAUSED)
+_NOBODYS = (AttemptCause.RESTARTED, AttemptCause.PAUSED, AttemptCause.MACHINE_STOPPED)
 """These count against no one."""
 _FINAL = (AttemptCause.DATA, AttemptCause.MEMORY_LIMIT)
 """Another attempt would come to the same end."""
@@ -95,9 +95,19 @@ def abandon(study: StudyContext) -> None:
     It counts for the jobs that may have killed it, see Note [Sudden deaths].
     """
     now = datetime.now(UTC)
+    with study.database.read() as session:
+        running = Attempts(session).running(study.id)
+    left = {
+        attempt.id
+        for attempt in running
+        if not study.dispatcher.is_at_work(attempt.id)
+        and not study.dispatcher.adopt(attempt, tenant=study.tenant)
+    }
+    if not left:
+        return
     with study.database.write() as session:
         for attempt in Attempts(session).running(study.id):
-            if not study.dispatcher.is_at_work(attempt.id):
+            if attempt.id in left:
                 # One that died is not known to have held its slot for longer than its lease.
                 died = study.dispatcher.died_under(attempt)
                 cause = AttemptCause.DIED if died else AttemptCause.RESTARTED

@@ -107,6 +107,10 @@ class Dispatcher(Protocol):
         """Whether a process of this coordinator works on an attempt."""
         ...
 
+    def adopt(self, attempt: AttemptRecord, *, tenant: str) -> bool:
+        """Take over an attempt that goes on without the coordinator that began it."""
+        ...
+
     def died_under(self, attempt: AttemptRecord) -> bool:
         """Whether it was at work under a coordinator before this one, which was killed."""
         ...

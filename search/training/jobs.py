@@ -101,6 +101,12 @@ class TrainJob(Spec):
         default=2.0, ge=0, description="at most this long between two resume files"
     )
 
+    waits_at: tuple[int, ...] | None = Field(
+        default=None,
+        description="the epochs after which training waits for its verdict, for a rule may stop "
+        "it there; null: after each",
+    )
+
     @property
     def first_epoch(self) -> int:
         """0 where a conversion is validated as it is, before any training; else 1."""

@@ -8,9 +8,10 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Query, Request
 
 from search.fronts.figures import Figures
+from search.running.agent_handler import AgentHandler
 from search.running.attempts import AttemptHandler
-from search.running.machine_handler import MachineHandler
 from search.tasks import DataSources
+from service.api.agents.notifier import AgentNotifier
 from service.api.datasets.intake import DatasetIntake
 from service.api.datasets.shelf import StoredDatasets
 from service.api.events.open_streams import OpenStreams
@@ -18,7 +19,6 @@ from service.api.events.poller import EventPoller
 from service.api.models.intake import ModelIntake
 from service.api.trials.exports import Exports
 from service.api.uploads.turns import UploadTurns
-from service.api.workers.notifier import MachineNotifier
 from service.auth.principal import LOCAL_USER, Principal
 from service.auth.quota_book import QuotaBook
 from service.observability.metrics import ServiceMetrics
@@ -38,8 +38,8 @@ class Resources:
     sources: DataSources
     """Where a study's data are looked at when it is submitted."""
     handler: AttemptHandler
-    machines: MachineHandler
-    notifier: MachineNotifier
+    agents: AgentHandler
+    notifier: AgentNotifier
     """Where polls of worker machines wait."""
     figures: Figures
     poller: EventPoller

@@ -32,7 +32,7 @@ from service.auth.origins import (
     why_not_local,
     why_other_host,
 )
-from service.auth.principal import LOCAL_USER, WORK, Principal, Scope, principal_of
+from service.auth.principal import LOCAL_USER, OWN_AGENT, WORK, Principal, Scope, principal_of
 from service.auth.quota_book import QuotaBook
 from service.auth.rate_limits import RateLimits
 from service.errors import count_refusal, problem_of
@@ -62,7 +62,7 @@ class Doors:
     admin: tuple[str, ...] = ()
     """Paths that need `admin`, with all below them."""
     work: tuple[str, ...] = ()
-    """Paths of worker machines, with all below them: `admin` to read, `work` for all else."""
+    """Paths of agents, with all below them: `admin` to read the list, `work` for all else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +108,19 @@ class Gate:
         guard: Guard = scope["app"].state.guard
         path: str = scope["path"]
         is_attempts = path.startswith(self._doors.attempts)
+        is_agents = _is_below(path, self._doors.work)
         state = scope.setdefault("state", {})
         state["principal"] = None
         if is_by_unix_socket(scope):
+            if is_agents:
+                # Its mode keeps all others away: who comes here is the server's own agent.
+                state["principal"] = await self._checked(guard, scope, OWN_AGENT)
+                return
             if not (is_attempts or path in self._doors.signs_of_life):
+                served = " and ".join((self._doors.attempts, *self._doors.work))
                 raise _forbidden(
                     "socket",
-                    f"{path} is not served on this socket; only {self._doors.attempts} is",
+                    f"{path} is not served on this socket; only {served} are",
                     "Not by this socket",
                 )
         else:
@@ -122,12 +128,14 @@ class Gate:
                 await self._check_served(guard)
             if path not in self._doors.signs_of_life:
                 await self._check_host(guard, headers)
-            if is_attempts or _is_below(path, self._doors.work):
+            if is_attempts or is_agents:
                 _check_origin(scope, headers)
         if is_attempts:
             state["lease_token"] = await self._lease_token(guard, scope, headers)
             return
-        _wait_if(guard.rates.arrival(peer_of(scope)), _FROM_ADDRESS, reason="rate-address")
+        # Agents speak as often as something begins and ends on their machines.
+        if not (is_agents and _was_let_in(guard, headers)):
+            _wait_if(guard.rates.arrival(peer_of(scope)), _FROM_ADDRESS, reason="rate-address")
         state["principal"] = await self._principal(guard, scope, headers)
 
     async def _check_served(self, guard: Guard) -> None:
@@ -177,7 +185,11 @@ class Gate:
             or await _by_cookie(guard, scope, headers)
             or await self._local_user(guard, scope, headers)
         )
-        needed = self._needed(method, path)
+        return await self._checked(guard, scope, principal)
+
+    async def _checked(self, guard: Guard, scope: Request, principal: Principal) -> Principal:
+        """Whoever makes a request, if that is allowed, and not too often."""
+        needed = self._needed(scope["method"], scope["path"])
         if needed not in principal.scopes:
             raise Refused(
                 "scope",
@@ -195,8 +207,10 @@ class Gate:
         return principal
 
     def _needed(self, method: str, path: str) -> Scope:
+        if path in self._doors.work and method in SAFE_METHODS:
+            return "admin"
         if _is_below(path, self._doors.work):
-            return "admin" if method in SAFE_METHODS else WORK
+            return WORK
         if _is_below(path, self._doors.admin):
             return "admin"
         return "read" if method in SAFE_METHODS else "write"
@@ -238,6 +252,12 @@ async def _by_key(guard: Guard, scope: Request, headers: Headers) -> Principal |
         _wait_if(wait, "too many wrong keys came from this address", reason="rate-address")
         raise _unknown("wrong-key", await guard.keyring.why_not(text))
     return principal_of(key, via="key")
+
+
+def _was_let_in(guard: Guard, headers: Headers) -> bool:
+    """Whether the key that is shown was found to be one a moment ago."""
+    text = _bearer(headers)
+    return text is not None and guard.keyring.was_found(text)
 
 
 async def _count_for_tenant(guard: Guard, tenant: str) -> None:

@@ -47,6 +47,10 @@ class KeyRing:
         key = await self._remembered.get(("digest", digest), lambda: self._find(digest))
         return key if key is not None and _is_valid(key) else None
 
+    def was_found(self, text: str) -> bool:
+        """Whether a key with this text was found a moment ago; looks nothing up."""
+        return self._remembered.knows(("digest", key_digest(text)))
+
     async def is_empty(self) -> bool:
         """Whether no key was ever made; one that has ended counts."""
         return await self._remembered.get("empty", self._is_empty)

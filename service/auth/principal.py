@@ -48,6 +48,10 @@ LOCAL_USER = Principal(
 """The user of this machine, until the first key is made."""
 
 
+OWN_AGENT = Principal(tenant=LOCAL, key_id=None, key_name=None, scopes=(WORK,), via="local")
+"""The agent of the server's own machine, which comes by a socket that is its owner's alone."""
+
+
 def principal_of(
     key: ApiKeyRecord, *, via: Literal["key", "cookie"], session: str | None = None
 ) -> Principal:

@@ -36,6 +36,11 @@ class Remembered:
                 self._known.popitem(last=False)
         return found
 
+    def knows(self, what: Hashable) -> bool:
+        """Whether an answer is here that is still good; looks nothing up."""
+        known = self._known.get(what)
+        return known is not None and time.monotonic() < known[0]
+
     def forget(self) -> None:
         """Look everything up again, for something has changed."""
         self._forgotten += 1

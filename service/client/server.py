@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from search.documents.catalog import Catalog
+from service.api.agents.schemas import MachineDocument, MachineList
 from service.api.audit.schemas import AuditDocument, AuditPage
 from service.api.devices.schemas import DeviceDocument, DeviceList
 from service.api.health.schemas import Alive, Ready
@@ -10,7 +11,6 @@ from service.api.keys.schemas import KeyDocument, KeyPage, NewKeyDocument
 from service.api.paths import KEYS, key_path, rotation_path
 from service.api.quotas.schemas import QuotaDocument
 from service.api.webhooks.schemas import WebhookSecret
-from service.api.workers.schemas import MachineDocument, MachineList
 from service.client.connection import Connection
 
 
@@ -27,7 +27,7 @@ class ServerCalls(Connection):
 
     def machines(self) -> list[MachineDocument]:
         """The machines that joined with their slots, also those that went away lately."""
-        return list(self._ask(MachineList, "GET", "/v1/workers").items)
+        return list(self._ask(MachineList, "GET", "/v1/agents").items)
 
     def quota(self) -> QuotaDocument:
         """What the key's tenant may have of each thing that is limited, and what it has."""

@@ -15,7 +15,7 @@ from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope
 
 from search.agents.log_sender import MOST_BYTES
-from search.agents.machine_protocol import MOST_SLOTS
+from search.agents.protocol import MOST_JSON_BYTES, MOST_SLOTS, MOST_SYNC_BYTES, SYNC_TYPE
 from service.http.json_scan import MOST_VALUES, JsonScan, NotPlainJson, NotText, TooDeep
 from service.http.refusals import Reason, Refused
 from service.http.request_watch import RequestCounters
@@ -44,9 +44,14 @@ BODIES: Mapping[tuple[str, str], Body] = {
         "application/octet-stream", lambda settings: settings.max_artifact_bytes
     ),
     ("PUT", "/v1/attempts/{attempt_id}/log"): Body("text/plain", lambda _settings: MOST_BYTES),
-    ("POST", "/v1/workers"): _MACHINE,
-    ("POST", "/v1/workers/{machine_id}/poll"): _MACHINE,
-    ("POST", "/v1/workers/{machine_id}/exits"): _MACHINE,
+    ("POST", "/v1/agents"): _MACHINE,
+    ("POST", "/v1/agents/{machine_id}/poll"): _MACHINE,
+    ("POST", "/v1/agents/{machine_id}/sync"): Body(
+        SYNC_TYPE, lambda _settings: 4 + MOST_JSON_BYTES + MOST_SYNC_BYTES
+    ),
+    ("PUT", "/v1/agents/{machine_id}/attempts/{attempt_id}/artifacts/{role}"): Body(
+        "application/octet-stream", lambda settings: settings.max_artifact_bytes
+    ),
     ("POST", "/v1/datasets"): _UPLOAD,
     ("POST", "/datasets"): _UPLOAD,
     ("POST", "/v1/models"): _UPLOAD,

@@ -103,5 +103,6 @@ def _executor(settings: Settings, database: Database, *, owner: str, launch: Lau
     remote = RemoteExecutor(
         database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
     )
-    own = make_executor(settings, launch)
+    # What `serve` runs for this machine is an agent, as every machine has one.
+    own = None if settings.has_own_agent else make_executor(settings, launch)
     return SeveralExecutors(remote) if own is None else SeveralExecutors(own, remote)

@@ -25,11 +25,12 @@ from service.processes.children import Child
 from service.processes.coordination import AlreadyCoordinating, coordinate_until_told
 from service.processes.forking import ForkRequests
 from service.processes.lifeline import hold_on
+from service.processes.working import AlreadyWorking, work_for_own_server
 from service.settings import Settings
 
 _log = logging.getLogger(__name__)
 
-_REFUSALS = (AddressRefused, AlreadyCoordinating, CannotListen, ExecutorError)
+_REFUSALS = (AddressRefused, AlreadyCoordinating, AlreadyWorking, CannotListen, ExecutorError)
 """What says all by itself, without a traceback."""
 
 
@@ -49,6 +50,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
     """What runs while the server does."""
     api = partial(run_api, settings, listener=held.address, attempts=held.attempts)
     coordinator = partial(coordinate_until_told, settings, launch=requests.launch)
+    agent = partial(work_for_own_server, settings, launch=requests.launch)
     listeners = (held.address.fileno(), held.attempts.fileno())
 
     def role(
@@ -60,6 +62,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
     return [
         *(role("api", api, *listeners) for _ in range(settings.apis)),
         role("coordinator", coordinator, requests.descriptor),
+        *([role("agent", agent, requests.descriptor)] if settings.has_own_agent else []),
         role(
             "dashboard",
             partial(_dashboard, settings, held.dashboard),

@@ -129,6 +129,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "dashboard_socket": dashboard_socket,
                 "counters_file": settings.counters_file or socket_folder / "counters",
                 "attempts_socket": attempts_socket.absolute(),
+                "has_own_agent": settings.executor == "local" and settings.workers != 0,
             }
         )
         requests = ForkRequests(PROGRAMS)
@@ -189,7 +190,10 @@ def _tend(
 
 
 def _end(children: Sequence[Child], grace_seconds: float) -> None:
-    """End the coordinator first, so that attempts can still say their last words to the API."""
+    """End the agent first, then the coordinator: both say their last words to those that are left.
+
+    So what runs stores where it is, and its end is known.
+    """
     deadline = time.monotonic() + grace_seconds
     for group in _in_order_of_end(children):
         for child in group:
@@ -201,8 +205,10 @@ def _end(children: Sequence[Child], grace_seconds: float) -> None:
 
 
 def _in_order_of_end(children: Sequence[Child]) -> Iterator[list[Child]]:
-    yield [child for child in children if child.role == "coordinator"]
-    yield [child for child in children if child.role != "coordinator"]
+    first = ("agent", "coordinator")
+    for role in first:
+        yield [child for child in children if child.role == role]
+    yield [child for child in children if child.role not in first]
 
 
 @contextmanager

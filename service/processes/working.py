@@ -1,23 +1,28 @@
-"""The process of a worker machine: settings made into what it works with."""
+"""The process of a machine's agent: settings made into what it works with."""
 
 import hashlib
 import logging
 import os
 import re
 import secrets
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from search.agents.executors import LocalExecutor, Slot
+from search.agents.agent import Agent, AgentFolders
+from search.agents.agent_client import AgentLink
+from search.agents.api_client import unix_url
+from search.agents.executors import Slot
 from search.agents.forking.containment import contain
-from search.agents.machine import MachineFolders, WorkerMachine
-from search.agents.machine_client import MachineLink
-from search.agents.machine_protocol import Join, MachineSlot
+from search.agents.forking.server_process import Launch, by_exec
+from search.agents.protocol import Join, MachineSlot
+from search.agents.slot_processes import SlotProcesses
 from search.errors import MachineRefused
 from search.linux import boot_id
 from service.data_dir.locks import hold
@@ -47,10 +52,12 @@ def work(
     name: str | None,
     stop: threading.Event,
     announce: Callable[[str, int], None],
+    launch: Launch = by_exec,
 ) -> None:
     """Offer this machine's slots to the server until `stop` is set; what runs stores where it is.
 
-    `announce` is told the machine's name and how many slots it has, each time that it joins.
+    `announce` is told the machine's name and how many slots it has, each time that it joins;
+    `launch` starts the fork server of its slots.
 
     Raises:
         AlreadyWorking: the data directory has a worker.
@@ -73,18 +80,15 @@ def work(
         _forget_old_logs(settings.logs_dir)
         for folder in (settings.cache_dir, data_dir / "lanes"):
             folder.mkdir(parents=True, exist_ok=True)
-        executor = LocalExecutor(
-            slots, logs=settings.logs_dir, containment=contain(settings.containment)
-        )
-        held.callback(executor.close)
+        containment = contain(settings.containment)
         # What an end in order takes away, and kill -9 leaves.
         mark = data_dir / "worker.boot"
         was_killed = mark.exists() and mark.read_text() == boot_id()
         mark.write_text(boot_id())
         held.callback(mark.unlink, missing_ok=True)
         join = _join(_machine_id(data_dir / "worker.id"), slots, name=name, was_killed=was_killed)
-        link = held.enter_context(MachineLink(server, join.machine, key=key))
-        folders = MachineFolders(
+        link = held.enter_context(AgentLink(server, join.machine, key=key))
+        folders = AgentFolders(
             data=settings.data_sets, cache=settings.cache_dir, locks=data_dir / "lanes"
         )
 
@@ -92,7 +96,28 @@ def work(
             _log.info("joined", extra={"server": server, "machine": as_name, "slots": len(slots)})
             announce(as_name, len(slots))
 
-        WorkerMachine(link, join, executor, url=server, folders=folders).run(stop, joined=joined)
+        processes = partial(
+            SlotProcesses, logs=settings.logs_dir, launch=launch, containment=containment
+        )
+        Agent(link, join, processes, folders=folders).run(stop, joined=joined)
+
+
+def work_for_own_server(settings: Settings, *, launch: Launch) -> None:
+    """Offer this machine's slots to the server of the same data directory, until SIGTERM."""
+    if settings.attempts_socket is None:
+        raise ValueError("a server's own agent comes by its socket, and none is set")
+    stop = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda _sign, _frame: stop.set())
+    work(
+        settings,
+        server=unix_url(settings.attempts_socket.absolute()),
+        key=None,
+        name=None,
+        stop=stop,
+        announce=lambda _name, _slots: None,
+        launch=launch,
+    )
 
 
 def _join(machine_id: str, slots: Sequence[Slot], *, name: str | None, was_killed: bool) -> Join:

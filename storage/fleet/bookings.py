@@ -1,7 +1,7 @@
 """Bookings: which attempt has which place of a joined machine, and for which coordinator.
 
-A booking is `reserved` before the attempt has a row, `offered` until its machine says that it has
-it, `running`, and `exited` until its coordinator has taken note. Every step is one conditional
+A booking is made with its attempt's row. It is `offered` until its machine says that it has it,
+`running`, and `exited` until its coordinator has taken note. Every step is one conditional
 statement, so that whoever comes late changes nothing.
 """
 
@@ -52,38 +52,48 @@ class Bookings:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def reserve(
-        self, attempt_id: str, *, machine_id: str, place: str, owner: str, at: datetime
+    def offer(
+        self,
+        attempt_id: str,
+        *,
+        machine_id: str,
+        place: str,
+        owner: str,
+        offer: Mapping[str, Json],
+        at: datetime,
     ) -> bool:
-        """Keep a place for an attempt; False when another attempt has it."""
-        kept = self._session.scalar(
+        """Offer an attempt a place on a machine; False when another attempt has it.
+
+        Or when the machine leaves, or is gone.
+        """
+        stays = select(MachineRow.id).where(MachineRow.id == machine_id, ~MachineRow.leaving)
+        if self._session.scalar(stays) is None:
+            return False
+        booked = self._session.scalar(
             insert(self._session, BookingRow)
             .values(
                 attempt_id=attempt_id,
                 machine_id=machine_id,
                 place=place,
                 owner=owner,
-                state=BookingState.RESERVED,
+                state=BookingState.OFFERED,
+                offer=dict(offer),
                 booked_at=at,
             )
             .on_conflict_do_nothing()
             .returning(BookingRow.attempt_id)
         )
-        return kept is not None
+        return booked is not None
 
-    def offer(self, attempt_id: str, offer: Mapping[str, Json]) -> str | None:
-        """Have the machine told of the attempt; its id, or null when the place is not kept."""
-        stays = exists().where(MachineRow.id == BookingRow.machine_id, ~MachineRow.leaving)
-        return self._session.scalar(
+    def adopt(self, attempt_id: str, *, owner: str) -> bool:
+        """Give an attempt's place to another coordinator; False when it has none any more."""
+        adopted = self._session.scalar(
             update(BookingRow)
-            .where(
-                BookingRow.attempt_id == attempt_id,
-                BookingRow.state == BookingState.RESERVED,
-                stays,
-            )
-            .values(state=BookingState.OFFERED, offer=dict(offer))
-            .returning(BookingRow.machine_id)
+            .where(BookingRow.attempt_id == attempt_id, _OPEN)
+            .values(owner=owner)
+            .returning(BookingRow.attempt_id)
         )
+        return adopted is not None
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> str | None:
         """Ask for an attempt's end; its machine's id where that is news, else null."""
@@ -151,18 +161,9 @@ class Bookings:
         )
         return [_record(row) for row in rows]
 
-    def release(self, attempt_ids: Collection[str]) -> None:
-        """Give places back that are kept for attempts which never came."""
-        self._session.execute(
-            delete(BookingRow).where(
-                BookingRow.attempt_id.in_(attempt_ids), BookingRow.state == BookingState.RESERVED
-            )
-        )
-
     def forget(self, *, owner: str) -> None:
-        """What a coordinator of this name left behind that died: kept places, and ends."""
-        left = BookingRow.state.in_((BookingState.RESERVED, BookingState.EXITED))
-        self._session.execute(delete(BookingRow).where(BookingRow.owner == owner, left))
+        """The ends that a coordinator of this name left behind which died."""
+        self._session.execute(delete(BookingRow).where(BookingRow.owner == owner, ~_OPEN))
 
     def forget_machines(self, machine_ids: Collection[str]) -> None:
         """Take away all bookings on machines that are gone for good."""

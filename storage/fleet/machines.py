@@ -148,11 +148,11 @@ class Machines:
         )
         return {row.id: row.changes for row in rows}
 
-    def note_change(self, machine_id: str) -> None:
-        """Have a poll of the machine that waits look again."""
+    def note_changes(self, machine_ids: Collection[str]) -> None:
+        """Have polls of these machines that wait look again."""
         self._session.execute(
             update(MachineRow)
-            .where(MachineRow.id == machine_id)
+            .where(MachineRow.id.in_(machine_ids))
             .values(changes=MachineRow.changes + 1)
         )
 

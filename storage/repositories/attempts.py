@@ -100,21 +100,26 @@ class Attempts:
         ).one_or_none()
         return None if found is None else _lease(found)
 
-    def hand_over(self, attempt_id: str, *, token_digest: str, until: datetime) -> None:
+    def hand_over(
+        self, attempt_id: str, *, token_digest: str, until: datetime
+    ) -> Mapping[str, Any]:
         """Have the attempt prove itself by another token from here on; the one before is void.
+
+        It waits for no other writer of the study: who hands over has its machine's row, for which
+        such writers may wait. Returns the job.
 
         Raises:
             LeaseLost: if the attempt has ended.
         """
-        lock_study(self._session, _study_of(attempt_id))
-        handed = self._session.scalar(
+        job = self._session.scalar(
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, _RUNNING)
             .values(token_digest=token_digest, lease_until=until)
-            .returning(AttemptRow.id)
+            .returning(AttemptRow.job)
         )
-        if handed is None:
+        if job is None:
             raise _lost(attempt_id)
+        return job
 
     def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
         """Where those of these attempts stand that exist."""
@@ -122,6 +127,13 @@ class Attempts:
             select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids))
         )
         return {row.id: row.state for row in rows}
+
+    def studies_of(self, attempt_ids: Collection[str]) -> dict[str, str]:
+        """The studies of those of these attempts that exist."""
+        rows = self._session.execute(
+            select(AttemptRow.id, AttemptRow.study_id).where(AttemptRow.id.in_(attempt_ids))
+        )
+        return {row.id: row.study_id for row in rows}
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""

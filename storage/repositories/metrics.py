@@ -51,6 +51,11 @@ class Metrics:
         """Whether the epoch has been reported, by whichever attempt."""
         return self._session.get(MetricRow, (study_id, number, epoch)) is not None
 
+    def reported_by(self, study_id: str, number: int, epoch: int) -> int | None:
+        """The number of the attempt whose word about the epoch is kept; null: nobody's."""
+        row = self._session.get(MetricRow, (study_id, number, epoch))
+        return None if row is None else row.attempt
+
     def validations(
         self, study_id: str, numbers: Collection[int] | None = None
     ) -> dict[int, dict[int, float]]:

@@ -16,7 +16,7 @@ from tests.deploy.files import DEPLOY, compose
 
 FILE = DEPLOY / "proxy" / "nginx.conf"
 UNITS = {"k": 10, "m": 20, "g": 30}
-WORKERS = ("/v1/attempts/", "/v1/workers")
+WORKERS = ("/v1/attempts/", "/v1/agents")
 
 
 def directives(inside: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -144,7 +144,7 @@ class _Target:
 
     def other_scope(self, operation: _Operation) -> Headers:
         """A key that is known, and not for this."""
-        is_work = operation.template.startswith(("/v1/workers", "/v1/attempts"))
+        is_work = operation.template.startswith(("/v1/agents", "/v1/attempts"))
         return self.keys["read" if is_work else "work"]
 
     def right(self, operation: _Operation) -> Headers:

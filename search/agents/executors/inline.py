@@ -6,12 +6,13 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 import torch
+from sqlalchemy.orm import Session
 
 from search.agents import worker
 from search.agents.executor import (
@@ -94,6 +95,22 @@ class InlineExecutor:
                 if ticket.attempt_id == attempt_id:
                     self._waiting.remove(ticket)
                     self._ended.append(Exit(attempt_id, None, None, "cancelled before it began"))
+
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:  # noqa: ARG002
+        """What `reserve` has kept needs no row."""
+        return True
+
+    def adopt(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing outlives its coordinator."""
+        return False
+
+    def keeps(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing does."""
+        return False
+
+    def unheard(self) -> Set[str]:
+        """None: what runs here is heard, or is not alive."""
+        return frozenset[str]()
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Run the attempt that waits, if any, and return what ended; else wait for the timeout."""

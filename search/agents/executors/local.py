@@ -1,9 +1,11 @@
 """Attempts on this machine: one process each, forked from a server that has everything imported."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from sqlalchemy.orm import Session
 
 from search.agents.executor import (
     AttemptTicket,
@@ -83,6 +85,22 @@ class LocalExecutor:
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
         """Send SIGTERM to the attempt's group and SIGKILL after the grace time, without waiting."""
         self._server.cancel(CancelAttempt(attempt_id=attempt_id, grace_seconds=grace_seconds))
+
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:  # noqa: ARG002
+        """What `reserve` has kept needs no row."""
+        return True
+
+    def adopt(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing outlives its coordinator."""
+        return False
+
+    def keeps(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing does."""
+        return False
+
+    def unheard(self) -> Set[str]:
+        """None: what runs here is heard, or is not alive."""
+        return frozenset[str]()
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""

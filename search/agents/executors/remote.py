@@ -1,7 +1,7 @@
 """Attempts on machines that joined over HTTP: booked, offered and ended by rows of the database.
 
 The executor speaks to no machine. It books a place, writes down what to start there and what to
-end, and reads how attempts ended; the API tells the machines, see `search.running.machine_handler`.
+end, and reads how attempts ended; the API tells the machines, see `search.running.agent_handler`.
 So several coordinators share the machines, and any API process serves them.
 """
 
@@ -9,13 +9,14 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
 
 from search.agents.executor import (
     AttemptTicket,
@@ -33,15 +34,15 @@ from storage.engine import Database
 from storage.errors import DatabaseUnavailable
 from storage.fleet.bookings import BookingRecord, Bookings
 from storage.fleet.machines import MachineRecord, Machines, PlaceRecord
-from storage.records import BookingState
+from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.25
-"""How often ends are looked for while something runs; nothing is looked for otherwise."""
+_LOOK_SECONDS = 0.01
+"""How often it is looked whether anything was written while something runs."""
 
-_CLOSE_SECONDS = 3.0
-"""How long the machines have to end what runs there before the executor is closed without it."""
+GO_ON_SECONDS = 300.0
+"""How long attempts are given whose machines are not heard, while no other one is."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class OfferedAttempt:
     log_format: LogFormat
     log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
     memory: int | None = None
+    tenant: str = LOCAL
 
 
 OFFERS: TypeAdapter[OfferedAttempt] = TypeAdapter(OfferedAttempt)
@@ -84,7 +86,13 @@ class RemoteExecutor:
         self._lease_seconds = lease_seconds
         self._logs = logs
         self._watch = RenewalWatch(lease_seconds, clock=clock)
-        self._kept_watch = RenewalWatch(lease_seconds, clock=clock)
+        self._clock = clock
+        self._changes = database.changes()
+        self._seen: Hashable | None = None
+        self._to_tell: set[str] = set()
+        self._heard_at = clock()
+        self._heard_since: float | None = None
+        self._last_heard: Mapping[str, datetime] = {}
         self._doubtful: dict[str, datetime] | None = None
         self._machines: dict[str, str] = {}
         self._slots: tuple[Slot, ...] = ()
@@ -109,38 +117,21 @@ class RemoteExecutor:
             alive = self._alive(machines)
             self._machines = {machine.name: machine.id for machine in alive}
             self._slots = tuple(self._free_or_ours(alive, bookings))
-            self._release_stale(bookings)
             self._miss(bookings)
         return self._slots
 
-    def reserve(self, attempt_id: str, slot: Slot) -> bool:
-        """Book a place on the slot's machine; False when another coordinator's attempt has it."""
-        machine_id = self._machines.get(slot.machine)
-        if machine_id is None or self._closed.is_set():
-            return False
-        with self._database.write() as session:
-            return Bookings(session).reserve(
-                attempt_id,
-                machine_id=machine_id,
-                place=_place(slot),
-                owner=self._owner,
-                at=datetime.now(UTC),
-            )
+    def reserve(self, attempt_id: str, slot: Slot) -> bool:  # noqa: ARG002
+        """Whether the slot's machine is here; `book` takes the place itself."""
+        return slot.machine in self._machines and not self._closed.is_set()
 
-    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
-        """Offer the attempt to the machine on whose slot a place is reserved for it.
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+        """Offer the attempt to the slot's machine; False when another attempt has the place.
 
         The machine gets a token of its own; the ticket's opens nothing from then on.
-
-        Raises:
-            ExecutorError: no place is reserved, the attempt runs already, or the device is another.
         """
-        if self._closed.is_set():
-            raise ExecutorError("the executor is closed and starts nothing any more")
-        check_device(ticket, slot, self._slots)
-        with self._lock:
-            if ticket.attempt_id in self._running:
-                raise ExecutorError(f"attempt {ticket.attempt_id} runs already")
+        machine_id = self._machines.get(slot.machine)
+        if machine_id is None:
+            return False
         offer = OfferedAttempt(
             lease_seconds=ticket.lease_seconds,
             device=ticket.device,
@@ -148,30 +139,69 @@ class RemoteExecutor:
             log_format=ticket.log_format,
             log_fields=ticket.log_fields,
             memory=ticket.memory,
+            tenant=ticket.tenant,
         )
-        with self._database.write() as session:
-            machine_id = Bookings(session).offer(
-                ticket.attempt_id, OFFERS.dump_python(offer, mode="json")
-            )
-            if machine_id is not None:
-                Machines(session).note_change(machine_id)
-        if machine_id is None:
-            raise ExecutorError(
-                f"no place on machine {slot.machine!r} is kept for attempt {ticket.attempt_id} "
-                "(any more)"
-            )
+        return Bookings(session).offer(
+            ticket.attempt_id,
+            machine_id=machine_id,
+            place=_place(slot),
+            owner=self._owner,
+            offer=OFFERS.dump_python(offer, mode="json"),
+            at=datetime.now(UTC),
+        )
+
+    def start(self, ticket: AttemptTicket, slot: Slot) -> None:
+        """Have the machine told, with all others at the next `poll`, of what is booked there.
+
+        Raises:
+            ExecutorError: the attempt runs already, or the device is another.
+        """
+        if self._closed.is_set():
+            raise ExecutorError("the executor is closed and starts nothing any more")
+        check_device(ticket, slot, self._slots)
         with self._lock:
+            if ticket.attempt_id in self._running:
+                raise ExecutorError(f"attempt {ticket.attempt_id} runs already")
             self._running.add(ticket.attempt_id)
+            self._to_tell.add(self._machines.get(slot.machine, ""))
+
+    def adopt(self, attempt_id: str) -> bool:
+        """Take over an attempt that its machine still has."""
+        with self._database.write() as session:
+            adopted = Bookings(session).adopt(attempt_id, owner=self._owner)
+        if adopted:
+            with self._lock:
+                self._running.add(attempt_id)
+        return adopted
+
+    def keeps(self, attempt_id: str) -> bool:
+        """Machines go on with what they have, for the next coordinator."""
+        return attempt_id in self._running
+
+    def unheard(self) -> Set[str]:
+        """All that runs, unless machines were heard of for as long as a lease holds.
+
+        Where none is heard, it is we who are away: an API that is restarted, a network that is cut.
+        What no other machine could take over anyway is given time to come back.
+        """
+        since, now = self._heard_since, self._clock()
+        if since is not None and now - since >= self._lease_seconds:
+            return frozenset[str]()
+        if now - self._heard_at > GO_ON_SECONDS + self._lease_seconds:
+            return frozenset[str]()
+        with self._lock:
+            return frozenset(self._running)
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
         """Have the machine told to end the attempt; harmless when it has ended."""
         with self._database.write() as session:
             machine_id = Bookings(session).cancel(attempt_id, grace_seconds)
             if machine_id is not None:
-                Machines(session).note_change(machine_id)
+                Machines(session).note_changes([machine_id])
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""
+        self._tell_machines()
         deadline = time.monotonic() + timeout_seconds
         while True:
             found = self._look()
@@ -187,35 +217,28 @@ class RemoteExecutor:
         return log_file(self._logs, attempt_id)
 
     def close(self) -> None:
-        """Have the machines end what runs there, and wait for that as long as it may take.
-
-        Attempts of which nothing is heard are told as ended: their leases are not renewed for long.
-        """
-        if self._closed.is_set():
-            return
+        """Take nothing more; what runs goes on, for the next coordinator."""
         self._closed.set()
-        deadline = time.monotonic() + _CLOSE_SECONDS
         with contextlib.suppress(DatabaseUnavailable):
-            with self._lock:
-                running = sorted(self._running)
-            for attempt_id in running:
-                self.cancel(attempt_id, 0.0)
-            while self._running and time.monotonic() < deadline:
-                self._take_exits()
-                time.sleep(0.05)
+            self._tell_machines()
+        self._changes.close()
+
+    def _tell_machines(self) -> None:
+        """Have the polls of machines that wait look at what is booked there."""
         with self._lock:
-            self._exits += [
-                Exit(attempt_id, None, None, "told to end with its coordinator")
-                for attempt_id in sorted(self._running)
-            ]
-            self._running.clear()
+            machines, self._to_tell = self._to_tell - {""}, set()
+        if machines:
+            with self._database.write() as session:
+                Machines(session).note_changes(machines)
 
     def _look(self) -> Sequence[Exit]:
-        """Take ends that are written down, not more often than every `_LOOK_SECONDS`."""
+        """Take ends that are written down, where anything was since the last look."""
         now = time.monotonic()
         if self._running and now - self._looked_at >= _LOOK_SECONDS:
-            self._looked_at = now
-            self._take_exits()
+            seen = self._changes.look()
+            if seen is None or seen != self._seen:
+                self._take_exits()
+            self._looked_at, self._seen = now, seen
         return self._told()
 
     def _told(self) -> Sequence[Exit]:
@@ -255,7 +278,9 @@ class RemoteExecutor:
         if self._doubtful is None:
             since = datetime.now(UTC) - timedelta(seconds=self._lease_seconds)
             self._doubtful = {one.id: one.seen_at for one in machines if one.seen_at < since}
-        stale = self._watch.stale({machine.id: machine.seen_at for machine in machines})
+        heard = {machine.id: machine.seen_at for machine in machines}
+        self._note_heard(heard)
+        stale = self._watch.stale(heard)
         return [
             machine
             for machine in machines
@@ -263,6 +288,16 @@ class RemoteExecutor:
             and not machine.leaving
             and self._doubtful.get(machine.id) != machine.seen_at
         ]
+
+    def _note_heard(self, heard: Mapping[str, datetime]) -> None:
+        now = self._clock()
+        if any(self._last_heard.get(name) != at for name, at in heard.items()):
+            if now - self._heard_at > self._lease_seconds / 2 or self._heard_since is None:
+                self._heard_since = now
+            self._heard_at = now
+        elif now - self._heard_at > self._lease_seconds / 2:
+            self._heard_since = None
+        self._last_heard = heard
 
     def _free_or_ours(
         self, machines: Sequence[MachineRecord], bookings: Sequence[BookingRecord]
@@ -278,18 +313,6 @@ class RemoteExecutor:
             for place in machine.slots
             if (machine.id, place.name) not in others
         ]
-
-    def _release_stale(self, bookings: Sequence[BookingRecord]) -> None:
-        """Give back places that anybody kept and never used: who did has died in between."""
-        kept = {
-            booking.attempt_id: booking.booked_at
-            for booking in bookings
-            if booking.state == BookingState.RESERVED
-        }
-        stale = self._kept_watch.stale(kept)
-        if stale:
-            with self._database.write() as session:
-                Bookings(session).release(stale)
 
 
 def _slot(machine: str, place: PlaceRecord) -> Slot:

@@ -1,9 +1,11 @@
 """Several executors as one: whose slot it is decides who runs an attempt."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from sqlalchemy.orm import Session
 
 from search.agents.executor import AttemptTicket, Executor, Exit, Slot
 from search.errors import ExecutorError
@@ -37,6 +39,24 @@ class SeveralExecutors:
         executor = self._of_machine.get(slot.machine)
         return executor is not None and executor.reserve(attempt_id, slot)
 
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+        """Have the slot's own executor take it."""
+        executor = self._of_machine.get(slot.machine)
+        return executor is not None and executor.book(session, ticket, slot)
+
+    def adopt(self, attempt_id: str) -> bool:
+        """Have whichever has it take it over."""
+        for executor in self._executors:
+            if executor.adopt(attempt_id):
+                self._of_attempt[attempt_id] = executor
+                return True
+        return False
+
+    def keeps(self, attempt_id: str) -> bool:
+        """Whether the attempt's own executor does."""
+        executor = self._of_attempt.get(attempt_id)
+        return executor is not None and executor.keeps(attempt_id)
+
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:
         """Have the slot's own executor start the attempt.
 
@@ -54,6 +74,10 @@ class SeveralExecutors:
         executor = self._of_attempt.get(attempt_id)
         for one in self._executors if executor is None else (executor,):
             one.cancel(attempt_id, grace_seconds)
+
+    def unheard(self) -> Set[str]:
+        """Return those of all of them."""
+        return {one for executor in self._executors for one in executor.unheard()}
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended anywhere since the last call."""

@@ -14,7 +14,7 @@ import torch
 import torch._dynamo  # pyright: ignore[reportUnusedImport]
 
 from models.kernels.library import library
-from search.agents import worker
+from search.agents import slot_process, worker
 from search.agents.executor import AttemptTicket
 from search.agents.forking.loop import connect, serve
 from search.agents.worker_client import WorkerLink
@@ -25,6 +25,12 @@ def run_attempt(ticket: AttemptTicket) -> int:
     """Run the worker in this process, just forked, with the ticket's number of threads."""
     torch.set_num_threads(ticket.threads)
     return worker.run(ticket)
+
+
+def run_slot(first: AttemptTicket, pipe: Connection) -> int:
+    """Run a slot in this process, just forked, with the first ticket's number of threads."""
+    torch.set_num_threads(first.threads)
+    return slot_process.serve_slot(first, pipe)
 
 
 def warm_up() -> None:
@@ -43,7 +49,7 @@ def serve_attempts(pipe: Connection) -> None:
             "and no fork could use a GPU"
         )
     warm_up()
-    serve(pipe, run_attempt)
+    serve(pipe, run_attempt, run_slot)
 
 
 if __name__ == "__main__":

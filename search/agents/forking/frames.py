@@ -20,6 +20,8 @@ class StartAttempt(Spec):
     ticket: AttemptTicket
     log: str
     containment: Containment
+    slot: bool = False
+    """Whether it is a slot's process, for one attempt after another: its pipe follows."""
 
 
 class CancelAttempt(Spec):

@@ -11,7 +11,9 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import recv_handle
 from typing import NoReturn, final
 
 from search.agents.executor import AttemptTicket
@@ -41,10 +43,14 @@ from search.linux import (
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT)
 
 
-def serve(pipe: Connection, run: Callable[[AttemptTicket], int]) -> None:
-    """Serve requests from `pipe` until its other end closes or SIGTERM comes; then kill what runs.
+Run = Callable[[AttemptTicket], int]
+"""What an attempt's process executes; what it returns is that process's exit code."""
+RunSlot = Callable[[AttemptTicket, Connection], int]
+"""The same of a slot's process, which has a pipe to who started it."""
 
-    `run` is what an attempt's process executes; what it returns is that process's exit code.
+
+def serve(pipe: Connection, run: Run, run_slot: RunSlot | None = None) -> None:
+    """Serve requests from `pipe` until its other end closes or SIGTERM comes; then kill what runs.
 
     Raises:
         ExecutorError: this process has more than one thread and must not fork.
@@ -61,7 +67,7 @@ def serve(pipe: Connection, run: Callable[[AttemptTicket], int]) -> None:
     die_with_parent(signal.SIGTERM)
     adopt_orphans()
     raise_oom_score(FORK_SERVER_SCORE)
-    _ForkServer(pipe, run).serve()
+    _ForkServer(pipe, run, run_slot).serve()
 
 
 @dataclass
@@ -74,9 +80,10 @@ class _Attempt:
 
 @final
 class _ForkServer:
-    def __init__(self, pipe: Connection, run: Callable[[AttemptTicket], int]) -> None:
+    def __init__(self, pipe: Connection, run: Run, run_slot: RunSlot | None) -> None:
         self._pipe = pipe
         self._run = run
+        self._run_slot = run_slot
         self._running: dict[int, _Attempt] = {}
         self._emptied: list[Bounds] = []
         self._out_of_memory_kills = out_of_memory_kills()
@@ -116,20 +123,24 @@ class _ForkServer:
 
     def _start(self, request: StartAttempt) -> None:
         attempt_id = request.ticket.attempt_id
+        slots_pipe = recv_handle(self._pipe) if request.slot else None
         try:
             bounds = request.containment.bounds(request.ticket)
             try:
-                pid = self._fork(request, bounds)
+                pid = self._fork(request, bounds, slots_pipe)
             except OSError:
                 bounds.close()
                 raise
         except OSError as error:
             self._report(NotStarted(attempt_id=attempt_id, reason=str(error)))
             return
+        finally:
+            if slots_pipe is not None:
+                os.close(slots_pipe)
         self._running[pid] = _Attempt(attempt_id, bounds)
         self._report(Started(attempt_id=attempt_id, pid=pid))
 
-    def _fork(self, request: StartAttempt, bounds: Bounds) -> int:
+    def _fork(self, request: StartAttempt, bounds: Bounds, slots_pipe: int | None) -> int:
         """Fork the attempt; return when it leads its own group, so that it can be signalled."""
         log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         leads_read, leads_write = os.pipe()
@@ -140,7 +151,9 @@ class _ForkServer:
             pid = os.fork()
             if pid == 0:
                 os.close(leads_read)
-                self._become(request.ticket, bounds, log=log, leads=leads_write, server=server)
+                run = partial(self._run_whole, request.ticket, slots_pipe)
+                device = request.ticket.device
+                self._become(run, bounds, device=device, log=log, leads=leads_write, server=server)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
             os.close(log)
@@ -150,8 +163,22 @@ class _ForkServer:
             os.close(leads_read)
         return pid
 
+    def _run_whole(self, ticket: AttemptTicket, slots_pipe: int | None) -> int:
+        if slots_pipe is None:
+            return self._run(ticket)
+        if self._run_slot is None:
+            raise ExecutorError("this fork server runs no slots")
+        return self._run_slot(ticket, Connection(slots_pipe))
+
     def _become(
-        self, ticket: AttemptTicket, bounds: Bounds, *, log: int, leads: int, server: int
+        self,
+        run: Callable[[], int],
+        bounds: Bounds,
+        *,
+        device: str,
+        log: int,
+        leads: int,
+        server: int,
     ) -> NoReturn:
         """Turn this process, just forked, into the attempt. It ends here, whatever happens."""
         code = 1
@@ -169,8 +196,8 @@ class _ForkServer:
             os.write(leads, b"1")
             os.close(leads)
             bounds.enter()
-            os.environ["CUDA_VISIBLE_DEVICES"] = ticket.device.partition("cuda:")[2]
-            code = self._run(ticket)
+            os.environ["CUDA_VISIBLE_DEVICES"] = device.partition("cuda:")[2]
+            code = run()
         except BaseException:
             # Not even SystemExit may unwind into the server's loop, of which this is a copy.
             traceback.print_exc()

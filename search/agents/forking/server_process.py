@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import Protocol, final
 
@@ -111,8 +112,10 @@ class ServerProcess:
         """Whether the server is gone; it takes no attempt any more."""
         return self._ended
 
-    def start(self, request: StartAttempt, *, timeout_seconds: float) -> int:
-        """Have an attempt forked and return its pid.
+    def start(
+        self, request: StartAttempt, *, timeout_seconds: float, pipe: Connection | None = None
+    ) -> int:
+        """Have an attempt forked, or a slot that gets its end of `pipe`, and return its pid.
 
         Raises:
             ExecutorError: it was not; a server that does not answer in time is killed.
@@ -128,6 +131,8 @@ class ServerProcess:
             with contextlib.suppress(ConnectionError):
                 # A broken pipe is noticed by the listening thread, which fails this start.
                 self._pipe.send_bytes(REQUESTS.dump_json(request))
+                if pipe is not None:
+                    send_handle(self._pipe, pipe.fileno(), 0)
         try:
             return started.result(timeout_seconds)
         except TimeoutError as error:

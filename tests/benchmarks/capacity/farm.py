@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
 from models.report import parameter_report
-from search.agents.machine_protocol import (
+from search.agents.protocol import (
     AttemptExit,
     Exits,
     Join,
@@ -176,7 +176,7 @@ class _Machine:
             version=version("reflectory"),
             slots=slots,
         )
-        answer = await self._post("join", "/v1/workers", join.model_dump_json())
+        answer = await self._post("join", "/v1/agents", join.model_dump_json())
         Joined.model_validate_json(answer.content)
         number = 0
         while True:
@@ -187,9 +187,7 @@ class _Machine:
                 running=tuple(self._running),
                 ending={name: self._ending[name] for name in self._ending if name in self._running},
             )
-            answer = await self._post(
-                "poll", f"/v1/workers/{self._id}/poll", poll.model_dump_json()
-            )
+            answer = await self._post("poll", f"/v1/agents/{self._id}/poll", poll.model_dump_json())
             orders = Orders.model_validate_json(answer.content)
             for offer in orders.start:
                 if offer.attempt not in self._running:
@@ -214,7 +212,7 @@ class _Machine:
             code = 143
         ended = AttemptExit(attempt=offer.attempt, returncode=code, detail=f"exit code {code}")
         exits = Exits(session=self._session, exits=(ended,))
-        await self._post("exit", f"/v1/workers/{self._id}/exits", exits.model_dump_json())
+        await self._post("exit", f"/v1/agents/{self._id}/exits", exits.model_dump_json())
         del self._running[offer.attempt]
 
     async def _post(self, kind: str, path: str, body: str) -> httpx2.Response:

@@ -59,12 +59,12 @@ class Machine:
         self.number = 0
         body = {"name": "ada", "version": version("reflectory"), "slots": SLOTS, **given}
         self.joined = client.post(
-            "/v1/workers", json={"machine": self.id, "session": self.session, **body}
+            "/v1/agents", json={"machine": self.id, "session": self.session, **body}
         )
 
     def ask(self, what: str, **body: Any) -> httpx2.Response:
         return self.client.post(
-            f"/v1/workers/{self.id}/{what}", json={"session": self.session, **body}
+            f"/v1/agents/{self.id}/{what}", json={"session": self.session, **body}
         )
 
     def poll(self, *running: str, **given: Any) -> dict[str, Any]:
@@ -350,13 +350,13 @@ def test_a_machine_that_leaves_takes_no_more_and_goes_with_its_last_attempt(
     machine.poll()
     machine.poll(running.attempt)
     waiting = floor.start("ada/cpu-1")
-    path = f"/v1/workers/{MACHINE}"
+    path = f"/v1/agents/{MACHINE}"
     assert client.delete(path, params={"session": SESSION}).status_code == 204
     assert [ended.attempt_id for ended in floor.executor.poll(5.0)] == [waiting.attempt]
     assert floor.executor.capacity() == ()
     assert machine.poll(running.attempt) == NO_ORDERS
     assert machine.exit(running.attempt).status_code == 204
-    assert client.get("/v1/workers").json() == {"items": []}
+    assert client.get("/v1/agents").json() == {"items": []}
     assert client.delete(path, params={"session": SESSION}).status_code == 409
 
 
@@ -373,7 +373,7 @@ def test_two_machines_of_one_name_are_told_apart_and_one_joins_once(client: Test
         for machine in (MACHINE, "d" * 16, MACHINE)
     ]
     assert names == ["ada", "ada-dddddd", "ada"]
-    assert len(client.get("/v1/workers").json()["items"]) == 2
+    assert len(client.get("/v1/agents").json()["items"]) == 2
 
 
 def test_a_key_for_machines_opens_their_doors_alone_and_no_other_key_does(site: Site) -> None:
@@ -389,7 +389,7 @@ def test_a_key_for_machines_opens_their_doors_alone_and_no_other_key_does(site: 
             assert machine.joined.status_code == expected, scope
             assert machine.ask("poll", number=1, wait_seconds=0).status_code == expected
             assert machine.exit("a").status_code == (204 if scope == "work" else 403)
-            listed = client.get("/v1/workers").status_code
+            listed = client.get("/v1/agents").status_code
             assert listed == (200 if scope == "admin" else 403), scope
         client.headers["Authorization"] = f"Bearer {keys['work']}"
         for path in ("/v1/studies", "/v1/devices", "/v1/keys", "/", "/metrics"):
@@ -415,7 +415,7 @@ HOSTILE: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("body", HOSTILE, ids=str)
 def test_a_hostile_poll_is_refused(shared: TestClient, body: dict[str, Any]) -> None:
-    assert shared.post(f"/v1/workers/{MACHINE}/poll", json=body).status_code == 422
+    assert shared.post(f"/v1/agents/{MACHINE}/poll", json=body).status_code == 422
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_a_hostile_poll_is_refused(shared: TestClient, body: dict[str, Any]) -> 
 )
 def test_a_hostile_join_is_refused(shared: TestClient, given: dict[str, Any]) -> None:
     assert Machine(shared, **given).joined.status_code == 422
-    assert shared.get("/v1/workers").json() == {"items": []}
+    assert shared.get("/v1/agents").json() == {"items": []}
 
 
 def test_a_log_is_taken_with_the_last_token_for_a_while_and_shown(

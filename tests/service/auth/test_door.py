@@ -135,7 +135,7 @@ def test_no_byte_of_a_body_is_read_for_who_may_not_come_in(
     }[credential]
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     for method, template in routes():
-        of_machines = template.startswith("/v1/workers") and method != "GET"
+        of_machines = template.startswith("/v1/agents") and method != "GET"
         # On a server that only loopback reaches, figures are told without a key.
         of_figures = template == "/metrics" and credential == "none"
         its_own = of_machines and credential == "of another scope"

@@ -624,7 +624,7 @@ def test_a_name_that_was_not_set_is_refused(site: Site) -> None:
         assert client.get("/healthz", headers={"Host": "10.0.0.7:8080"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/workers", "/v1/attempts/nobody/heartbeat"])
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/attempts/nobody/heartbeat"])
 def test_no_page_speaks_as_a_worker(guarded: Guarded, path: str) -> None:
     key = create_key(guarded.site.database, name="machine", scopes=("work",))
     headers = {"Authorization": f"Bearer {key.text}", "Origin": "http://evil.example"}

@@ -34,10 +34,10 @@ OPEN = {
 """Routes that know nobody, and tell of nobody."""
 
 OF_MACHINES = {
-    ("POST", "/v1/workers"),
-    ("POST", "/v1/workers/{machine_id}/poll"),
-    ("POST", "/v1/workers/{machine_id}/exits"),
-    ("DELETE", "/v1/workers/{machine_id}"),
+    ("POST", "/v1/agents"),
+    ("POST", "/v1/agents/{machine_id}/poll"),
+    ("POST", "/v1/agents/{machine_id}/exits"),
+    ("DELETE", "/v1/agents/{machine_id}"),
 }
 """Routes that no tenant's key opens, see tests/service/api/test_machines_routes.py."""
 

@@ -105,7 +105,7 @@ CALLS: Mapping[tuple[str, str], Call] = {
     ("get", f"{_STUDY}/report"): lambda given: given.client.study_report(given.study),
     ("get", "/v1/quota"): lambda given: given.client.quota(),
     ("get", "/v1/devices"): lambda given: given.client.devices(),
-    ("get", "/v1/workers"): lambda given: given.client.machines(),
+    ("get", "/v1/agents"): lambda given: given.client.machines(),
     ("post", "/v1/keys"): lambda given: given.client.create_key("laptop", "read", expires_in="9d"),
     ("post", "/v1/keys/{key_id}/rotate"): lambda given: given.client.rotate_key("000000000000"),
     ("get", "/v1/keys"): lambda given: list(given.client.keys()),
@@ -125,8 +125,8 @@ def documented(site: Site) -> set[tuple[str, str]]:
     return {
         (method, path)
         for method, path, _ in operations(document)
-        if not path.startswith(("/v1/attempts/", "/v1/workers/"))
-        and (method, path) != ("post", "/v1/workers")
+        if not path.startswith(("/v1/attempts/", "/v1/agents/"))
+        and (method, path) != ("post", "/v1/agents")
     }
 
 

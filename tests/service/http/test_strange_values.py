@@ -118,7 +118,7 @@ BODIES: dict[str, tuple[str, str, Any]] = {
     "a key": ("POST", "/v1/keys", {"name": "laptop", "scopes": ["read"]}),
     "a machine": (
         "POST",
-        "/v1/workers",
+        "/v1/agents",
         {
             "machine": MACHINE,
             "session": SESSION,
@@ -129,7 +129,7 @@ BODIES: dict[str, tuple[str, str, Any]] = {
     ),
     "a poll": (
         "POST",
-        f"/v1/workers/{MACHINE}/poll",
+        f"/v1/agents/{MACHINE}/poll",
         {
             "session": SESSION,
             "number": 1,
@@ -140,7 +140,7 @@ BODIES: dict[str, tuple[str, str, Any]] = {
     ),
     "exits": (
         "POST",
-        f"/v1/workers/{MACHINE}/exits",
+        f"/v1/agents/{MACHINE}/exits",
         {
             "session": SESSION,
             "exits": [{"attempt": ATTEMPT, "returncode": 0, "signal": None, "detail": "over"}],
@@ -249,7 +249,7 @@ def test_no_place_of_a_document_takes_a_strange_value_for_a_server_error(
     study = site.study()
     site.trial(study, 0, quality=0.5)
     lease = running(site)
-    scope = "work" if path.startswith("/v1/workers") else "admin"
+    scope = "work" if path.startswith("/v1/agents") else "admin"
     key = create_key(site.database, name="strange", scopes=(scope,)).text
 
     def ask(content: str) -> int:

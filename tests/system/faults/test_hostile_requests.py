@@ -142,7 +142,7 @@ UNREAD = {
         409,
     ),
     "a page": (
-        b"POST /v1/workers",
+        b"POST /v1/agents",
         (JSON, HUGE, b"Origin: http://evil.example"),
         b"[" * 1000,
         403,

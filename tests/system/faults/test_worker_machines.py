@@ -175,7 +175,7 @@ def test_a_machine_cut_off_for_two_leases_comes_back_and_every_trial_ends_once(
         states = [one["state"] for one in wired.attempts(study_id, cut)]
         assert states.count("lost") == 1
         assert states.count("ended") == SPEC["budget"]["trials"]
-        assert [one["name"] for one in wired.server.get("/v1/workers")["items"]] == ["cut"]
+        assert [one["name"] for one in wired.server.get("/v1/agents")["items"]] == ["cut"]
 
 
 @pytest.mark.slow
@@ -241,7 +241,7 @@ def test_a_machine_that_is_stopped_has_its_trials_stored_for_another_to_go_on(
         wait_until(lambda: plain.trains(study_id, stopping), what="epochs on the machine")
         stopping.process.send_signal(signal.SIGTERM)
         assert stopping.process.wait(600) == 0
-        known = {machine["name"] for machine in plain.server.get("/v1/workers")["items"]}
+        known = {machine["name"] for machine in plain.server.get("/v1/agents")["items"]}
         assert "stopping" not in known
         # The coordinator hears of it at its next look.
         lost = wait_until(

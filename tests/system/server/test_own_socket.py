@@ -79,10 +79,10 @@ def test_a_machine_whose_attempts_would_not_be_served_is_not_let_in(server: Serv
         "version": version("reflectory"),
         "slots": [{"name": "cpu-0", "device": "cpu", "model": "a CPU", "share": 1.0}],
     }
-    refused = server.http.post("/v1/workers", json=join)
+    refused = server.http.post("/v1/agents", json=join)
     assert refused.status_code == 403
     assert "REFLECTORY_PUBLIC_ATTEMPTS=true" in refused.json()["detail"]
-    assert server.get("/v1/workers")["items"] == []
+    assert server.get("/v1/agents")["items"] == []
 
 
 def test_attempts_go_on_over_the_same_socket_when_the_api_starts_again(server: Server) -> None:

@@ -4,12 +4,14 @@ import importlib.util
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from sqlalchemy.orm import Session
 
 from search.agents.executor import (
     AttemptTicket,
@@ -190,6 +192,22 @@ class RayExecutor:
             self._send(
                 Cancel(attempt_id=attempt_id, machine=slot.machine, grace_seconds=grace_seconds)
             )
+
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:  # noqa: ARG002
+        """What `reserve` has kept needs no row."""
+        return True
+
+    def adopt(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing outlives its coordinator."""
+        return False
+
+    def keeps(self, attempt_id: str) -> bool:  # noqa: ARG002
+        """Nothing does."""
+        return False
+
+    def unheard(self) -> Set[str]:
+        """None: what runs there is heard, or is not alive."""
+        return frozenset[str]()
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""

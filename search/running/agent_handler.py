@@ -1,18 +1,29 @@
-"""Calls of worker machines, answered; `search.agents.machine_protocol` has the rules."""
+"""Calls of agents, answered; `search.agents.protocol` has the rules."""
 
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import final
 
 from sqlalchemy.orm import Session
 
 from search.agents.executors.remote import OFFERS
-from search.agents.machine_protocol import End, Exits, Join, Joined, Offer, Orders, Poll
+from search.agents.protocol import (
+    End,
+    Join,
+    Joined,
+    Offer,
+    Orders,
+    Poll,
+    Sync,
+    Synced,
+)
 from search.errors import MachineRefused
 from search.running.attempts import token_digest
 from search.running.study_context import GRACE_SECONDS
+from search.running.sync import SyncTaker
+from storage.blobs.artifacts import ArtifactStore
 from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import LeaseLost
@@ -28,15 +39,18 @@ _FORGOTTEN_AFTER = timedelta(days=1)
 
 
 @final
-class MachineHandler:
-    """Takes the words of worker machines.
+class AgentHandler:
+    """Takes the words of agents.
 
     All methods raise `MachineRefused` when the process is not the one that joined last, or is of
     another version.
     """
 
-    def __init__(self, database: Database, *, version: str, lease_seconds: float) -> None:
+    def __init__(
+        self, database: Database, store: ArtifactStore, *, version: str, lease_seconds: float
+    ) -> None:
         self._database = database
+        self._syncs = SyncTaker(database, store, lease_seconds=lease_seconds)
         self._version = version
         self._lease_seconds = lease_seconds
 
@@ -90,20 +104,20 @@ class MachineHandler:
             )
             return Orders() if machine is None else self._orders(session, machine, body)
 
-    def exits(self, machine_id: str, body: Exits) -> None:
-        """Note how attempts ended; what is known already is passed over."""
+    def sync(self, machine_id: str, body: Sync, contents: Sequence[bytes]) -> Synced:
+        """Take what a machine says of its attempts; what is known already is passed over.
+
+        `contents` are the bytes of the items that bring some, in their order.
+        """
+        with self._database.read() as session:
+            self._joined(session, machine_id, body.session)
+        taking = self._syncs.prepared(body, contents)
         with self._database.write() as session:
             machine = self._joined(session, machine_id, body.session)
-            for ended in body.exits:
-                Bookings(session).exit(
-                    ended.attempt,
-                    machine_id=machine_id,
-                    returncode=ended.returncode,
-                    signal=ended.signal,
-                    cause=ended.cause,
-                    detail=ended.detail,
-                )
+            synced = taking.take(session, machine_id)
             _remove_if_done(session, machine)
+        taking.clean_up()
+        return synced
 
     def leave(self, machine_id: str, session_id: str) -> None:
         """Give a machine nothing more; it is gone when what runs there has ended."""
@@ -130,7 +144,7 @@ class MachineHandler:
         Bookings(session).run([name for name in bookings if name in running])
         offered: list[BookingRecord] = []
         for booking in bookings.values():
-            if booking.attempt_id in running or booking.state == BookingState.RESERVED:
+            if booking.attempt_id in running:
                 continue
             if booking.state == BookingState.RUNNING:
                 _exit(session, booking, "lost: its machine does not have it any more")
@@ -149,14 +163,20 @@ class MachineHandler:
         for booking in offered:
             token = secrets.token_urlsafe(32)
             try:
-                Attempts(session).hand_over(
+                job = Attempts(session).hand_over(
                     booking.attempt_id, token_digest=token_digest(token), until=until
                 )
             except LeaseLost:
                 _exit(session, booking, "not started: it was over before")
                 continue
             offer = OFFERS.validate_python(booking.offer)
-            yield Offer(attempt=booking.attempt_id, token=token, **vars(offer))
+            yield Offer(
+                attempt=booking.attempt_id,
+                token=token,
+                place=booking.place,
+                job=dict(job),
+                **vars(offer),
+            )
 
 
 def _ends(session: Session, bookings: Mapping[str, BookingRecord], body: Poll) -> Iterator[End]:
