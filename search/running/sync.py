@@ -38,6 +38,7 @@ from search.running.attempts import (
     finish,
     impossible,
     job_of,
+    measurement_id,
     refuse_if_full,
     store_epoch,
     store_measurement,
@@ -66,6 +67,7 @@ from storage.records import ArtifactRecord, AttemptKind, AttemptRecord, StudyRec
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.attempts import Attempts
+from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
@@ -257,9 +259,8 @@ class Taking:
                         continue
                     if attempt is None:
                         if Attempts(session).had_its_last_word(attempt_id, digest):
-                            if isinstance(item, EndItem):
-                                continue
-                            raise LeaseLost(f"attempt {attempt_id!r} has ended")
+                            # All of this was taken before.
+                            continue
                         attempt = self._proved(session, attempt_id, digest)
                     if attempt.over:
                         raise LeaseLost(f"attempt {attempt_id!r} has ended")
@@ -322,7 +323,8 @@ class Taking:
             self._epoch(session, attempt, item)
         elif isinstance(item, MeasurementItem):
             job = job_of(attempt.record, MeasureJob)
-            store_measurement(session, attempt.record, attempt.study, job, item.report)
+            if not Measurements(session).has(measurement_id(attempt.record.id, item.report.trial)):
+                store_measurement(session, attempt.record, attempt.study, job, item.report)
         elif isinstance(item, ProgressItem):
             tell_progress(session, attempt.record, item.report)
         elif isinstance(item, ArtifactItem):

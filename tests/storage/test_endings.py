@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from alembic import command
-from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy import Engine, create_engine, insert, make_url, text
 
 from storage.endings import AttemptCause, Cause, StudyCause, TrialCause, sentence
 from storage.engine import Database
@@ -14,6 +14,7 @@ from storage.repositories.attempts import Attempts
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from storage.schema import migration_config
+from storage.tables import BookingRow
 from tests.storage.records import START, add_study, add_trial, attempt
 
 STUDIES: dict[tuple[StudyState, str | None], StudyCause | None] = {
@@ -92,7 +93,11 @@ def fill(database: Database) -> None:
             started = attempt("s00", number, id=f"a{number:02}", kind=AttemptKind.MEASURE)
             Attempts(session).start(started, token_digest=started.id)
             Attempts(session).end(started.id, state=state, at=START)
-            Bookings(session).reserve(reason, machine_id="m", place=reason, owner="o", at=START)
+            values = {"machine_id": "m", "place": reason, "owner": "o", "booked_at": START}
+            offered = insert(BookingRow).values(
+                attempt_id=reason, state=BookingState.OFFERED, **values
+            )
+            session.execute(offered)
 
 
 def write_sentences(engine: Engine) -> None:

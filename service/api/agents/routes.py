@@ -161,7 +161,9 @@ def _parsed(content: bytes) -> tuple[Sync, Sequence[bytes]]:
     try:
         body = Sync.model_validate_json(content[_LENGTH_BYTES:start])
     except ValidationError as error:
-        raise RequestValidationError(error.errors()) from error
+        faults = error.errors(include_url=False)
+        told = [{**fault, "loc": ("body", *fault["loc"])} for fault in faults]
+        raise RequestValidationError(told) from error
     contents: list[bytes] = []
     for item in body.items:
         if isinstance(item, ArtifactItem | LogItem):
@@ -201,7 +203,7 @@ _Digest = Annotated[
     openapi_extra={"requestBody": {"required": True, "content": BINARY}},
     responses=documented(409, 413, 422, 507),
 )
-def put_artifact(
+def put_agents_artifact(
     machine_id: _MachineId,  # noqa: ARG001 - the token says more
     attempt_id: _Attempt,
     role: str,
@@ -219,7 +221,7 @@ def put_artifact(
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(404, 409)},
 )
-def get_artifact(
+def get_agents_artifact(
     machine_id: _MachineId,  # noqa: ARG001
     attempt_id: _Attempt,
     role: str,
@@ -237,7 +239,7 @@ def get_artifact(
     response_class=StreamingResponse,
     responses={200: {"content": BINARY}, **documented(404, 409, 416)},
 )
-def get_dataset(
+def get_agents_dataset(
     machine_id: _MachineId,  # noqa: ARG001
     attempt_id: _Attempt,
     dataset_id: str,

@@ -1,11 +1,12 @@
 """Shares of devices: a trial runs only where it has as much of the device as it wants."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Sequence, Set
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy.orm import Session
 
 from search.agents.executors import AttemptTicket, Exit, Slot
 from search.dispatch.coordinator import Coordinator, Folders
@@ -31,6 +32,18 @@ class Machine:
 
     def reserve(self, attempt_id: str, slot: Slot) -> bool:
         return bool(attempt_id) and slot in self._slots
+
+    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+        return session.is_active and bool(ticket.attempt_id) and slot in self._slots
+
+    def adopt(self, attempt_id: str) -> bool:
+        return not attempt_id
+
+    def keeps(self, attempt_id: str) -> bool:
+        return not attempt_id
+
+    def unheard(self) -> Set[str]:
+        return set()
 
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:
         assert ticket.device == slot.device

@@ -1,29 +1,27 @@
-"""The exchange with worker machines: lost answers, late requests, strangers, hostile bodies."""
+"""The exchange with agents: lost answers, late requests, strangers, hostile bodies."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from starlette.testclient import TestClient
 
 from search.agents.executors import AttemptTicket, Slot
 from search.agents.executors.remote import RemoteExecutor
+from search.agents.protocol import MOST_JSON_BYTES
 from service.app import create_app
 from service.auth.api_keys import create_key
 from storage.fleet.bookings import Bookings
 from storage.fleet.machines import Machines
 from storage.records import LOCAL, AttemptState, BookingState, TrialState
 from storage.repositories.attempts import Attempts
+from tests.service.machines import MACHINE, SESSION, SLOTS, Machine
 from tests.service.site import Lease, Site, now
 
-MACHINE, SESSION = "a" * 16, "b" * 16
-SLOTS = [
-    {"name": f"cpu-{index}", "device": "cpu", "model": "a CPU", "share": 1.0} for index in range(2)
-]
 NO_ORDERS = {"start": [], "end": []}
 
 
@@ -49,36 +47,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     site.close()
 
 
-class Machine:
-    """A machine as far as HTTP shows it; it runs nothing."""
-
-    def __init__(self, client: TestClient, **given: Any) -> None:
-        self.client = client
-        self.id = given.pop("machine", MACHINE)
-        self.session = given.pop("session", SESSION)
-        self.number = 0
-        body = {"name": "ada", "version": version("reflectory"), "slots": SLOTS, **given}
-        self.joined = client.post(
-            "/v1/agents", json={"machine": self.id, "session": self.session, **body}
-        )
-
-    def ask(self, what: str, **body: Any) -> httpx2.Response:
-        return self.client.post(
-            f"/v1/agents/{self.id}/{what}", json={"session": self.session, **body}
-        )
-
-    def poll(self, *running: str, **given: Any) -> dict[str, Any]:
-        self.number += 1
-        body = {"number": self.number, "wait_seconds": 0, "running": running, **given}
-        answer = self.ask("poll", **body)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def exit(self, attempt: str, **given: Any) -> httpx2.Response:
-        detail = {"attempt": attempt, "returncode": 0, "detail": "exited with code 0", **given}
-        return self.ask("exits", exits=[detail])
-
-
 class Floor:
     """A coordinator's executor over the site, with attempts that have rows."""
 
@@ -97,16 +65,20 @@ class Floor:
         self.site.run(study)
         self.site.trial(study, 0, state=TrialState.RUNNING)
         lease = self.site.lease(study, 0)
-        assert self.executor.reserve(lease.attempt, slot)
+        assert self.book(ticket(lease), slot)
         self.executor.start(ticket(lease), slot)
         return lease
 
+    def book(self, ticket: AttemptTicket, slot: Slot) -> bool:
+        with self.site.database.write() as session:
+            return self.executor.book(session, ticket, slot)
 
-def ticket(lease: Lease) -> AttemptTicket:
+
+def ticket(lease: Lease, *, attempt: str = "") -> AttemptTicket:
     nowhere = Path("/nonexistent")
     return AttemptTicket(
         url="http://127.0.0.1:9",
-        attempt_id=lease.attempt,
+        attempt_id=attempt or lease.attempt,
         token=lease.token,
         lease_seconds=30.0,
         device="cpu",
@@ -177,14 +149,14 @@ def test_an_end_is_told_once_however_often_the_machine_tells_it(
     machine.poll()
     machine.poll(lease.attempt)
     for code in (0, 7):
-        assert machine.exit(lease.attempt, returncode=code).status_code == 204
+        assert machine.exit(lease.attempt, returncode=code).status_code == 200
     [ended] = floor.executor.poll(5.0)
     assert (ended.attempt_id, ended.returncode, ended.detail) == (
         lease.attempt,
         0,
         "exited with code 0",
     )
-    assert machine.exit(lease.attempt).status_code == 204
+    assert machine.exit(lease.attempt).status_code == 200
     assert floor.executor.poll(0.5) == []
 
 
@@ -192,7 +164,7 @@ def test_two_coordinators_never_have_the_same_place(client: TestClient, site: Si
     machine, one, two = Machine(client), Floor(site, "one"), Floor(site, "two")
     seen = two.slot()
     lease = one.start()
-    assert not two.executor.reserve("other", seen)
+    assert not two.book(ticket(lease, attempt="other"), seen)
     assert [slot.name for slot in two.executor.capacity()] == ["ada/cpu-1"]
     assert [slot.name for slot in one.executor.capacity()] == ["ada/cpu-0", "ada/cpu-1"]
     machine.poll()
@@ -203,27 +175,61 @@ def test_two_coordinators_never_have_the_same_place(client: TestClient, site: Si
     assert [ended.attempt_id for ended in one.executor.poll(5.0)] == [lease.attempt]
 
 
-def test_a_place_that_was_kept_and_never_used_comes_free(client: TestClient, site: Site) -> None:
-    Machine(client)
-    clock = [0.0]
-    dying, other = (
-        RemoteExecutor(
-            site.database,
-            owner=owner,
-            lease_seconds=30.0,
-            logs=site.settings.logs_dir,
-            clock=lambda: clock[0],
-        )
-        for owner in ("dying", "other")
+def test_what_a_coordinator_left_at_work_is_taken_over_by_the_next(
+    client: TestClient, site: Site
+) -> None:
+    machine, former, following = Machine(client), Floor(site, "one"), Floor(site, "two")
+    lease, ended = former.start(), former.start("ada/cpu-1")
+    machine.poll()
+    machine.exit(ended.attempt)
+    former.executor.close()
+    assert former.executor.keeps(lease.attempt)
+    assert following.executor.adopt(lease.attempt)
+    assert not following.executor.adopt(ended.attempt)
+    following.slot()
+    machine.exit(lease.attempt)
+    assert [one.attempt_id for one in following.executor.poll(5.0)] == [lease.attempt]
+
+
+def test_leases_are_not_held_against_attempts_while_no_machine_is_heard(
+    client: TestClient, site: Site
+) -> None:
+    machine, clock, polls = Machine(client), [0.0], 0
+    executor = RemoteExecutor(
+        site.database,
+        owner="one",
+        lease_seconds=30.0,
+        logs=site.settings.logs_dir,
+        clock=lambda: clock[0],
     )
-    assert dying.reserve("never started", dying.capacity()[0])
-    assert len(other.capacity()) == 1
-    clock[0] += 15
-    Machine(client)
-    assert len(other.capacity()) == 1
-    clock[0] += 16
-    other.capacity()
-    assert len(other.capacity()) == 2
+    floor = Floor(site)
+    floor.executor = executor
+    lease = floor.start()
+    running = {lease.attempt}
+
+    def pass_seconds(seconds: int, *, heard: bool) -> None:
+        nonlocal polls
+        for _ in range(seconds // 5):
+            clock[0] += 5
+            polls += heard
+            if heard:
+                machine.poll(lease.attempt)
+            executor.capacity()
+
+    pass_seconds(10, heard=True)
+    assert executor.unheard() == running
+    pass_seconds(30, heard=True)
+    assert executor.unheard() == set()
+    # Where the API is away, none is heard; when it is back, all have a lease's time to speak.
+    pass_seconds(120, heard=False)
+    assert executor.unheard() == running
+    pass_seconds(20, heard=True)
+    assert executor.unheard() == running
+    pass_seconds(20, heard=True)
+    assert executor.unheard() == set()
+    # Nobody waits for ever.
+    pass_seconds(600, heard=False)
+    assert executor.unheard() == set()
 
 
 def test_a_machine_that_is_silent_for_a_lease_is_not_counted_until_it_asks(
@@ -355,7 +361,7 @@ def test_a_machine_that_leaves_takes_no_more_and_goes_with_its_last_attempt(
     assert [ended.attempt_id for ended in floor.executor.poll(5.0)] == [waiting.attempt]
     assert floor.executor.capacity() == ()
     assert machine.poll(running.attempt) == NO_ORDERS
-    assert machine.exit(running.attempt).status_code == 204
+    assert machine.exit(running.attempt).status_code == 200
     assert client.get("/v1/agents").json() == {"items": []}
     assert client.delete(path, params={"session": SESSION}).status_code == 409
 
@@ -388,7 +394,7 @@ def test_a_key_for_machines_opens_their_doors_alone_and_no_other_key_does(site: 
             expected = 200 if scope == "work" else 403
             assert machine.joined.status_code == expected, scope
             assert machine.ask("poll", number=1, wait_seconds=0).status_code == expected
-            assert machine.exit("a").status_code == (204 if scope == "work" else 403)
+            assert machine.exit("a").status_code == expected
             listed = client.get("/v1/agents").status_code
             assert listed == (200 if scope == "admin" else 403), scope
         client.headers["Authorization"] = f"Bearer {keys['work']}"
@@ -436,6 +442,34 @@ def test_a_hostile_poll_is_refused(shared: TestClient, body: dict[str, Any]) -> 
 def test_a_hostile_join_is_refused(shared: TestClient, given: dict[str, Any]) -> None:
     assert Machine(shared, **given).joined.status_code == 422
     assert shared.get("/v1/agents").json() == {"items": []}
+
+
+def test_a_hostile_sync_is_refused(client: TestClient) -> None:
+    machine = Machine(client)
+    words = json.dumps({"session": SESSION, "items": []}).encode()
+    whole = len(words).to_bytes(4, "big") + words
+    log = {"kind": "log", "attempt": "a", "size": 4, "cut": 0}
+    assert machine.say_bytes(whole).status_code == 200
+    for body in (
+        b"",
+        b"\0\0\0",
+        whole[:-1],
+        whole + b"more",
+        (2**32 - 1).to_bytes(4, "big") + words,
+        (MOST_JSON_BYTES + 1).to_bytes(4, "big") + b" " * (MOST_JSON_BYTES + 1),
+        len(words).to_bytes(4, "big") + b"[" * len(words),
+    ):
+        assert machine.say_bytes(body).status_code == 422, body[:20]
+    for item in (
+        {"kind": "unheard-of", "attempt": "a"},
+        {"kind": "exit", "attempt": "../x", "detail": ""},
+        {"kind": "epoch", "attempt": "a", "report": {"epoch": 1}},
+        {"kind": "artifact", "attempt": "a", "role": "resume", "sha256": "x", "size": 0},
+        {**log, "size": 2**30},
+    ):
+        assert machine.say(item, contents=[b"text"]).status_code == 422, item
+    assert machine.say(log, contents=[b"tex"]).status_code == 422
+    assert machine.say_bytes(b"x" * (10 << 20)).status_code == 413
 
 
 def test_a_log_is_taken_with_the_last_token_for_a_while_and_shown(
