@@ -62,8 +62,11 @@ class Machine:
         self, lease: Lease[Any], *items: dict[str, Any], beat: float | None = None, **given: Any
     ) -> dict[str, Any]:
         """Say words of one attempt with its token; what is answered."""
-        contents = [item.pop("content") for item in items if "content" in item]
-        told = [{"attempt": lease.attempt, **item} for item in items]
+        contents = [item["content"] for item in items if "content" in item]
+        told = [
+            {"attempt": lease.attempt, **{k: v for k, v in item.items() if k != "content"}}
+            for item in items
+        ]
         beats = {} if beat is None else {lease.attempt: {"held_seconds": beat}}
         tokens = {lease.attempt: lease.token}
         answer = self.say(*told, contents=contents, tokens=tokens, beats=beats, **given)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, BinaryIO, Final, cast
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, HTTPException, Path, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
@@ -148,7 +147,7 @@ def _parsed(content: bytes) -> tuple[Sync, Sequence[bytes]]:
     """A sync's words and the bytes that they name.
 
     Raises:
-        RequestValidationError: it is none.
+        HTTPException: 422, it is none; says which part is not.
     """
     length = int.from_bytes(content[:_LENGTH_BYTES], "big")
     start = _LENGTH_BYTES + length
@@ -161,9 +160,9 @@ def _parsed(content: bytes) -> tuple[Sync, Sequence[bytes]]:
     try:
         body = Sync.model_validate_json(content[_LENGTH_BYTES:start])
     except ValidationError as error:
-        faults = error.errors(include_url=False)
-        told = [{**fault, "loc": ("body", *fault["loc"])} for fault in faults]
-        raise RequestValidationError(told) from error
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, fault["loc"])) or "the sync"
+        raise HTTPException(422, f"{place}: {fault['msg']}") from error
     contents: list[bytes] = []
     for item in body.items:
         if isinstance(item, ArtifactItem | LogItem):

@@ -1,20 +1,27 @@
 """What agents say of attempts: each word counts once, and one that is refused stands alone."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from search.dispatch.measuring_queue import measure_job
+from search.studies.spec import StudySpec
 from service.app import create_app
-from storage.endings import AttemptCause
-from storage.records import AttemptState, TrialState
+from storage.accounts.quotas import Quotas
+from storage.endings import AttemptCause, StudyCause
+from storage.records import LOCAL, AttemptState, TrialState
 from storage.repositories.attempts import Attempts
 from storage.repositories.events import Events
-from tests.search.honest_words import files
-from tests.service.machines import Machine, artifact, end, epoch
-from tests.service.site import Lease, Site
+from storage.repositories.measurements import Measurements
+from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
+from tests.search.honest_words import DEVICE, files, measurement, resume_file
+from tests.service.machines import Machine, artifact, end, epoch, log, reported
+from tests.service.site import Lease, Site, now
 
 
 @pytest.fixture
@@ -119,7 +126,7 @@ def test_a_trial_is_not_complete_without_what_people_download(
 
 def test_bytes_are_stored_before_rows_name_them_or_not_at_all(machine: Machine, site: Site) -> None:
     study_id, lease = running(site)
-    content = files(lease.job)["resume"]
+    content = resume_file(lease.job)
     wrong = artifact("resume", content, sha256="0" * 64)
     assert [why for why, _ in machine.why_not(lease, wrong)] == ["conflict"]
     assert [why for why, _ in machine.why_not(lease, artifact("secrets", b"x"))] == ["conflict"]
@@ -170,35 +177,35 @@ def test_an_attempt_hears_that_it_is_to_stop_with_its_epoch_or_its_beat(
     assert machine.speak(lease, epoch(2))["stop"] == told
 
 
-def test_a_full_tenant_keeps_an_attempts_later_words_and_nobody_elses(
+def test_a_full_tenant_has_an_attempts_later_words_said_again_and_no_other_ones(
     client: TestClient, machine: Machine, site: Site
 ) -> None:
-    study_id, lease = running(site)
-    _, other = running(site)
-    assert client.put("/v1/quota", json={"stored_bytes": 1}).status_code in (200, 404, 405)
+    (_, full), (study_id, free) = running(site), running(site)
     with site.database.write() as session:
-        from storage.accounts.quotas import Quotas
-
-        Quotas(session).set("local", site.settings.quotas.record)
-    assert study_id
-    assert other
+        Quotas(session).override(LOCAL, {"stored_bytes": 1})
+    machine.speak(full, artifact("resume", resume_file(full.job)))
+    words = [{"attempt": full.attempt, **epoch(1)}, *stored(full)[:1], {**epoch(2)}]
+    contents = [word.pop("content") for word in words if "content" in word]
+    items = [{"attempt": full.attempt, **word} for word in words]
+    items.append({"attempt": free.attempt, **epoch(1)})
+    tokens = {lease.attempt: lease.token for lease in (full, free)}
+    said = machine.say(*items, contents=contents, tokens=tokens).json()
+    assert [(one["item"], one["why"]) for one in said["refused"]] == [(1, "full")]
+    assert events(site, study_id, "epoch") == 1
+    with site.database.write() as session:
+        Quotas(session).override(LOCAL, {"stored_bytes": None})
+    assert machine.why_not(full, *stored(full), epoch(2), end()) == []
 
 
 def test_a_measurement_counts_once(machine: Machine, site: Site) -> None:
-    from search.dispatch.measuring_queue import measure_job
-    from search.studies.spec import StudySpec
-    from storage.repositories.measurements import Measurements
-    from storage.repositories.trials import Trials
-    from tests.search.honest_words import DEVICE, measurement
-
     study = site.study()
     site.run(study)
     site.trial(study, 0, state=TrialState.RUNNING)
     with site.database.read() as session:
         trial = Trials(session).get(study.id, 0)
     job = measure_job(StudySpec.model_validate(study.spec), [trial], device=DEVICE)
-    lease: Lease[MeasureJob] = site.attempt(study, job, number=0)
-    report: MeasurementReport = measurement(job, job.shapes[0], speed=1000.0, ratio=0.5)
+    lease = site.attempt(study, job, number=0)
+    report = measurement(job, job.shapes[0], speed=1000.0, ratio=0.5)
     for _ in range(2):
         assert machine.why_not(lease, reported(report)) == []
     assert events(site, study.id, "measurement") == 1

@@ -36,6 +36,8 @@ SPEC: dict[str, Any] = {
     "sampler": {"kind": "random"},
     "budget": {"trials": 2, "epochs": 40},
 }
+LONG = {**SPEC, "budget": {"trials": 2, "epochs": 1000}}
+"""With trials that are not through before something has happened to them."""
 
 
 class Machine:
@@ -155,35 +157,31 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-def test_a_machine_cut_off_for_two_leases_comes_back_and_every_trial_ends_once(
+def test_what_runs_on_the_only_machine_outlives_its_being_cut_off_for_two_leases(
     wired: Site, cable: Namespace
 ) -> None:
     with wired.machine("cut", *cable.command()) as cut:
-        study_id = wired.server.submit(SPEC)
+        study_id = wired.server.submit(LONG)
         wait_until(lambda: wired.trains(study_id, cut), what="epochs on the machine")
         cable.cut()
         try:
             time.sleep(2 * LEASE_SECONDS)
-            lost = [one for one in wired.attempts(study_id, cut) if one["state"] == "lost"]
-            assert len(lost) == 1
-            assert "lease" in lost[0]["reason"]
+            assert [one["state"] for one in wired.attempts(study_id, cut)] == ["running"]
         finally:
             cable.mend()
         wired.audit(study_id)
-        # It killed what it could not report on, and then went on as the same machine.
+        # It went on training meanwhile, for nobody else could have.
         assert cut.process.poll() is None
         states = [one["state"] for one in wired.attempts(study_id, cut)]
-        assert states.count("lost") == 1
-        assert states.count("ended") == SPEC["budget"]["trials"]
+        assert states == ["ended"] * SPEC["budget"]["trials"]
         assert [one["name"] for one in wired.server.get("/v1/agents")["items"]] == ["cut"]
 
 
-@pytest.mark.slow
 def test_a_trial_goes_on_elsewhere_while_its_machine_is_cut_off(
     wired: Site, cable: Namespace
 ) -> None:
     with wired.machine("far", *cable.command()) as far:
-        study_id = wired.server.submit({**SPEC, "seed": 1})
+        study_id = wired.server.submit({**LONG, "seed": 1})
         wait_until(lambda: wired.trains(study_id, far), what="epochs on the machine")
         cable.cut()
         try:
@@ -235,9 +233,7 @@ def test_a_machine_that_is_stopped_has_its_trials_stored_for_another_to_go_on(
     plain: Site,
 ) -> None:
     with plain.machine("stopping") as stopping:
-        # So many epochs that none is through before its state is stored the next time.
-        long = {"trials": 2, "epochs": 200}
-        study_id = plain.server.submit({**SPEC, "seed": 4, "budget": long})
+        study_id = plain.server.submit({**LONG, "seed": 4})
         wait_until(lambda: plain.trains(study_id, stopping), what="epochs on the machine")
         stopping.process.send_signal(signal.SIGTERM)
         assert stopping.process.wait(600) == 0
@@ -258,7 +254,7 @@ def test_a_machine_that_is_stopped_has_its_trials_stored_for_another_to_go_on(
 @pytest.mark.slow
 def test_a_machine_that_is_killed_leaves_nothing_behind_and_its_trials_go_on(plain: Site) -> None:
     with plain.machine("killed") as killed:
-        study_id = plain.server.submit({**SPEC, "seed": 5})
+        study_id = plain.server.submit({**LONG, "seed": 5})
         wait_until(lambda: plain.trains(study_id, killed), what="epochs on the machine")
         below = killed.below()
         assert below
@@ -275,7 +271,7 @@ def test_a_machine_that_is_killed_leaves_nothing_behind_and_its_trials_go_on(pla
 @pytest.mark.slow
 def test_a_machine_outlives_an_api_that_is_killed(plain: Site) -> None:
     with plain.machine("patient") as patient:
-        study_id = plain.server.submit({**SPEC, "seed": 6})
+        study_id = plain.server.submit({**LONG, "seed": 6})
         wait_until(lambda: plain.trains(study_id, patient), what="epochs on the machine")
         apis = [one for one in plain.server.processes() if "api" in one.cmdline()]
         assert apis
