@@ -16,7 +16,6 @@ from search.tasks import Digits
 from search.training.jobs import PrepareJob
 from tests.ray_clusters import RayCluster
 from tests.search.agents.executors.attempts import exits
-from tests.search.agents.executors.joined import JoinedExecutor
 from tests.search.attempt_api import TOKEN, AttemptApi
 
 Made = Callable[[Path, pytest.FixtureRequest], Executor]
@@ -28,10 +27,6 @@ def inline(folder: Path, _request: pytest.FixtureRequest) -> Executor:
 
 def local(folder: Path, _request: pytest.FixtureRequest) -> Executor:
     return LocalExecutor(cpu_slots(2), logs=folder / "logs")
-
-
-def joined(folder: Path, _request: pytest.FixtureRequest) -> Executor:
-    return JoinedExecutor(folder)
 
 
 def ray(folder: Path, request: pytest.FixtureRequest) -> Executor:
@@ -55,7 +50,7 @@ class Kind:
         return self.make.__name__
 
 
-EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(joined), Kind(ray))
+EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(ray))
 WITH_PROCESSES = tuple(kind for kind in EXECUTORS if kind.processes)
 WITHOUT = tuple(kind for kind in EXECUTORS if not kind.processes)
 

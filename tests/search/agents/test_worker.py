@@ -23,6 +23,7 @@ from models.report import ParameterReport, parameter_report
 from search.agents import worker
 from search.agents.executors import AttemptTicket, Exit, LocalExecutor, Slot
 from search.agents.lease_keeper import LeaseKeeper
+from search.agents.warm_data import WarmData
 from search.agents.worker import DONE, FAILED, REFUSED, TERMINATED
 from search.agents.worker_client import WorkerLink
 from search.measuring.measurement_lock import MeasurementLock
@@ -204,7 +205,7 @@ def test_a_download_says_how_far_it_is(serve: Serve, tmp_path: Path) -> None:
     ):
         sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
         keeper = LeaseKeeper(link, stood_still_seconds=lambda: 0.0)
-        completion = worker._prepare(job, worker._Attempt(link, keeper, lock, sources, "cpu"))
+        completion = worker._prepare(job, worker._Attempt(link, keeper, lock, sources, "cpu", WarmData(0)))
     files.shutdown()
     files.server_close()
     thread.join()
