@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, tex
 
 from storage.engine import Database
 from storage.errors import SchemaMismatch
+from storage.fleet.bookings import Bookings
 from storage.repositories.metrics import Metrics
 from storage.schema import VERSION_TABLE, migration_config
 from storage.tables import Table
@@ -97,6 +98,20 @@ def test_curves_outlive_the_way_to_the_first_version_and_back(
     database.check()
     with database.read() as session:
         assert Metrics(session).curve(study, 0) == [metric(1)]
+
+
+def test_places_that_older_programs_reserved_are_free(
+    database: Database, plain_engine: Engine
+) -> None:
+    booking = "INSERT INTO booking (attempt_id, machine_id, place, owner, state, booked_at) VALUES"
+    with _connected(plain_engine) as connection:
+        command.downgrade(migration_config(connection), "0023")
+        for state in ("reserved", "running", "exited"):
+            at = f"('of-{state}', 'm', 'gpu-{state}', 'a', '{state}', '2026-11-01 00:00:00')"
+            connection.execute(text(f"{booking} {at}"))
+    database.migrate()
+    with database.read() as session:
+        assert [one.attempt_id for one in Bookings(session).all()] == ["of-exited", "of-running"]
 
 
 def test_migrating_twice_is_harmless(database: Database) -> None:

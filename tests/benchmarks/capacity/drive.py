@@ -23,7 +23,6 @@ from tests.benchmarks.capacity.processes import Meter
 from tests.conftest import PostgresServer
 from tests.service.running import wait_until
 
-_STUDIES = 4
 _FILL_SECONDS = 1500.0
 """How long the slots may take to fill; what is observed then is told with how many were."""
 
@@ -37,6 +36,7 @@ class Load:
     epochs: int
     lease_seconds: float
     apis: int
+    studies: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Observed:
     seconds: float
     attempts: float
     """Attempts at work, on average."""
-    peak: int
+    trials_per_second: float
     filled_after: float
     """Seconds from the first study to the time when 98 of 100 slots had something on them."""
     rates: dict[str, float]
@@ -136,11 +136,9 @@ class _Site:
         over = False
         working = asyncio.create_task(farm.run(lambda: over))
         begun = time.monotonic()
-        for number in range(_STUDIES):
+        for number in range(load.studies):
             await asyncio.to_thread(self._submit, load, number)
-        peak = 0
         while farm.seen.running < 0.98 * load.attempts and time.monotonic() - begun < _FILL_SECONDS:
-            peak = max(peak, farm.seen.running)
             await asyncio.sleep(0.5)
             if working.done():
                 working.result()
@@ -150,6 +148,7 @@ class _Site:
         meter = Meter(self._processes())
         start, lost, faults = time.monotonic(), farm.seen.leases_lost, farm.seen.faults
         counts: list[int] = []
+        ended = farm.seen.ended
         while time.monotonic() - start < 60 * minutes:
             counts.append(farm.seen.running)
             await asyncio.sleep(0.5)
@@ -164,7 +163,7 @@ class _Site:
         return Observed(
             seconds=seconds,
             attempts=sum(counts) / len(counts),
-            peak=max(peak, *counts),
+            trials_per_second=(farm.seen.ended - ended) / seconds,
             filled_after=filled,
             rates={kind: len(took) / seconds for kind, took in recent.items()},
             latencies={

@@ -1,11 +1,12 @@
-"""Machines without processors: they join, poll and speak as workers do, and train nothing.
+"""Machines without processors: their agents join, poll and sync, and train nothing.
 
 One process plays all of them. Everything that the service sees is real: machines with their slots,
-lease tokens, jobs, heartbeats when nothing else was said for a third of the lease, epochs with
-plausible curves, a state to resume from after each, checkpoints and reports, last words, exits.
+lease tokens, jobs, words that go by the agents' own outbox, beats, epochs with plausible curves, a
+state to resume from after each, checkpoints and reports, last words, exits.
 """
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import random
@@ -15,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 from pydantic import TypeAdapter
@@ -23,31 +24,25 @@ from pydantic import TypeAdapter
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
 from models.report import parameter_report
+from search.agents.outbox import PACE_SECONDS, Outbox, Word
 from search.agents.protocol import (
-    AttemptExit,
-    Exits,
+    SYNC_TYPE,
     Join,
     Joined,
     MachineSlot,
     Offer,
     Orders,
     Poll,
+    Synced,
 )
 from search.tasks import DataSources
-from search.training.jobs import (
-    Completion,
-    Heartbeat,
-    Job,
-    MeasureJob,
-    PrepareJob,
-    TrainJob,
-    Verdict,
-)
-from tests.benchmarks.capacity.costs import RESUME_BYTES, report
+from search.training.jobs import Completion, EpochReport, Job, MeasureJob, PrepareJob, TrainJob
 from tests.search.honest_words import measurement, resume_file
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _PATIENCE_SECONDS = 240.0
+_RESUME_BYTES = 40_000
+"""What is new in each state to resume from, beside the weights and moments of a small network."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +76,8 @@ class Farm:
         self, urls: list[str], *, slots: int, per_machine: int, trials: Trials, sources: DataSources
     ) -> None:
         self.seen = Seen()
-        self._trials = trials
-        self._sources = sources
-        self._urls = urls
+        self.trials = trials
+        self.sources = sources
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         self._clients = [
             httpx2.AsyncClient(
@@ -116,14 +110,14 @@ class Farm:
             await client.aclose()
 
     async def call(
-        self, http: httpx2.AsyncClient, kind: str, method: str, path: str, **given: object
+        self, http: httpx2.AsyncClient, kind: str, method: str, path: str, **given: Any
     ) -> httpx2.Response:
         """Ask until it is answered, and note how long each answer took."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             begun = time.monotonic()
             try:
-                answer = await http.request(method, path, **given)  # pyright: ignore[reportArgumentType]
+                answer = await http.request(method, path, **given)
             except httpx2.TransportError:
                 answer = None
             now = time.monotonic()
@@ -134,22 +128,6 @@ class Farm:
             if now > deadline:
                 raise TimeoutError(f"{kind}: no answer for {_PATIENCE_SECONDS:g} s")
             await asyncio.sleep(random.uniform(0.5, 1.0))
-
-    async def attempt(self, http: httpx2.AsyncClient, offer: Offer) -> None:
-        """One attempt from its job to its last word."""
-        self.seen.running += 1
-        try:
-            await _Attempt(self, http, offer, self._trials, self._sources).run()
-            self.seen.ended += 1
-        except _LeaseLost as lost:
-            self.seen.leases_lost += 1
-            self.seen.refused.append(str(lost))
-        finally:
-            self.seen.running -= 1
-
-
-class _LeaseLost(Exception):
-    """The service does not take the attempt's word any more."""
 
 
 class _Machine:
@@ -163,8 +141,11 @@ class _Machine:
         self._slots = slots
         self._running: dict[str, asyncio.Task[None]] = {}
         self._ending: dict[str, float] = {}
+        self._urgent = asyncio.Event()
+        self._outbox = Outbox(self._session, lease_seconds=farm.trials.lease_seconds)
 
     async def run(self) -> None:
+        """Join, ask for orders, and say what comes of them."""
         slots = tuple(
             MachineSlot(name=f"cpu-{number}", device="cpu", model="no processor", share=1.0)
             for number in range(self._slots)
@@ -176,10 +157,38 @@ class _Machine:
             version=version("reflectory"),
             slots=slots,
         )
-        answer = await self._post("join", "/v1/agents", join.model_dump_json())
+        answer = await self._post("join", "", join.model_dump_json())
         Joined.model_validate_json(answer.content)
+        telling = asyncio.create_task(self._tell())
+        try:
+            await self._ask(telling)
+        finally:
+            telling.cancel()
+
+    def silence(self) -> None:
+        """Say nothing more."""
+        for task in self._running.values():
+            task.cancel()
+
+    def say(self, attempt: str, item: dict[str, Any], *, last: bool = False, **word: Any) -> None:
+        """Have a word said within a second, or at once if it is urgent."""
+        self._outbox.add(Word(attempt, item, **word), last=last)
+        if word.get("urgent"):
+            self._urgent.set()
+
+    async def resume(self, offer: Offer) -> None:
+        """Ask for what an earlier attempt stored, as a slot does."""
+        path = f"/v1/agents/{self._id}/attempts/{offer.attempt}/artifacts/resume"
+        headers = {"Lease-Token": offer.token}
+        await self._farm.call(self._http, "resume", "GET", path, headers=headers)
+
+    def beat(self, attempt: str, held_seconds: float) -> None:
+        """Note that an attempt is alive."""
+        self._outbox.beat(attempt, stood_still_seconds=0.0, held_seconds=held_seconds)
+
+    async def _ask(self, telling: "asyncio.Task[None]") -> None:
         number = 0
-        while True:
+        while not telling.done():
             number += 1
             poll = Poll(
                 session=self._session,
@@ -187,38 +196,66 @@ class _Machine:
                 running=tuple(self._running),
                 ending={name: self._ending[name] for name in self._ending if name in self._running},
             )
-            answer = await self._post("poll", f"/v1/agents/{self._id}/poll", poll.model_dump_json())
+            answer = await self._post("poll", f"/{self._id}/poll", poll.model_dump_json())
             orders = Orders.model_validate_json(answer.content)
             for offer in orders.start:
                 if offer.attempt not in self._running:
+                    self._outbox.open(offer.attempt, offer.token)
                     task = asyncio.create_task(self._attempt(offer))
                     self._running[offer.attempt] = task
             for end in orders.end:
                 self._ending[end.attempt] = end.grace_seconds
                 if end.attempt in self._running:
                     self._running[end.attempt].cancel()
+        telling.result()
 
-    def silence(self) -> None:
-        for task in self._running.values():
-            task.cancel()
+    async def _tell(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._urgent.wait(), PACE_SECONDS)
+            self._urgent.clear()
+            batch = self._outbox.batch()
+            if batch is None:
+                continue
+            answer = await self._post("sync", f"/{self._id}/sync", batch.body, kind=SYNC_TYPE)
+            synced = Synced.model_validate_json(answer.content)
+            refused = {one.item: one for one in synced.refused if one.item is not None}
+            for word in self._outbox.taken(batch, refused):
+                if word.item["kind"] == "exit":
+                    self._running.pop(word.attempt, None)
+            for refusal in synced.refused:
+                if refusal.why == "full":
+                    continue
+                self._farm.seen.leases_lost += 1
+                self._farm.seen.refused.append(f"{refusal.why}: {refusal.detail}")
+                self._outbox.drop(refusal.attempt)
+                if refusal.attempt in self._running:
+                    self._running[refusal.attempt].cancel()
 
     async def _attempt(self, offer: Offer) -> None:
-        code = 0
+        """One attempt from its job to its exit."""
+        seen, code = self._farm.seen, 0
+        seen.running += 1
         try:
-            await self._farm.attempt(self._http, offer)
+            await _Attempt(self, offer, self._farm).run()
+            seen.ended += 1
         except asyncio.CancelledError:
-            if offer.attempt not in self._ending:
-                raise
             code = 143
-        ended = AttemptExit(attempt=offer.attempt, returncode=code, detail=f"exit code {code}")
-        exits = Exits(session=self._session, exits=(ended,))
-        await self._post("exit", f"/v1/agents/{self._id}/exits", exits.model_dump_json())
-        del self._running[offer.attempt]
+        finally:
+            seen.running -= 1
+        ended = {"kind": "exit", "returncode": code, "detail": f"exit code {code}"}
+        self.say(offer.attempt, ended, last=True, urgent=True)
 
-    async def _post(self, kind: str, path: str, body: str) -> httpx2.Response:
-        headers = {"Content-Type": "application/json"}
+    async def _post(
+        self, call: str, path: str, body: str | bytes, *, kind: str = "application/json"
+    ) -> httpx2.Response:
         answer = await self._farm.call(
-            self._http, kind, "POST", path, content=body, headers=headers
+            self._http,
+            call,
+            "POST",
+            f"/v1/agents{path}",
+            content=body,
+            headers={"Content-Type": kind},
         )
         answer.raise_for_status()
         return answer
@@ -227,109 +264,86 @@ class _Machine:
 class _Attempt:
     """One lease."""
 
-    def __init__(
-        self,
-        farm: Farm,
-        http: httpx2.AsyncClient,
-        offer: Offer,
-        trials: Trials,
-        sources: DataSources,
-    ) -> None:
-        self._farm, self._http, self._offer = farm, http, offer
-        self._trials, self._sources = trials, sources
+    def __init__(self, machine: _Machine, offer: Offer, farm: Farm) -> None:
+        self._machine, self._offer, self._farm = machine, offer, farm
         self._begun = time.monotonic()
-        self._said_at = time.monotonic()
 
     async def run(self) -> None:
-        answer = await self._call("job", "GET", "job")
-        job = _JOB.validate_json(answer.content)
+        """Do the job."""
+        job = _JOB.validate_python(self._offer.job)
         if isinstance(job, TrainJob):
             await self._train(job)
         elif isinstance(job, MeasureJob):
-            await self._measure(job)
+            self._measure(job)
         else:
             await self._prepare(job)
 
     async def _prepare(self, job: PrepareJob) -> None:
-        splits = await asyncio.to_thread(job.task.load, self._sources)
+        splits = await asyncio.to_thread(job.task.load, self._farm.sources)
         metric = job.task.metric
         found = {**splits.sizes, "metric": metric.name, "baseline": metric.baseline}
-        await self._say("complete", Completion(outcome="complete", prepared=found))
+        self._end(Completion(outcome="complete", prepared=found))
 
-    async def _measure(self, job: MeasureJob) -> None:
+    def _measure(self, job: MeasureJob) -> None:
         for shape in job.shapes:
-            speed = 1e9 / shape.model.parameter_count()
-            await self._say(
-                "measurement",
-                measurement(job, shape, speed=speed, ratio=0.5),
-            )
-        await self._say("complete", Completion(outcome="complete"))
+            told = measurement(job, shape, speed=1e9 / shape.model.parameter_count(), ratio=0.5)
+            self._say({"kind": "measurement"}, report=told.model_dump_json())
+        self._end(Completion(outcome="complete"))
 
     async def _train(self, job: TrainJob) -> None:
-        # What an earlier attempt stored is asked for, as a worker does; training starts anew.
-        await self._call("resume", "GET", "artifacts/resume")
+        # Training starts anew whatever there is.
+        await self._machine.resume(self._offer)
         outcome: Literal["complete", "stopped"] = "complete"
         lift = random.uniform(-0.02, 0.02)
-        epoch = 0
-        while epoch < job.epochs and outcome == "complete":
-            epoch += 1
-            await self._while_training(self._trials.epoch_seconds * random.uniform(0.9, 1.1))
-            verdict = await self._say("metrics", report(epoch, lift=lift))
-            state = resume_file(job, epoch=epoch, kept_bytes=RESUME_BYTES)
-            await self._put("resume", state)
-            if verdict.verdict == "stop":
-                outcome = "stopped"
+        for epoch in range(1, job.epochs + 1):
+            await self._while_training(self._farm.trials.epoch_seconds * random.uniform(0.9, 1.1))
+            told = _report(epoch, lift=lift)
+            self._say({"kind": "epoch"}, report=told.model_dump_json())
+            self._store("resume", resume_file(job, epoch=epoch, kept_bytes=_RESUME_BYTES))
         for role, content in _files(job.trial.model.model_dump_json()).items():
-            await self._put(role, content)
-        last = report(epoch, lift=lift)
-        await self._say(
-            "complete",
+            self._store(role, content)
+        last = _report(job.epochs, lift=lift)
+        self._end(
             Completion(
                 outcome=outcome,
                 quality=last.validation,
                 test_quality=last.validation,
-                best_epoch=epoch,
-                epochs_trained=epoch,
+                best_epoch=job.epochs,
+                epochs_trained=job.epochs,
                 held_seconds=time.monotonic() - self._begun,
-            ),
+            )
         )
 
     async def _while_training(self, seconds: float) -> None:
-        """Say nothing but heartbeats, each when nothing was said for a third of the lease."""
+        """Say nothing but that the process is alive, ten times in a lease."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            due = self._said_at + self._trials.lease_seconds / 3 - time.monotonic()
-            if due <= 0:
-                held = time.monotonic() - self._begun
-                await self._say("heartbeat", Heartbeat(held_seconds=held))
-                continue
-            await asyncio.sleep(min(left, due))
+            self._machine.beat(self._offer.attempt, time.monotonic() - self._begun)
+            await asyncio.sleep(min(left, self._farm.trials.lease_seconds / 10))
 
-    async def _say(self, call: str, body: object) -> Verdict:
-        content = body.model_dump_json()  # pyright: ignore[reportAttributeAccessIssue]
-        headers = {"Content-Type": "application/json"}
-        answer = await self._call(call, "POST", call, content=content, headers=headers)
-        self._said_at = time.monotonic()
-        return Verdict.model_validate_json(answer.content)
+    def _store(self, role: str, content: bytes) -> None:
+        digest = hashlib.sha256(content).hexdigest()
+        item = {"kind": "artifact", "role": role, "sha256": digest, "size": len(content)}
+        self._say(item, content=content, replaces=f"artifact {role}")
 
-    async def _put(self, role: str, content: bytes) -> None:
-        headers = {"Content-SHA256": hashlib.sha256(content).hexdigest()}
-        await self._call(
-            f"put {role}", "PUT", f"artifacts/{role}", content=content, headers=headers
-        )
-        self._said_at = time.monotonic()
+    def _end(self, completion: Completion) -> None:
+        self._say({"kind": "end"}, report=completion.model_dump_json(), urgent=True)
 
-    async def _call(self, kind: str, method: str, path: str, **given: object) -> httpx2.Response:
-        given["headers"] = {
-            **given.get("headers", {}),  # pyright: ignore[reportGeneralTypeIssues]
-            "Authorization": f"Bearer {self._offer.token}",
-        }
-        answer = await self._farm.call(
-            self._http, kind, method, f"/v1/attempts/{self._offer.attempt}/{path}", **given
-        )
-        if answer.status_code in (401, 409) or (answer.is_client_error and kind != "resume"):
-            raise _LeaseLost(f"{kind}: {answer.status_code} {answer.text[:200]}")
-        return answer
+    def _say(self, item: dict[str, Any], **word: Any) -> None:
+        self._machine.say(self._offer.attempt, item, **word)
+
+
+def _report(epoch: int, *, lift: float) -> EpochReport:
+    """An epoch of a curve that goes the way of curves, a little better or worse than another."""
+    return EpochReport(
+        epoch=epoch,
+        train_loss=2.3 * 0.97**epoch,
+        validation=0.95 - 0.85 * 0.95**epoch + lift,
+        gradient_first=0.01,
+        gradient_last=0.2,
+        seconds=1.0,
+        held_seconds=float(epoch),
+    )
 
 
 @functools.lru_cache(maxsize=512)

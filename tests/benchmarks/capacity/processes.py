@@ -1,7 +1,7 @@
 """What processes used of the processor."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import psutil
@@ -40,11 +40,3 @@ class Meter:
         return {
             name: sum(used(process) for process in group) for name, group in self._processes.items()
         }
-
-
-def repeated(times: int, call: Callable[[int], object]) -> float:
-    """Seconds that a call takes, on average, from the outside."""
-    begun = time.perf_counter()
-    for number in range(times):
-        call(number)
-    return (time.perf_counter() - begun) / times

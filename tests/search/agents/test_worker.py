@@ -205,7 +205,8 @@ def test_a_download_says_how_far_it_is(serve: Serve, tmp_path: Path) -> None:
     ):
         sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
         keeper = LeaseKeeper(link, stood_still_seconds=lambda: 0.0)
-        completion = worker._prepare(job, worker._Attempt(link, keeper, lock, sources, "cpu", WarmData(0)))
+        attempt = worker._Attempt(link, keeper, lock, sources, "cpu", WarmData(0))
+        completion = worker._prepare(job, attempt)
     files.shutdown()
     files.server_close()
     thread.join()
