@@ -77,6 +77,8 @@ class _Attempt:
     """When its lease was last renewed, as far as is known here."""
     held_until: float = 0.0
     """Nothing of it goes before: a file is on its way, or there was no room."""
+    dropped: bool = False
+    """Nobody takes its words any more, but that its slot is free."""
     closed: bool = False
     """Its last word is among the words."""
 
@@ -120,7 +122,7 @@ class Outbox:
         with self._changed:
             self._changed.wait_for(lambda: self._bytes < MOST_WAITING_BYTES or self._closed)
             attempt = self._attempts.get(word.attempt)
-            if attempt is None:
+            if attempt is None or (attempt.dropped and not last):
                 return
             if word.replaces is not None:
                 self._void(attempt, word.replaces)
@@ -135,7 +137,7 @@ class Outbox:
         """Note that an attempt's process is alive."""
         with self._changed:
             attempt = self._attempts.get(attempt_id)
-            if attempt is not None:
+            if attempt is not None and not attempt.dropped:
                 attempt.beat = {
                     "stood_still_seconds": stood_still_seconds,
                     "held_seconds": held_seconds,
@@ -151,7 +153,7 @@ class Outbox:
             kept = [word for word in attempt.words if keep_exit and word.item["kind"] == "exit"]
             self._bytes -= sum(word.size for word in attempt.words if word not in kept)
             attempt.words = deque(kept)
-            attempt.beat, attempt.held_until = None, 0.0
+            attempt.beat, attempt.held_until, attempt.dropped = None, 0.0, True
             if attempt.closed and not kept:
                 del self._attempts[attempt_id]
             self._changed.notify_all()
