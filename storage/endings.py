@@ -67,9 +67,6 @@ class TrialCause(Cause):
 class AttemptCause(Cause):
     """Why an attempt ended."""
 
-    MACHINE_STOPPED = "machine_stopped", "its machine was stopped"
-    """In order; it stored where it was."""
-
     COMPLETE = "complete", "complete: "
     """The first five are what its worker said last."""
     STOPPED = "stopped", "stopped: "
@@ -92,6 +89,8 @@ class AttemptCause(Cause):
     """Taken from outside: killed, its lease ran out, its machine went away."""
     RESTARTED = "restarted", "the server was stopped"
     """Lost with a coordinator that was told to stop, or to a reboot."""
+    MACHINE_STOPPED = "machine_stopped", "its machine was stopped"
+    """In order; it stored where it was."""
     PAUSED = "paused", "the study was paused"
     STUDY_ENDED = "study_ended"
 

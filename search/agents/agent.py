@@ -22,8 +22,8 @@ from search.agents.executor import AttemptTicket, Exit
 from search.agents.log_tail import LogTail
 from search.agents.outbox import Batch, Outbox, Word
 from search.agents.protocol import Join, Joined, Offer, Orders, Poll, Refusal, Synced
-from search.agents.slot_line import Frame
-from search.agents.slot_processes import SlotProcesses
+from search.agents.slots.slot_line import Frame
+from search.agents.slots.slot_processes import SlotProcesses
 from search.errors import ExecutorError, MachineRefused, SearchError
 from search.measuring.measurement_lock import lock_folder
 from storage.endings import AttemptCause

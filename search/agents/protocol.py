@@ -33,7 +33,7 @@ from storage.endings import AttemptCause
 MOST_SLOTS = 4096
 """Slots of one machine, and so attempts on it."""
 
-SYNC_TYPE = "application/vnd.reflectory.sync"
+SYNC_TYPE = "application/octet-stream"
 MOST_JSON_BYTES = 1 << 20
 """Of a sync."""
 MOST_INLINE_BYTES = 1 << 20

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from models.backends.vendor import allow_tf32
 from models.math.precision import denormals_as_zero
 from search.agents.executor import AttemptTicket
-from search.agents.slot_line import Frame, SlotLine
+from search.agents.slots.slot_line import Frame, SlotLine
 from search.agents.warm_data import WarmData
 from search.agents.worker import DONE, FAILED, TERMINATED, Terminated, configure_logging, do
 from search.errors import WorkerRefused

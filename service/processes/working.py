@@ -22,7 +22,7 @@ from search.agents.executors import Slot
 from search.agents.forking.containment import contain
 from search.agents.forking.server_process import Launch, by_exec
 from search.agents.protocol import Join, MachineSlot
-from search.agents.slot_processes import SlotProcesses
+from search.agents.slots.slot_processes import SlotProcesses
 from search.errors import MachineRefused
 from search.linux import boot_id
 from service.data_dir.locks import hold

@@ -16,6 +16,7 @@ from storage.engine import Database
 from storage.errors import ArtifactDamaged
 from storage.records import AttemptKind, AttemptState, StudyRecord, TrialRecord, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
+from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.attempts import Attempts
 from storage.repositories.events import Events
 from storage.repositories.exchanges import Exchanges
@@ -153,6 +154,7 @@ def audit_store(database: Database, folder: Path, damaged: Set[str] = frozenset(
                 if trial.state == TrialState.COMPLETE:
                     assert {"checkpoint", "report"} <= set(trial.artifacts), trial.number
                 assert "resume" not in trial.artifacts, f"trial {trial.number} needs it no more"
+            named |= AttemptLogs(session).digests(study.id)
         rows = set(ArtifactRows(session).digests())
     files = {path.name for path in folder.glob("*/*")}
     assert named == rows, f"a row names nothing, or nothing names a row: {sorted(named ^ rows)}"

@@ -330,7 +330,7 @@ def _exit(booking: BookingRecord) -> Exit:
         booking.attempt_id,
         booking.returncode,
         booking.signal,
-        booking.detail or "it ended",
+        "it ended" if booking.detail is None else booking.detail,
         booking.cause or AttemptCause.LOST,
     )
 

@@ -72,6 +72,7 @@ _OFFER = {
     "attempt": "9e107d9d372bb682",
     "token": "the-lease-token-of-this-attempt",
     "lease_seconds": 30.0,
+    "place": "gpu-0-0",
     "device": "cuda:GPU-7",
     "threads": 1,
     "memory": 17179869184,
@@ -200,7 +201,7 @@ _Digest = Annotated[
 @router.put(
     "/{machine_id}/attempts/{attempt_id}/artifacts/{role}",
     openapi_extra={"requestBody": {"required": True, "content": BINARY}},
-    responses=documented(409, 413, 422, 507),
+    responses=_answers({"sha256": 64 * "0", "size": 40960}, 404, 409, 413, 422, 507),
 )
 def put_agents_artifact(
     machine_id: _MachineId,  # noqa: ARG001 - the token says more

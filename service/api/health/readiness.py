@@ -12,6 +12,7 @@ from service.api.health.schemas import PartState
 from service.api.resources import Resources
 from service.data_dir.locks import is_held
 from service.data_dir.machine_name import coordinator_name
+from service.settings import Settings
 from storage.errors import DatabaseUnavailable, SchemaMismatch, StorageError
 from storage.fleet.coordinators import Coordinators
 from storage.fleet.fleet_counts import FleetCounts
@@ -31,11 +32,12 @@ class _Part:
     check: Callable[[Resources], str | None]
     """What is to say about it while nothing is wrong."""
     required: bool = True
+    applies: Callable[[Settings], bool] = lambda _settings: True
 
 
 def readiness(held: Resources) -> tuple[PartState, ...]:
     """Every part as it is now."""
-    return tuple(_state(part, held) for part in _PARTS)
+    return tuple(_state(part, held) for part in _PARTS if part.applies(held.settings))
 
 
 def _state(part: _Part, held: Resources) -> PartState:
@@ -90,6 +92,15 @@ def _check_coordinator(held: Resources) -> None:
     raise _Wrong(f"the coordinator was last heard {age:.0f} s ago; allowed are {allowed:.0f} s")
 
 
+def _check_agent(held: Resources) -> None:
+    allowed = held.settings.coordinator_silence_seconds
+    with held.database.read() as session:
+        living = Coordinators(session).alive(datetime.now(UTC), within_seconds=allowed)
+    ours = coordinator_name(held.settings.data_dir)
+    if not any(coordinator.slots for coordinator in living if coordinator.owner == ours):
+        raise _Wrong("the coordinator knows no slot: this machine's own agent has not joined yet")
+
+
 def _check_dashboard(held: Resources) -> str:
     """Nothing connects to it here: a connection is a visit, and starts its process."""
     path = held.settings.dashboard_socket
@@ -114,6 +125,7 @@ _PARTS = (
     _Part("tables", _check_tables),
     _Part("store", _check_store),
     _Part("coordinator", _check_coordinator),
+    _Part("agent", _check_agent, applies=lambda settings: settings.has_own_agent),
     # Studies need none.
     _Part("dashboard", _check_dashboard, required=False),
 )

@@ -2,13 +2,13 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from search.agents.executors import Slot
+from search.agents.executors import Exit, Slot
 from search.dispatch.coordinator import Coordinator
 from storage.accounts.quotas import Quotas
 from storage.errors import QuotaReached
@@ -27,6 +27,19 @@ def site(tmp_path: Path) -> Generator[Site]:
     made = Site(tmp_path)
     yield made
     made.close()
+
+
+class Ending(Machine):
+    """One whose attempts end when a test says so."""
+
+    def __init__(self, slots: Sequence[Slot]) -> None:
+        super().__init__(slots)
+        self.ended: list[Exit] = []
+
+    def poll(self, timeout_seconds: float) -> Sequence[Exit]:
+        assert timeout_seconds > 0
+        ended, self.ended = self.ended, []
+        return ended
 
 
 def cores(count: int) -> Machine:
@@ -111,8 +124,9 @@ def test_a_quota_that_another_uses_up_in_the_same_moment_is_kept(site: Site) -> 
     """What was looked up a second ago is not what counts: the transaction of the start is."""
     study = ready(site, "small")
     allow(site, "small", slots=1)
-    running = coordinator(site, cores(2))
-    running.round()  # the look
+    machine = Ending(cores(2).capacity())
+    running = coordinator(site, machine)
+    work(running, lambda: held(site) == {"small": 1})
     other = site.study(tenant="small")
     site.run(other)
     site.trial(other, 0, state=TrialState.RUNNING)
@@ -120,6 +134,9 @@ def test_a_quota_that_another_uses_up_in_the_same_moment_is_kept(site: Site) -> 
     with site.database.write() as session:
         until = datetime(2100, 1, 1, tzinfo=UTC)
         Studies(session).claim(other.id, owner="another", now=until, until=until)
+        (ours,) = Attempts(session).running(study.id)
+        Attempts(session).end(ours.id, state=AttemptState.LOST, at=datetime.now(UTC))
+    machine.ended.append(Exit(ours.id, 0, None, "exited"))
     for _ in range(10):
         running.round()
     assert held(site) == {"small": 1}

@@ -19,7 +19,7 @@ from service.app import create_app
 from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name
 from service.settings import Settings
-from storage.fleet.coordinators import CoordinatorRecord, Coordinators
+from storage.fleet.coordinators import CoordinatorRecord, Coordinators, SlotRecord
 from tests.service.processes import running_api, wait_until
 from tests.service.site import SMALL_SPEC, Site, now
 
@@ -47,10 +47,12 @@ def parts(client: TestClient) -> dict[str, Any]:
     return {part["name"]: part for part in ready.json()["parts"]}
 
 
-def seen(site: Site, owner: str, *, seconds_ago: float = 0.0) -> None:
+def seen(
+    site: Site, owner: str, *, seconds_ago: float = 0.0, slots: tuple[SlotRecord, ...] = ()
+) -> None:
     at = now() - timedelta(seconds=seconds_ago)
     record = CoordinatorRecord(
-        owner=owner, slots=(), measuring_slots=(), figures={}, started_at=at, seen_at=at
+        owner=owner, slots=slots, measuring_slots=(), figures={}, started_at=at, seen_at=at
     )
     with site.database.write() as session:
         Coordinators(session).report(record)
@@ -69,6 +71,21 @@ def test_the_server_is_ready_while_the_coordinator_works(client: TestClient, sit
     long_ago = time.time() - site.settings.coordinator_silence_seconds - 5
     os.utime(site.settings.coordinator_alive, (long_ago, long_ago))
     assert "last heard" in faults(client)["coordinator"]
+
+
+def test_a_server_with_an_agent_of_its_own_is_ready_when_that_has_joined(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path / "data", has_own_agent=True)
+    site.settings.coordinator_alive.touch()
+    owner = coordinator_name(site.settings.data_dir)
+    app = create_app(site.settings)
+    with TestClient(app, base_url="http://localhost:8080", client=HERE) as client:
+        seen(site, owner)
+        assert "has not joined" in faults(client)["agent"]
+        seen(site, owner, slots=(SlotRecord("cpu-0", "cpu", "a CPU", 1.0, "here"),))
+        assert parts(client)["agent"]["ok"]
+    site.close()
 
 
 def test_another_machines_coordinator_will_do_and_a_killed_ones_row_will_not(

@@ -173,7 +173,7 @@ def test_a_graceful_stop_goes_on_at_the_next_start(server) -> None:
     assert progress["device_hours"] * 3600 < 2 * progress["wall_seconds"] + 4
     attempts = [attempt for trial in server.trials(study_id) for attempt in trial["attempts"]]
     lost = {attempt["reason"] for attempt in attempts if attempt["state"] == "lost"}
-    assert lost == {"the server was stopped"}, "somebody is blamed for it"
+    assert lost == {"its machine was stopped"}, "somebody is blamed for it"
     assert_told_once(server, study_id)
 
 

@@ -33,7 +33,7 @@ def listening(server: Server) -> list[psutil.Process]:
     port = server.http.base_url.port
     return [
         child
-        for child in psutil.Process(server.pid).children(recursive=True)
+        for child in psutil.Process(server.pid).children()
         if any(
             one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN
             for one in child.net_connections("tcp")

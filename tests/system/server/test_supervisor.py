@@ -118,10 +118,10 @@ def test_a_killed_fork_server_is_forked_again_for_the_next_attempt(server: Serve
     assert after.pid != before.pid
 
 
-def test_a_killed_coordinators_fork_server_ends(server: Server) -> None:
-    coordinator = wait_until(lambda: child(server, "coordinator"), what="a coordinator")
+def test_a_killed_agents_fork_server_ends(server: Server) -> None:
+    agent = wait_until(lambda: child(server, "agent"), what="an agent")
     before = wait_until(lambda: child(server, "fork_server"), what="a fork server")
-    coordinator.kill()
+    agent.kill()
     before.wait(300)
     assert wait_until(lambda: child(server, "fork_server"), what="another fork server") != before
 

@@ -18,7 +18,7 @@ from search.agents.executor import AttemptTicket, Exit, log_file
 from search.agents.forking.containment import Containment
 from search.agents.forking.frames import CancelAttempt, StartAttempt
 from search.agents.forking.server_process import Launch, ServerProcess, by_exec
-from search.agents.slot_line import Frame, receive, send
+from search.agents.slots.slot_line import Frame, receive, send
 from search.errors import ExecutorError
 from storage.endings import AttemptCause
 

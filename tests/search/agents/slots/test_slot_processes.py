@@ -17,9 +17,9 @@ from models.architectures import Gru, Mlp, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
 from search.agents.executor import AttemptTicket, Exit
-from search.agents.slot_line import Frame
 from search.agents.slot_process import MOST_JOBS
-from search.agents.slot_processes import SlotProcesses
+from search.agents.slots.slot_line import Frame
+from search.agents.slots.slot_processes import SlotProcesses
 from search.agents.worker import DONE, FAILED, TERMINATED
 from search.errors import ExecutorError
 from search.tasks import Digits
