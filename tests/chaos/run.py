@@ -103,7 +103,6 @@ def run(
         fronts = {study_id: server.get(f"/v1/studies/{study_id}/front") for study_id in known}
         for study_id in known:
             _audit_downloads(server, study_id, striker.damaged)
-        wait_while_it_moves(lambda: not server.workers_at_work(), what="the last worker's end")
         assert server.stop() == 0
         wait_while_it_moves(lambda: not _marked(mark), what="the end of all processes")
         database = Database(urls[0])

@@ -45,6 +45,8 @@ class Striker:
             "worker stopped": (2, self._stop_worker),
             "coordinator": (3, lambda: self._kill_child("coordinator")),
             "api": (3, lambda: self._kill_child("api")),
+            "agent": (3, lambda: self._kill_child("agent")),
+            "agent stopped": (2, self._stop_agent),
             "fork server": (2, self._kill_fork_server),
             "everything": (2, self._kill_everything),
             "damaged artifact": (2, self._damage_artifact),
@@ -88,17 +90,23 @@ class Striker:
 
     def _stop_worker(self) -> bool:
         workers = self._server.workers_at_work()
-        if not workers:
-            return False
-        worker = self._generator.choice(workers)
-        self._stopped.append((time.monotonic(), worker))
-        return _sent(worker, signal.SIGSTOP)
+        return bool(workers) and self._stop(self._generator.choice(workers))
+
+    def _stop_agent(self) -> bool:
+        agent = self._child("agent")
+        return agent is not None and self._stop(agent)
+
+    def _stop(self, process: psutil.Process) -> bool:
+        self._stopped.append((time.monotonic(), process))
+        return _sent(process, signal.SIGSTOP)
 
     def _kill_child(self, command: str) -> bool:
-        for process in psutil.Process(self._server.pid).children():
-            if command in process.cmdline():
-                return _sent(process, signal.SIGKILL)
-        return False
+        process = self._child(command)
+        return process is not None and _sent(process, signal.SIGKILL)
+
+    def _child(self, command: str) -> psutil.Process | None:
+        children = psutil.Process(self._server.pid).children()
+        return next((one for one in children if command in one.cmdline()), None)
 
     def _kill_fork_server(self) -> bool:
         for process in self._server.processes():

@@ -96,8 +96,10 @@ def _check_agent(held: Resources) -> None:
     allowed = held.settings.coordinator_silence_seconds
     with held.database.read() as session:
         living = Coordinators(session).alive(datetime.now(UTC), within_seconds=allowed)
-    ours = coordinator_name(held.settings.data_dir)
-    if not any(coordinator.slots for coordinator in living if coordinator.owner == ours):
+    owner = coordinator_name(held.settings.data_dir)
+    ours = [coordinator for coordinator in living if coordinator.owner == owner]
+    # One that is silent is the fault of another part.
+    if ours and not ours[0].slots:
         raise _Wrong("the coordinator knows no slot: this machine's own agent has not joined yet")
 
 

@@ -83,7 +83,7 @@ def test_a_server_with_an_agent_of_its_own_is_ready_when_that_has_joined(
     with TestClient(app, base_url="http://localhost:8080", client=HERE) as client:
         seen(site, owner)
         assert "has not joined" in faults(client)["agent"]
-        seen(site, owner, slots=(SlotRecord("cpu-0", "cpu", "a CPU", 1.0, "here"),))
+        seen(site, owner, slots=(SlotRecord("cpu-0", "cpu", "a CPU", 1.0, machine="here"),))
         assert parts(client)["agent"]["ok"]
     site.close()
 
