@@ -77,6 +77,7 @@ class Database:
         )
         event.listen(self._sessions, "do_orm_execute", narrow)
         self._info: dict[str, Any] = {QUOTAS: quotas}
+        self._thread = threading.local()
         if self.is_sqlite:
             self._writing = _sqlite(self._place, busy_seconds, _WRITING, **_POOL)
             self._reading = _sqlite(self._place, busy_seconds, _READING, **_POOL)
@@ -125,9 +126,17 @@ class Database:
 
         Raises:
             DatabaseUnavailable: if the database does not answer, or other writers keep it busy.
+            RuntimeError: if this thread is in the middle of another one, for which the new one
+                would wait until it gives up.
         """
-        with self._session(self._writing, writing=True) as session:
-            yield session
+        if getattr(self._thread, "writes", False):
+            raise RuntimeError("this thread has a writing session already")
+        self._thread.writes = True
+        try:
+            with self._session(self._writing, writing=True) as session:
+                yield session
+        finally:
+            self._thread.writes = False
 
     def migrate(self) -> None:
         """Bring the tables to this program's version; harmless when repeated, or done by several.

@@ -90,6 +90,7 @@ class RemoteExecutor:
         self._changes = database.changes()
         self._seen: Hashable | None = None
         self._to_tell: set[str] = set()
+        self._to_cancel: dict[str, float] = {}
         self._heard_at = clock()
         self._heard_since: float | None = None
         self._last_heard: Mapping[str, datetime] = {}
@@ -194,10 +195,9 @@ class RemoteExecutor:
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
         """Have the machine told to end the attempt; harmless when it has ended."""
-        with self._database.write() as session:
-            machine_id = Bookings(session).cancel(attempt_id, grace_seconds)
-            if machine_id is not None:
-                Machines(session).note_changes([machine_id])
+        # Written with the next `poll`: whoever calls may be in the middle of a transaction.
+        with self._lock:
+            self._to_cancel[attempt_id] = grace_seconds
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""
@@ -224,12 +224,20 @@ class RemoteExecutor:
         self._changes.close()
 
     def _tell_machines(self) -> None:
-        """Have the polls of machines that wait look at what is booked there."""
+        """Have the polls of machines that wait look at what is booked and cancelled there."""
         with self._lock:
-            machines, self._to_tell = self._to_tell - {""}, set()
-        if machines:
+            machines, cancelled = self._to_tell - {""}, dict(self._to_cancel)
+        if machines or cancelled:
             with self._database.write() as session:
-                Machines(session).note_changes(machines)
+                bookings = Bookings(session)
+                ends = (bookings.cancel(one, grace) for one, grace in cancelled.items())
+                Machines(session).note_changes(machines | {one for one in ends if one is not None})
+        # After the commit: where there was none, they are to be told still.
+        with self._lock:
+            self._to_tell -= machines
+            for attempt_id, grace in cancelled.items():
+                if self._to_cancel.get(attempt_id) == grace:
+                    del self._to_cancel[attempt_id]
 
     def _look(self) -> Sequence[Exit]:
         """Take ends that are written down, where anything was since the last look."""

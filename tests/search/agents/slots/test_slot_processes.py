@@ -38,6 +38,7 @@ class Slots:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._others = {one.pid for one in psutil.Process().children()}
         self.processes = SlotProcesses(
             logs=folder / "logs", on_frame=self._on_frame, on_free=self._on_free
         )
@@ -103,8 +104,9 @@ class Slots:
         return next(content for frame, content in stored if frame["role"] == "checkpoint")
 
     def pids(self) -> list[int]:
-        """The processes of slots: children of the fork server."""
-        return [one.pid for server in psutil.Process().children() for one in server.children()]
+        """The processes of slots: children of our own fork server, of all that this process has."""
+        servers = [one for one in psutil.Process().children() if one.pid not in self._others]
+        return [one.pid for server in servers for one in server.children()]
 
 
 @contextmanager
