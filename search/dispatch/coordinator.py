@@ -10,7 +10,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +36,15 @@ from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
 from search.optuna_tables import open_storage
-from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, Look, SlotNews, token_digest
+from search.running import (
+    GRACE_SECONDS,
+    AskTimes,
+    ClaimedDatabase,
+    KnownTrials,
+    Look,
+    SlotNews,
+    token_digest,
+)
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import Job, MeasureJob
 from storage.accounts.quotas import Quotas
@@ -115,6 +123,10 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
+        self._known: dict[str, KnownTrials] = {}
+        """The trials of the studies that are ours."""
+        self._training: dict[str, tuple[str, int]] = {}
+        """Attempts that train -> their study and their trial."""
         self._served: set[str] = set()
         self._stepped: set[str] = set()
         self._refused: set[str] = set()
@@ -125,6 +137,9 @@ class Coordinator:
         self._slots_changed = True
         """Since the last round: what waits for one may have it now."""
         self._looks: Mapping[str, Look] = {}
+        self._changes = database.changes()
+        self._looked_at: Hashable | None = None
+        """What was committed at the last look, with the studies that were ours then."""
         self._look_for_slots()
         self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
         self._attempts_watch = RenewalWatch(lease_seconds)
@@ -164,6 +179,7 @@ class Coordinator:
             for run in self._runs.values():
                 run.halt()
             self._threads.shutdown()
+            self._changes.close()
             try:
                 self._give_up()
             except DatabaseUnavailable as error:
@@ -173,17 +189,19 @@ class Coordinator:
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
         is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
-        ended = self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
-        self._slots_changed = bool(ended)
+        ended = [*self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)]
+        self._slots_changed = False
+        self._keep_claims()
+        if self._look():
+            ended += self._executor.poll(0.0)
+        self._slots_changed |= bool(ended)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
-        self._keep_claims()
         priorities = {study_id: run.priority for study_id, run in self._runs.items()}
         tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
         self._tenants.begin_round(tenants.values())
         self._stepped.clear()
-        self._look()
         take_turns(in_turn(priorities), tenants=tenants, rank=self._tenants.rank, visit=self._visit)
         order = next_turn(priorities, served=self._served)
         self._runs = {one: self._runs[one] for one in order if one in self._runs}
@@ -195,7 +213,12 @@ class Coordinator:
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for the rows of a study of ours, see Note [Late coordinators]."""
-        return ClaimedDatabase(self.database, study_id, owner=self._owner)
+        known = self.known_trials(study_id)
+        return ClaimedDatabase(self.database, study_id, owner=self._owner, wrote=known.note_write)
+
+    def known_trials(self, study_id: str) -> KnownTrials:
+        """The trials of a study of ours, in memory."""
+        return self._known[study_id]
 
     def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
         """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
@@ -256,6 +279,14 @@ class Coordinator:
         taken = self._on_slot.keys() | self._refused
         return slot.name not in taken and slot.machine not in self._seclusion.closed()
 
+    def attended(self, study_id: str) -> Set[int]:
+        """The numbers of a study's trials that an attempt trains now."""
+        return {trial for study, trial in self._training.values() if study == study_id}
+
+    def _note_training(self, attempt: AttemptRecord) -> None:
+        if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
+            self._training[attempt.id] = attempt.study_id, attempt.trial
+
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
         return attempt_id in self._on_slot.values()
@@ -265,6 +296,7 @@ class Coordinator:
         if not self._executor.adopt(attempt.id):
             return False
         self._on_slot[attempt.slot] = attempt.id
+        self._note_training(attempt)
         is_measuring = attempt.slot_share == 0
         self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
         _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
@@ -294,6 +326,14 @@ class Coordinator:
         """Whether a study's work in the background keeps another tenant's waiting."""
         run = self._runs.get(study_id)
         return run is not None and self._threads.should_give_way(run.tenant)
+
+    def may_queue(self, study_id: str) -> bool:
+        """Whether the study's tenant may have more trials wait."""
+        run = self._runs.get(study_id)
+        if run is None or self._tenants.may_queue(run.tenant):
+            return True
+        with self.database.read() as session:
+            return not Quotas(session).is_full("queued_trials", run.tenant)
 
     def has_a_moment(self, study_id: str) -> bool:
         """Whether the round may wait a moment for the study's sampler."""
@@ -325,7 +365,7 @@ class Coordinator:
             return
         with self.claimed(study_id).write() as session:
             try:
-                if not is_measuring:
+                if not is_measuring and self._tenants.quota(tenant).slots is not None:
                     Quotas(session).make_room("slots", tenant=tenant)
             except QuotaReached as reached:
                 self._tenants.note_elsewhere(tenant, slots=reached.used)
@@ -355,6 +395,7 @@ class Coordinator:
             if also is not None:
                 also(session)
         self._on_slot[slot.name] = attempt_id
+        self._note_training(attempt)
         self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
@@ -367,7 +408,17 @@ class Coordinator:
             _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
             del self._on_slot[slot.name]
             self._tenants.give_back(slot.name)
-            self._runs[study_id].lost(attempt, AttemptCause.LOST, f"not started: {error}")
+            self._lose(self._runs[study_id], attempt, AttemptCause.LOST, f"not started: {error}")
+
+    def _lose(
+        self,
+        run: StudyRun | MeasuringRun,
+        attempt: AttemptRecord,
+        cause: AttemptCause,
+        detail: str,
+    ) -> None:
+        self._training.pop(attempt.id, None)
+        run.lost(attempt, cause, detail)
 
     def _ticket(self, attempt: AttemptRecord, job: Job, slot: Slot, token: str) -> AttemptTicket:
         """What the attempt's process is started with."""
@@ -412,17 +463,29 @@ class Coordinator:
                 self._end(study_id)
         return self._tenants.wants_more and study_id in self._runs
 
-    def _look(self) -> None:
-        """Read at once how all our studies stand: those that stand as before have nothing to do."""
-        self._looks = {}
-        if self._runs:
-            with self.database.read() as session:
-                studies = Studies(session).with_ids(self._runs.keys())
-                asked = Commands(session).asked()
-            self._looks = {
-                study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
-                for study in studies
-            }
+    def _look(self) -> bool:
+        """Read at once how all our studies stand: those that stand as before have nothing to do.
+
+        Returns:
+            Whether attempts have ended.
+        """
+        committed = self._changes.look()
+        looked_at = None if committed is None else (committed, frozenset(self._runs))
+        if looked_at is not None and looked_at == self._looked_at:
+            return False
+        self._looks, self._looked_at = {}, None
+        with self.database.read() as session:
+            have_ended = self._executor.look(session)
+            studies = Studies(session).with_ids(self._runs.keys()) if self._runs else []
+            asked = Commands(session).asked() if self._runs else {}
+        self._looks = {
+            study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
+            for study in studies
+        }
+        for study in studies:
+            self.known_trials(study.id).note_version(study.data_version)
+        self._looked_at = looked_at
+        return have_ended
 
     def _step(self, study_id: str) -> bool:
         look, run = self._looks.get(study_id), self._runs[study_id]
@@ -447,6 +510,8 @@ class Coordinator:
             for name, attempt_id in self._on_slot.items()
             if attempt_id not in ended
         }
+        for attempt_id in ended:
+            self._training.pop(attempt_id, None)
         self._seclusion.keep(self._on_slot.values())
 
     def _used(self) -> Counter[str]:
@@ -465,7 +530,7 @@ class Coordinator:
         run = self._runs.get(attempt.study_id)
         if attempt.state == AttemptState.RUNNING and run is not None:
             with self._while_ours(attempt.study_id):
-                run.lost(attempt, ended.cause, ended.detail)
+                self._lose(run, attempt, ended.cause, ended.detail)
 
     def _expire(self) -> None:
         """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
@@ -480,7 +545,7 @@ class Coordinator:
             if run is not None:
                 with self._while_ours(attempt.study_id):
                     why = f"its lease of {self._lease_seconds:g} s ran out"
-                    run.lost(attempt, AttemptCause.LOST, why)
+                    self._lose(run, attempt, AttemptCause.LOST, why)
                 self._executor.cancel(attempt.id, 0.0)
         self._end_lingering(self._on_slot.values() - leases.keys())
 
@@ -557,6 +622,7 @@ class Coordinator:
             say_that_it_waits(self.database, study)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
+        self._known[study.id] = KnownTrials(self.database, study.id)
         ended = study.state.has_ended
         return MeasuringRun(self, study) if ended else StudyRun(self, study, self._copies)
 

@@ -52,18 +52,20 @@ class AskTellLoop:
         self.front_is_due = False
         """Whether an event about another front is still to be written."""
         self._searching = False
+        self._may_be_enqueued = True
         self._halted = False
         self._at_work: Future[None] | None = None
 
-    def go_on(self, *, searching: bool) -> None:
+    def go_on(self, *, searching: bool, enqueued: bool) -> None:
         """See to it that what is due is done in the background.
 
-        Users' own trials and tells always are, suggestions only while the study is `searching`.
+        Users' own trials (`enqueued`: there may be some) and tells always are, suggestions only
+        while the study is `searching`.
 
         Raises:
             Exception: whatever went wrong there.
         """
-        self._searching = searching
+        self._searching, self._may_be_enqueued = searching, enqueued
         if not self.is_at_work():
             self._at_work = self._study.dispatcher.in_background(
                 self._study.id, self._do_what_is_due
@@ -90,8 +92,7 @@ class AskTellLoop:
         """
         if self.is_at_work():
             return False
-        with self._study.database.read() as session:
-            return not self.front_is_due and not Trials(session).untold(self._study.id)
+        return not self.front_is_due and not self._study.trials.counts().untold
 
     def tell_front(self) -> None:
         """Have an event written if the front is another one: something was measured."""
@@ -130,14 +131,11 @@ class AskTellLoop:
 
     def _advance(self) -> bool:
         """Do the one thing that is due first; False: nothing is."""
-        with self._study.database.read() as session:
-            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
-            ended = Trials(session).untold(self._study.id)
-            counts = Trials(session).counts(self._study.id)
         # In a study that is held or about to end too: whoever asked is told the trial's number.
-        if commands:
-            self._enqueued.enter(commands[0])
+        if self._may_be_enqueued and self._enter_enqueued():
             return True
+        counts = self._study.trials.counts()
+        ended = self._study.trials.untold() if counts.untold else []
         # What was refused when it was drawn is told at once.
         first = next((trial for trial in ended if not trial.dispatched), None)
         if first is None and self._searching:
@@ -153,6 +151,15 @@ class AskTellLoop:
             self.front_is_due = False
             self._tell_front()
         return False
+
+    def _enter_enqueued(self) -> bool:
+        """Take the first trial that a user has named; False: there is none."""
+        with self._study.database.read() as session:
+            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
+        if commands:
+            self._enqueued.enter(commands[0])
+        self._may_be_enqueued = bool(commands)
+        return bool(commands)
 
     def _tell(self, trial: TrialRecord) -> None:
         self._optuna_study.tell(trial)

@@ -23,7 +23,6 @@ from search.spaces import (
 from search.studies import bytes_wanted, need_of, refusals, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
 from search.training.trial_spec import TrialSpec
-from storage.accounts.quotas import Quotas
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.exchanges import Exchanges
@@ -56,10 +55,9 @@ class Suggestions:
             return False
         # A tenant whose quota is full draws ahead no more; one draw of each study waits, so that no
         # study stands still for what others have waiting.
-        if counts.by_state.get(TrialState.QUEUED):
-            with self._study.database.read() as session:
-                if Quotas(session).is_full("queued_trials", self._study.tenant):
-                    return False
+        waits = bool(counts.by_state.get(TrialState.QUEUED))
+        if waits and not self._study.dispatcher.may_queue(self._study.id):
+            return False
         with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
             self.enter(self._optuna_study.ask())
         return True

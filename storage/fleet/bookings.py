@@ -9,16 +9,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import AttemptCause
 from storage.locking import insert
 from storage.mapping import reader
+from storage.plain import run
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
 
 _OPEN = BookingRow.state != BookingState.EXITED
+_STAYS = select(MachineRow.id).where(MachineRow.id == bindparam("machine"), ~MachineRow.leaving)
+_ANY_EXIT = select(exists().where(BookingRow.owner == bindparam("whose"), ~_OPEN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +69,10 @@ class Bookings:
 
         Or when the machine leaves, or is gone.
         """
-        stays = select(MachineRow.id).where(MachineRow.id == machine_id, ~MachineRow.leaving)
-        if self._session.scalar(stays) is None:
+        if run(self._session, _STAYS, {"machine": machine_id}).scalar() is None:
             return False
-        booked = self._session.scalar(
+        booked = run(
+            self._session,
             insert(self._session, BookingRow)
             .values(
                 attempt_id=attempt_id,
@@ -81,8 +84,8 @@ class Bookings:
                 booked_at=at,
             )
             .on_conflict_do_nothing()
-            .returning(BookingRow.attempt_id)
-        )
+            .returning(BookingRow.attempt_id),
+        ).scalar()
         return booked is not None
 
     def adopt(self, attempt_id: str, *, owner: str) -> bool:
@@ -144,8 +147,7 @@ class Bookings:
 
     def any_exit(self, owner: str) -> bool:
         """Whether there is an end that a coordinator has not heard of."""
-        ended = exists().where(BookingRow.owner == owner, ~_OPEN)
-        return bool(self._session.scalar(select(ended)))
+        return bool(run(self._session, _ANY_EXIT, {"whose": owner}).scalar())
 
     def open(self, machine_id: str) -> list[BookingRecord]:
         """The bookings of a machine whose place is taken."""

@@ -15,6 +15,7 @@ from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import added, insert, lock_study, lock_study_to_decide
 from storage.mapping import columns_of, reader
+from storage.plain import run
 from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
 from storage.tables import AttemptRow, StudyRow
 
@@ -317,13 +318,14 @@ class Attempts:
 
     def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
         """The number of the next attempt at this job; the first is 1."""
-        last = self._session.scalar(
+        last = run(
+            self._session,
             select(func.max(AttemptRow.number)).where(
                 AttemptRow.study_id == study_id,
                 AttemptRow.kind == kind,
                 AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
-            )
-        )
+            ),
+        ).scalar()
         return 1 if last is None else last + 1
 
     def device_seconds(self, study_id: str, now: datetime) -> float:

@@ -4,14 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import StudyCause
 from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.locking import insert, lock_study, lock_study_to_decide
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.paging import newest_first
+from storage.plain import run
 from storage.records import Json, Page, StudyRecord, StudyState
 from storage.tables import StudyRow
 from storage.tenants import tenant_of
@@ -21,6 +22,12 @@ _ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1
 
 
 _record = reader(StudyRecord)
+_NAMED = StudyRow.id.in_(bindparam("studies", expanding=True))
+_WITH_IDS = select(*columns_of(StudyRecord, StudyRow)).where(_NAMED)
+_VERSIONS = select(StudyRow.id, StudyRow.data_version).where(_NAMED)
+_OURS = select(StudyRow.id).where(
+    StudyRow.id == bindparam("study"), StudyRow.owner == bindparam("claims")
+)
 
 
 class Studies:
@@ -165,8 +172,13 @@ class Studies:
 
     def with_ids(self, study_ids: Collection[str]) -> list[StudyRecord]:
         """Those of the named studies that are there."""
-        rows = self._session.scalars(select(StudyRow).where(StudyRow.id.in_(study_ids)))
+        rows = run(self._session, _WITH_IDS, {"studies": list(study_ids)})
         return [_record(row) for row in rows]
+
+    def versions(self, study_ids: Collection[str]) -> dict[str, int]:
+        """The versions of the data of those of the named studies that are there."""
+        rows = run(self._session, _VERSIONS, {"studies": list(study_ids)})
+        return {study_id: version for study_id, version in rows}  # noqa: C416 - rows are no pairs
 
     def finish_times(self) -> dict[str, datetime]:
         """When each study ended, of those that have."""
@@ -288,8 +300,8 @@ class Studies:
             ClaimLost: if it has not.
         """
         lock_study_to_decide(self._session, study_id)
-        ours = select(StudyRow.id).where(StudyRow.id == study_id, StudyRow.owner == owner)
-        if self._session.scalar(ours) is None:
+        ours = run(self._session, _OURS, {"study": study_id, "claims": owner})
+        if ours.scalar() is None:
             raise ClaimLost(f"study {study_id!r} is not claimed by {owner!r} (any more)")
 
     def claims(self, *, other_than: str) -> dict[str, datetime]:

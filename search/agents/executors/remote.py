@@ -38,8 +38,8 @@ from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.01
-"""How often it is looked whether anything was written while something runs."""
+_LOOK_SECONDS = 0.02
+"""How often it is looked whether anything was written: what comes close together is read once."""
 
 GO_ON_SECONDS = 300.0
 """How long attempts are given whose machines are not heard, while no other one is."""
@@ -101,6 +101,7 @@ class RemoteExecutor:
         self._running: set[str] = set()
         self._exits: list[Exit] = []
         self._looked_at = 0.0
+        self._has_exits = False
         self._closed = threading.Event()
 
     def capacity(self) -> Sequence[Slot]:
@@ -200,17 +201,20 @@ class RemoteExecutor:
             self._to_cancel[attempt_id] = grace_seconds
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
-        """Return what ended since the last call; waits up to the timeout for a first one."""
+        """Return what has ended by the last `look`; else waits until anything is written.
+
+        What that is the caller finds at its next `look`.
+        """
         self._tell_machines()
+        if self._has_exits:
+            self._take_exits()
         deadline = time.monotonic() + timeout_seconds
-        while True:
-            found = self._look()
+        while not (told := self._told()) and not self._has_news():
             left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
+            if left <= 0 or self._closed.is_set():
+                break
             self._closed.wait(min(left, _LOOK_SECONDS / 2))
-            if self._closed.is_set() and not self._running:
-                return self._told()
+        return told
 
     def log_path(self, attempt_id: str) -> Path:
         """Name the file that would hold the log, if its machine shared our folder: `log_file`."""
@@ -224,14 +228,19 @@ class RemoteExecutor:
         self._changes.close()
 
     def _tell_machines(self) -> None:
-        """Have the polls of machines that wait look at what is booked and cancelled there."""
+        """Have the polls of machines that wait look at what is booked and cancelled there.
+
+        In a transaction of its own: a poll holds its machine's row, and may wait for what whoever
+        books has changed.
+        """
         with self._lock:
             machines, cancelled = self._to_tell - {""}, dict(self._to_cancel)
-        if machines or cancelled:
-            with self._database.write() as session:
-                bookings = Bookings(session)
-                ends = (bookings.cancel(one, grace) for one, grace in cancelled.items())
-                Machines(session).note_changes(machines | {one for one in ends if one is not None})
+        if not (machines or cancelled):
+            return
+        with self._database.write() as session:
+            bookings = Bookings(session)
+            ends = [bookings.cancel(one, grace) for one, grace in cancelled.items()]
+            Machines(session).note_changes(machines | {one for one in ends if one is not None})
         # After the commit: where there was none, they are to be told still.
         with self._lock:
             self._to_tell -= machines
@@ -239,15 +248,19 @@ class RemoteExecutor:
                 if self._to_cancel.get(attempt_id) == grace:
                     del self._to_cancel[attempt_id]
 
-    def _look(self) -> Sequence[Exit]:
-        """Take ends that are written down, where anything was since the last look."""
+    def look(self, session: Session) -> bool:
+        """Whether there are ends that were not taken, by the rows of our caller's session."""
+        self._has_exits = bool(self._running) and Bookings(session).any_exit(self._owner)
+        return self._has_exits
+
+    def _has_news(self) -> bool:
+        """Whether anything was written since the last look, which is not repeated at once."""
         now = time.monotonic()
-        if self._running and now - self._looked_at >= _LOOK_SECONDS:
-            seen = self._changes.look()
-            if seen is None or seen != self._seen:
-                self._take_exits()
-            self._looked_at, self._seen = now, seen
-        return self._told()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return False
+        seen, before = self._changes.look(), self._seen
+        self._looked_at, self._seen = now, seen
+        return seen is None or seen != before
 
     def _told(self) -> Sequence[Exit]:
         with self._lock:
@@ -255,11 +268,9 @@ class RemoteExecutor:
         return told
 
     def _take_exits(self) -> None:
-        with self._database.read() as session:
-            if not Bookings(session).any_exit(self._owner):
-                return
         with self._database.write() as session:
             ended = Bookings(session).take_exits(self._owner)
+        self._has_exits = False
         with self._lock:
             for booking in ended:
                 self._note(_exit(booking))
