@@ -6,7 +6,6 @@ of its former self lost, and goes on.
 
 import logging
 import platform
-import secrets
 import threading
 import time
 from collections import Counter
@@ -30,6 +29,7 @@ from search.dispatch.fair_threads import FairThreads
 from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
 from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
 from search.dispatch.seclusion import Seclusion
+from search.dispatch.starts import Start, Starts
 from search.dispatch.study_run import StudyRun
 from search.dispatch.tenant_shares import TenantShares
 from search.errors import ExecutorError
@@ -43,14 +43,13 @@ from search.running import (
     KnownTrials,
     Look,
     SlotNews,
-    token_digest,
 )
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import Job, MeasureJob
 from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
-from storage.errors import ClaimLost, DatabaseUnavailable, NotFound, QuotaReached
+from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands
@@ -150,6 +149,7 @@ class Coordinator:
         self._choosing = Choosing(slot_wait_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
+        self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)
         self._tenants = TenantShares()
         self._in_background: dict[str, Future[None]] = {}
 
@@ -203,6 +203,7 @@ class Coordinator:
         self._tenants.begin_round(tenants.values())
         self._stepped.clear()
         take_turns(in_turn(priorities), tenants=tenants, rank=self._tenants.rank, visit=self._visit)
+        self._write_starts()
         order = next_turn(priorities, served=self._served)
         self._runs = {one: self._runs[one] for one in order if one in self._runs}
         self._served.clear()
@@ -283,10 +284,6 @@ class Coordinator:
         """The numbers of a study's trials that an attempt trains now."""
         return {trial for study, trial in self._training.values() if study == study_id}
 
-    def _note_training(self, attempt: AttemptRecord) -> None:
-        if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
-            self._training[attempt.id] = attempt.study_id, attempt.trial
-
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
         return attempt_id in self._on_slot.values()
@@ -296,7 +293,8 @@ class Coordinator:
         if not self._executor.adopt(attempt.id):
             return False
         self._on_slot[attempt.slot] = attempt.id
-        self._note_training(attempt)
+        if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
+            self._training[attempt.id] = attempt.study_id, attempt.trial
         is_measuring = attempt.slot_share == 0
         self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
         _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
@@ -350,65 +348,64 @@ class Coordinator:
         alone: bool = False,
         also: Callable[[Session], None] | None = None,
     ) -> None:
-        """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+        """Have an attempt's row written with this round's others, then its process started.
 
-        `also` is done in the transaction that writes the row.
+        `alone`: nothing else runs with it. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
         those.
         """
         tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
-        attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
-        if not self._executor.reserve(attempt_id, slot):
+        start = Start(
+            study_id=study_id,
+            tenant=tenant,
+            kind=kind,
+            job=job,
+            trial=trial,
+            slot=slot,
+            ticket=partial(self._ticket, job=job, slot=slot, tenant=tenant),
+            also=also,
+            counts=not is_measuring and self._tenants.quota(tenant).slots is not None,
+        )
+        if not self._executor.reserve(start.attempt_id, slot):
             self._refused.add(slot.name)
             return
-        with self.claimed(study_id).write() as session:
-            try:
-                if not is_measuring and self._tenants.quota(tenant).slots is not None:
-                    Quotas(session).make_room("slots", tenant=tenant)
-            except QuotaReached as reached:
-                self._tenants.note_elsewhere(tenant, slots=reached.used)
-                return
-            attempts = Attempts(session)
-            now = datetime.now(UTC)
-            attempt = AttemptRecord(
-                id=attempt_id,
-                study_id=study_id,
-                kind=kind,
-                trial=trial,
-                number=attempts.next_number(study_id, kind, trial),
-                state=AttemptState.RUNNING,
-                job=job.model_dump(mode="json"),
-                slot=slot.name,
-                slot_share=slot.share,
-                device=slot.device,
-                lease_until=now + timedelta(seconds=self._lease_seconds),
-                started_at=now,
-                machine=slot.machine or platform.node(),
-            )
-            ticket = self._ticket(attempt, job, slot, token)
-            if not self._executor.book(session, ticket, slot):
-                self._refused.add(slot.name)
-                return
-            attempts.start(attempt, token_digest=token_digest(token))
-            if also is not None:
-                also(session)
-        self._on_slot[slot.name] = attempt_id
-        self._note_training(attempt)
+        self._starts.add(start)
+        self._on_slot[slot.name] = start.attempt_id
+        if kind is AttemptKind.TRAIN and trial is not None:
+            self._training[start.attempt_id] = study_id, trial
         self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
-            self._seclusion.begin(slot.machine, attempt_id)
+            self._seclusion.begin(slot.machine, start.attempt_id)
         if not is_measuring:
             self._served.add(study_id)
-        try:
-            self._executor.start(ticket, slot)
-        except ExecutorError as error:
-            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
-            del self._on_slot[slot.name]
-            self._tenants.give_back(slot.name)
-            self._lose(self._runs[study_id], attempt, AttemptCause.LOST, f"not started: {error}")
+
+    def _write_starts(self) -> None:
+        """Write all that was to start in this round, and start it."""
+        outcome = self._starts.write()
+        for start in outcome.refused:
+            if start.tenant not in outcome.quotas_used:
+                self._refused.add(start.slot.name)
+            self._free_slots({start.attempt_id})
+        for tenant, used in outcome.quotas_used.items():
+            self._tenants.note_elsewhere(tenant, slots=used)
+        for study_id in {start.study_id for start, _, _ in outcome.started}:
+            self.known_trials(study_id).note_write()
+        for study_id, lost in outcome.lost_claims.items():
+            with self._while_ours(study_id):
+                raise lost
+        for start, attempt, ticket in outcome.started:
+            try:
+                self._executor.start(ticket, start.slot)
+            except ExecutorError as error:
+                words = {"study_id": start.study_id, "reason": error}
+                _log.error("an attempt did not start", extra=words)
+                self._free_slots({start.attempt_id})
+                run = self._runs[start.study_id]
+                with self._while_ours(start.study_id):
+                    self._lose(run, attempt, AttemptCause.LOST, f"not started: {error}")
 
     def _lose(
         self,
@@ -420,7 +417,9 @@ class Coordinator:
         self._training.pop(attempt.id, None)
         run.lost(attempt, cause, detail)
 
-    def _ticket(self, attempt: AttemptRecord, job: Job, slot: Slot, token: str) -> AttemptTicket:
+    def _ticket(
+        self, attempt: AttemptRecord, token: str, *, job: Job, slot: Slot, tenant: str
+    ) -> AttemptTicket:
         """What the attempt's process is started with."""
         about_trial = {} if attempt.trial is None else {"trial": attempt.trial}
         return AttemptTicket(
@@ -434,7 +433,7 @@ class Coordinator:
             lock_folder=lock_folder(self._folders.locks, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
-            tenant=self._runs[attempt.study_id].tenant,
+            tenant=tenant,
             log_format=self._log_format,
             log_fields={"study_id": attempt.study_id, **about_trial, "attempt_id": attempt.id},
         )
@@ -477,7 +476,7 @@ class Coordinator:
         with self.database.read() as session:
             have_ended = self._executor.look(session)
             studies = Studies(session).with_ids(self._runs.keys()) if self._runs else []
-            asked = Commands(session).asked() if self._runs else {}
+            asked = Commands(session).asked()
         self._looks = {
             study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
             for study in studies
@@ -644,6 +643,7 @@ class Coordinator:
 
         Between the two a step may have been done by halves, as by a coordinator that died.
         """
+        self._free_slots(self._starts.drop())
         for study_id in list(self._runs):
             self._forget(study_id)
         if not self._away:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from optuna.storages import BaseStorage
+from optuna.storages import RDBStorage
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
@@ -89,7 +89,7 @@ class StudyRun:
         self,
         dispatcher: Dispatcher,
         study: StudyRecord,
-        optuna_storage: Callable[[], BaseStorage] | None,
+        optuna_storage: Callable[[], RDBStorage] | None,
     ) -> None:
         """`optuna_storage` opens Optuna's own tables, for the copy; null: none is wanted."""
         spec = StudySpec.model_validate(study.spec)

@@ -3,6 +3,8 @@
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
 from typing import final
 
 from storage.engine import Database
@@ -81,6 +83,11 @@ class KnownTrials:
             self._refresh()
             found = sorted(self._open.values(), key=lambda trial: trial.number)
         return [trial for trial in found if not states or trial.state in states]
+
+    def note_told(self, trial: TrialRecord, at: datetime) -> None:
+        """The sampler was told of a trial's end; the row says so later."""
+        with self._lock:
+            self._put([replace(trial, told_at=at)])
 
     def _refresh(self) -> None:
         noted = self._noted

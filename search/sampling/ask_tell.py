@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillAtWork
 from datetime import UTC, datetime
 
+from sqlalchemy.orm import Session
+
 from search.fronts import FRONT, Figures
 from search.running import StudyContext
 from search.sampling.confirmation import Confirmation
@@ -42,7 +44,7 @@ class AskTellLoop:
         self._study = study
         self._optuna_study = optuna_study
         self._uncounted_seconds = uncounted_seconds
-        self.suggestions = Suggestions(study, optuna_study)
+        self.suggestions = Suggestions(study, optuna_study, first=self._write_tells)
         self.confirmation = Confirmation(study, optuna_study, self.suggestions)
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
@@ -54,6 +56,8 @@ class AskTellLoop:
         self._searching = False
         self._may_be_enqueued = True
         self._halted = False
+        self._told: list[tuple[int, datetime]] = []
+        """What the sampler was told and rows do not say yet."""
         self._at_work: Future[None] | None = None
 
     def go_on(self, *, searching: bool, enqueued: bool) -> None:
@@ -122,9 +126,14 @@ class AskTellLoop:
 
     def _do_what_is_due(self) -> bool:
         """Go on until nothing is due; true: another tenant's studies are to go on first."""
-        while not self._halted and self._advance():
-            if self._study.dispatcher.should_give_way(self._study.id):
-                return True
+        gives_way = False
+        while not self._halted and not gives_way and self._advance():
+            gives_way = self._study.dispatcher.should_give_way(self._study.id)
+        if self._told:
+            with self._study.database.write() as session:
+                self._write_tells(session)
+        if gives_way:
+            return True
         if not self._halted:
             self.copy.go_on()
         return False
@@ -163,11 +172,18 @@ class AskTellLoop:
 
     def _tell(self, trial: TrialRecord) -> None:
         self._optuna_study.tell(trial)
-        with self._study.database.write() as session:
-            if Trials(session).mark_told(self._study.id, trial.number, datetime.now(UTC)):
-                Exchanges(session).append(self._study.id, "tell", trial.number)
+        now = datetime.now(UTC)
+        self._told.append((trial.number, now))
+        self._study.trials.note_told(trial, now)
         if trial.state == TrialState.COMPLETE:
             self._tell_front()
+
+    def _write_tells(self, session: Session) -> None:
+        """Write what was told, in its order: with what was asked after it, where there is some."""
+        for number, at in self._told:
+            if Trials(session).mark_told(self._study.id, number, at):
+                Exchanges(session).append(self._study.id, "tell", number)
+        self._told = []
 
     def _tell_front(self) -> None:
         """Write an event when the front has changed."""
@@ -189,4 +205,5 @@ class AskTellLoop:
             "wall_seconds": study.running_seconds + self._uncounted_seconds(),
         }
         with self._study.database.write() as session:
+            self._write_tells(session)
             Events(session).append(self._study.id, FRONT, payload, datetime.now(UTC))

@@ -39,8 +39,16 @@ REDRAWS = 3
 class Suggestions:
     """The queue of configurations that wait for a slot."""
 
-    def __init__(self, study: StudyContext, optuna_study: OptunaStudy) -> None:
+    def __init__(
+        self,
+        study: StudyContext,
+        optuna_study: OptunaStudy,
+        *,
+        first: Callable[[Session], None],
+    ) -> None:
+        """`first` is done at the beginning of each transaction that adds a trial."""
         self._study = study
+        self._first = first
         self._optuna_study = optuna_study
         self._duplicates = Duplicates(study)
         self._size = study.spec.sampler.size(study.space)
@@ -229,6 +237,7 @@ class Suggestions:
             created_at=now,
         )
         with self._study.database.write() as session:
+            self._first(session)
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)
             announce_trial(session, trial, at=now)

@@ -9,19 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, bindparam, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import AttemptCause
 from storage.locking import insert
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.plain import run
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
 
 _OPEN = BookingRow.state != BookingState.EXITED
 _STAYS = select(MachineRow.id).where(MachineRow.id == bindparam("machine"), ~MachineRow.leaving)
-_ANY_EXIT = select(exists().where(BookingRow.owner == bindparam("whose"), ~_OPEN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +46,9 @@ class BookingRecord:
 
 
 _record = reader(BookingRecord)
+_EXITS = select(*columns_of(BookingRecord, BookingRow)).where(
+    BookingRow.owner == bindparam("whose"), ~_OPEN
+)
 
 
 class Bookings:
@@ -139,15 +141,15 @@ class Bookings:
             )
         )
 
-    def take_exits(self, owner: str) -> list[BookingRecord]:
-        """The ends that a coordinator has not heard of, each of which is told this once."""
-        ended = delete(BookingRow).where(BookingRow.owner == owner, ~_OPEN)
-        rows = self._session.scalars(ended.returning(BookingRow))
-        return [_record(row) for row in rows]
+    def exits(self, owner: str) -> list[BookingRecord]:
+        """The ends that a coordinator has not forgotten."""
+        return [_record(row) for row in run(self._session, _EXITS, {"whose": owner})]
 
-    def any_exit(self, owner: str) -> bool:
-        """Whether there is an end that a coordinator has not heard of."""
-        return bool(run(self._session, _ANY_EXIT, {"whose": owner}).scalar())
+    def drop(self, attempt_ids: Collection[str]) -> None:
+        """Forget ends that were heard of."""
+        self._session.execute(
+            delete(BookingRow).where(BookingRow.attempt_id.in_(attempt_ids), ~_OPEN)
+        )
 
     def open(self, machine_id: str) -> list[BookingRecord]:
         """The bookings of a machine whose place is taken."""

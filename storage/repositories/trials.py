@@ -472,9 +472,8 @@ class Trials:
         if state != TrialState.STOPPED:
             values["stopping"] = None
         lock_study(self._session, study_id)
-        ended = update(TrialRow).where(*_one(study_id, number), _OPEN).values(**values)
-        statement: Any = ended.returning(*_COLUMNS)
-        row = run(self._session, statement).one_or_none()
+        ended: Any = update(TrialRow).where(*_one(study_id, number), _OPEN).values(**values)
+        row = run(self._session, ended.returning(*_COLUMNS)).one_or_none()
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
         note_change(self._session, study_id)

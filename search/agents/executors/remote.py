@@ -91,6 +91,8 @@ class RemoteExecutor:
         self._seen: Hashable | None = None
         self._to_tell: set[str] = set()
         self._to_cancel: dict[str, float] = {}
+        self._heard: set[str] = set()
+        """Attempts whose ends are told; their bookings are to go."""
         self._heard_at = clock()
         self._heard_since: float | None = None
         self._last_heard: Mapping[str, datetime] = {}
@@ -101,7 +103,6 @@ class RemoteExecutor:
         self._running: set[str] = set()
         self._exits: list[Exit] = []
         self._looked_at = 0.0
-        self._has_exits = False
         self._closed = threading.Event()
 
     def capacity(self) -> Sequence[Slot]:
@@ -206,8 +207,6 @@ class RemoteExecutor:
         What that is the caller finds at its next `look`.
         """
         self._tell_machines()
-        if self._has_exits:
-            self._take_exits()
         deadline = time.monotonic() + timeout_seconds
         while not (told := self._told()) and not self._has_news():
             left = deadline - time.monotonic()
@@ -235,23 +234,33 @@ class RemoteExecutor:
         """
         with self._lock:
             machines, cancelled = self._to_tell - {""}, dict(self._to_cancel)
-        if not (machines or cancelled):
+            heard = set(self._heard)
+        if not (machines or cancelled or heard):
             return
         with self._database.write() as session:
             bookings = Bookings(session)
             ends = [bookings.cancel(one, grace) for one, grace in cancelled.items()]
-            Machines(session).note_changes(machines | {one for one in ends if one is not None})
+            machines |= {one for one in ends if one is not None}
+            if machines:
+                Machines(session).note_changes(machines)
+            if heard:
+                bookings.drop(heard)
         # After the commit: where there was none, they are to be told still.
         with self._lock:
             self._to_tell -= machines
+            self._heard -= heard
             for attempt_id, grace in cancelled.items():
                 if self._to_cancel.get(attempt_id) == grace:
                     del self._to_cancel[attempt_id]
 
     def look(self, session: Session) -> bool:
-        """Whether there are ends that were not taken, by the rows of our caller's session."""
-        self._has_exits = bool(self._running) and Bookings(session).any_exit(self._owner)
-        return self._has_exits
+        """Take ends that are written down, by the rows of our caller's session."""
+        exits = Bookings(session).exits(self._owner) if self._running else []
+        with self._lock:
+            for booking in exits:
+                self._note(_exit(booking))
+            self._heard |= {booking.attempt_id for booking in exits}
+            return bool(self._exits)
 
     def _has_news(self) -> bool:
         """Whether anything was written since the last look, which is not repeated at once."""
@@ -266,14 +275,6 @@ class RemoteExecutor:
         with self._lock:
             told, self._exits = self._exits, []
         return told
-
-    def _take_exits(self) -> None:
-        with self._database.write() as session:
-            ended = Bookings(session).take_exits(self._owner)
-        self._has_exits = False
-        with self._lock:
-            for booking in ended:
-                self._note(_exit(booking))
 
     def _note(self, ended: Exit) -> None:
         # One of a coordinator of our name that died is no attempt of ours.
