@@ -39,6 +39,11 @@ def columns_of(
     return [getattr(table, field.name) for field in fields(record) if field.name not in given]
 
 
+def all_columns(table: type[Table]) -> list[InstrumentedAttribute[Any]]:
+    """Every column of a table."""
+    return [getattr(table, column.key) for column in table.__mapper__.column_attrs]
+
+
 def values_of(record: _Dataclass, *others: str) -> dict[str, Any]:
     """What a record's row has in its columns; `others` are the fields that are none."""
     return {name: value for name, value in vars(record).items() if name not in others}

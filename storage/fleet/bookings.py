@@ -46,9 +46,8 @@ class BookingRecord:
 
 
 _record = reader(BookingRecord)
-_EXITS = select(*columns_of(BookingRecord, BookingRow)).where(
-    BookingRow.owner == bindparam("whose"), ~_OPEN
-)
+_COLUMNS = columns_of(BookingRecord, BookingRow)
+_EXITS = select(*_COLUMNS).where(BookingRow.owner == bindparam("whose"), ~_OPEN)
 
 
 class Bookings:
@@ -112,10 +111,11 @@ class Bookings:
 
     def run(self, attempt_ids: Collection[str]) -> None:
         """The machine says that it has these."""
-        self._session.execute(
+        run(
+            self._session,
             update(BookingRow)
             .where(BookingRow.attempt_id.in_(attempt_ids), BookingRow.state == BookingState.OFFERED)
-            .values(state=BookingState.RUNNING)
+            .values(state=BookingState.RUNNING),
         )
 
     def exit(
@@ -129,7 +129,8 @@ class Bookings:
         signal: int | None = None,
     ) -> None:
         """The attempt ended so on that machine; only the first word about it counts."""
-        self._session.execute(
+        run(
+            self._session,
             update(BookingRow)
             .where(BookingRow.attempt_id == attempt_id, BookingRow.machine_id == machine_id, _OPEN)
             .values(
@@ -138,7 +139,7 @@ class Bookings:
                 signal=signal,
                 cause=cause,
                 detail=detail,
-            )
+            ),
         )
 
     def exits(self, owner: str) -> list[BookingRecord]:
@@ -147,8 +148,9 @@ class Bookings:
 
     def drop(self, attempt_ids: Collection[str]) -> None:
         """Forget ends that were heard of."""
-        self._session.execute(
-            delete(BookingRow).where(BookingRow.attempt_id.in_(attempt_ids), ~_OPEN)
+        run(
+            self._session,
+            delete(BookingRow).where(BookingRow.attempt_id.in_(attempt_ids), ~_OPEN),
         )
 
     def open(self, machine_id: str) -> list[BookingRecord]:
@@ -160,8 +162,8 @@ class Bookings:
         return self._where()
 
     def _where(self, *conditions: ColumnElement[bool]) -> list[BookingRecord]:
-        rows = self._session.scalars(
-            select(BookingRow).where(*conditions).order_by(BookingRow.attempt_id)
+        rows = run(
+            self._session, select(*_COLUMNS).where(*conditions).order_by(BookingRow.attempt_id)
         )
         return [_record(row) for row in rows]
 

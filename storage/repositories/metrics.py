@@ -2,16 +2,22 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
 from storage.locking import added, insert, lock_study, storable_integer
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
+from storage.plain import run
 from storage.records import MetricRecord
 from storage.tables import MetricRow
 
 _record = reader(MetricRecord)
+_ATTEMPT = select(MetricRow.attempt).where(
+    MetricRow.study_id == bindparam("study"),
+    MetricRow.number == bindparam("trial"),
+    MetricRow.epoch == bindparam("of_epoch"),
+)
 
 
 class Metrics:
@@ -40,21 +46,22 @@ class Metrics:
 
     def curve(self, study_id: str, number: int) -> list[MetricRecord]:
         """The trial's epochs in order."""
-        rows = self._session.scalars(
-            select(MetricRow)
+        rows = run(
+            self._session,
+            select(*columns_of(MetricRecord, MetricRow))
             .where(MetricRow.study_id == study_id, MetricRow.number == number)
-            .order_by(MetricRow.epoch)
+            .order_by(MetricRow.epoch),
         )
         return [_record(row) for row in rows]
 
     def has(self, study_id: str, number: int, epoch: int) -> bool:
         """Whether the epoch has been reported, by whichever attempt."""
-        return self._session.get(MetricRow, (study_id, number, epoch)) is not None
+        return self.reported_by(study_id, number, epoch) is not None
 
     def reported_by(self, study_id: str, number: int, epoch: int) -> int | None:
         """The number of the attempt whose word about the epoch is kept; null: nobody's."""
-        row = self._session.get(MetricRow, (study_id, number, epoch))
-        return None if row is None else row.attempt
+        of = {"study": study_id, "trial": number, "of_epoch": epoch}
+        return run(self._session, _ATTEMPT, of).scalar()
 
     def validations(
         self, study_id: str, numbers: Collection[int] | None = None
@@ -86,4 +93,4 @@ class Metrics:
             .select_from(MetricRow)
             .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
         )
-        return self._session.scalars(query).one()
+        return run(self._session, query).scalar_one()

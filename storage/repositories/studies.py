@@ -108,7 +108,7 @@ class Studies:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        row = self._session.scalar(select(StudyRow).where(StudyRow.id == study_id))
+        row = run(self._session, _WITH_IDS, {"studies": [study_id]}).one_or_none()
         if row is None:
             raise _missing(study_id)
         return _record(row)
