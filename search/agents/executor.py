@@ -177,10 +177,6 @@ class Executor(Protocol):
         """
         ...
 
-    def look(self, session: Session) -> bool:
-        """Whether the next `poll` has ends to tell, where the caller's session shows that."""
-        ...
-
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return the attempts that ended since the last call, each one once.
 

@@ -50,7 +50,13 @@ from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
-from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    CommandKind,
+    StudyRecord,
+)
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands
 from storage.repositories.studies import Studies
@@ -61,6 +67,9 @@ _PAUSE_SECONDS = 0.05
 _LONGER_PAUSE_SECONDS = 0.2
 """How long a round waits for an attempt to end before it looks at the tables again: longer while
 every slot has one, since nothing begins before one of them ends."""
+
+_LOOK_SECONDS = 0.02
+"""How often it is looked whether anything was written: what comes close together is read once."""
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
@@ -137,6 +146,7 @@ class Coordinator:
         """Since the last round: what waits for one may have it now."""
         self._looks: Mapping[str, Look] = {}
         self._changes = database.changes()
+        self._committed: Hashable | None = None
         self._looked_at: Hashable | None = None
         """What was committed at the last look, with the studies that were ours then."""
         self._look_for_slots()
@@ -189,15 +199,13 @@ class Coordinator:
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
         is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
-        ended = [*self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)]
-        self._slots_changed = False
-        self._keep_claims()
-        if self._look():
-            ended += self._executor.poll(0.0)
-        self._slots_changed |= bool(ended)
+        ended = self._wait(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
+        self._slots_changed = bool(ended)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
+        self._keep_claims()
+        self._look()
         priorities = {study_id: run.priority for study_id, run in self._runs.items()}
         tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
         self._tenants.begin_round(tenants.values())
@@ -462,21 +470,28 @@ class Coordinator:
                 self._end(study_id)
         return self._tenants.wants_more and study_id in self._runs
 
-    def _look(self) -> bool:
-        """Read at once how all our studies stand: those that stand as before have nothing to do.
+    def _wait(self, seconds: float) -> Sequence[Exit]:
+        """Wait until an attempt ends or anything is written, or for so long."""
+        deadline = time.monotonic() + seconds
+        while True:
+            left = deadline - time.monotonic()
+            ended = self._executor.poll(max(0.0, min(left, _LOOK_SECONDS)))
+            if ended or left <= 0 or self._changes.look() != self._committed:
+                return ended
 
-        Returns:
-            Whether attempts have ended.
-        """
+    def _look(self) -> None:
+        """Read at once how all our studies stand: those that stand as before have nothing to do."""
         committed = self._changes.look()
         looked_at = None if committed is None else (committed, frozenset(self._runs))
         if looked_at is not None and looked_at == self._looked_at:
-            return False
-        self._looks, self._looked_at = {}, None
-        with self.database.read() as session:
-            have_ended = self._executor.look(session)
-            studies = Studies(session).with_ids(self._runs.keys()) if self._runs else []
-            asked = Commands(session).asked()
+            return
+        self._looks, self._looked_at, self._committed = {}, None, committed
+        studies: Sequence[StudyRecord] = ()
+        asked: Mapping[str, Set[CommandKind]] = {}
+        if self._runs:
+            with self.database.read() as session:
+                studies = Studies(session).with_ids(self._runs.keys())
+                asked = Commands(session).asked()
         self._looks = {
             study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
             for study in studies
@@ -484,7 +499,6 @@ class Coordinator:
         for study in studies:
             self.known_trials(study.id).note_version(study.data_version)
         self._looked_at = looked_at
-        return have_ended
 
     def _step(self, study_id: str) -> bool:
         look, run = self._looks.get(study_id), self._runs[study_id]

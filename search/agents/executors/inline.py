@@ -112,10 +112,6 @@ class InlineExecutor:
         """None: what runs here is heard, or is not alive."""
         return frozenset[str]()
 
-    def look(self, session: Session) -> bool:  # noqa: ARG002
-        """Nothing of ours is in rows."""
-        return False
-
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Run the attempt that waits, if any, and return what ended; else wait for the timeout."""
         deadline = time.monotonic() + timeout_seconds

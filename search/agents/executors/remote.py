@@ -196,24 +196,23 @@ class RemoteExecutor:
             return frozenset(self._running)
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
-        """Have the machine told to end the attempt; harmless when it has ended."""
+        """Have the machine told at the next `poll` to end it; harmless when it has ended."""
         # Written with the next `poll`: whoever calls may be in the middle of a transaction.
         with self._lock:
-            self._to_cancel[attempt_id] = grace_seconds
+            sooner = min(grace_seconds, self._to_cancel.get(attempt_id, grace_seconds))
+            self._to_cancel[attempt_id] = sooner
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
-        """Return what has ended by the last `look`; else waits until anything is written.
-
-        What that is the caller finds at its next `look`.
-        """
+        """Return what ended since the last call; waits up to the timeout for a first one."""
         self._tell_machines()
         deadline = time.monotonic() + timeout_seconds
-        while not (told := self._told()) and not self._has_news():
+        while True:
+            self._look()
+            told = self._told()
             left = deadline - time.monotonic()
-            if left <= 0 or self._closed.is_set():
-                break
+            if told or left <= 0 or (self._closed.is_set() and not self._running):
+                return told
             self._closed.wait(min(left, _LOOK_SECONDS / 2))
-        return told
 
     def log_path(self, attempt_id: str) -> Path:
         """Name the file that would hold the log, if its machine shared our folder: `log_file`."""
@@ -253,14 +252,16 @@ class RemoteExecutor:
                 if self._to_cancel.get(attempt_id) == grace:
                     del self._to_cancel[attempt_id]
 
-    def look(self, session: Session) -> bool:
-        """Take ends that are written down, by the rows of our caller's session."""
-        exits = Bookings(session).exits(self._owner) if self._running else []
+    def _look(self) -> None:
+        """Take ends that are written down, where anything was since the last look."""
+        if not self._running or not self._has_news():
+            return
+        with self._database.read() as session:
+            exits = Bookings(session).exits(self._owner)
         with self._lock:
             for booking in exits:
                 self._note(_exit(booking))
             self._heard |= {booking.attempt_id for booking in exits}
-            return bool(self._exits)
 
     def _has_news(self) -> bool:
         """Whether anything was written since the last look, which is not repeated at once."""

@@ -79,11 +79,6 @@ class SeveralExecutors:
         """Return those of all of them."""
         return {one for executor in self._executors for one in executor.unheard()}
 
-    def look(self, session: Session) -> bool:
-        """Whether any of them has."""
-        looks = [executor.look(session) for executor in self._executors]
-        return any(looks)
-
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended anywhere since the last call."""
         deadline = time.monotonic() + timeout_seconds
@@ -95,8 +90,7 @@ class SeveralExecutors:
                 exits += executor.poll(0.0)
             for ended in exits:
                 self._of_attempt.pop(ended.attempt_id, None)
-            # One that returns early has something for its caller to look at.
-            if exits or left <= _TURN_SECONDS or not others:
+            if exits or left <= _TURN_SECONDS:
                 return exits
 
     def log_path(self, attempt_id: str) -> Path:

@@ -209,10 +209,6 @@ class RayExecutor:
         """None: what runs there is heard, or is not alive."""
         return frozenset[str]()
 
-    def look(self, session: Session) -> bool:  # noqa: ARG002
-        """Nothing of ours is in rows."""
-        return False
-
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""
         return self._exits.poll(timeout_seconds)
