@@ -7,7 +7,8 @@ from typing import Any
 
 import optuna
 
-from search.fronts.pareto import objective_infos, value_of
+from search.fronts.dominance import value_of
+from search.fronts.pareto import objective_infos
 from search.optuna_tables import open_storage, study_name
 from search.studies.spec import StudySpec
 from storage.blobs.folder import LocalArtifactStore

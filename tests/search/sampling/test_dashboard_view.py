@@ -16,8 +16,9 @@ from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 from optuna_dashboard._note import get_note_from_system_attrs
 
 from search.documents.objectives import Objective
+from search.fronts.dominance import front_of
 from search.fronts.figures import Figures
-from search.fronts.pareto import front_of, objective_infos
+from search.fronts.pareto import objective_infos
 from search.optuna_tables import open_storage, study_name
 from search.samplers.adapters.frozen import CONSTRAINTS
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
