@@ -10,8 +10,8 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from storage.columns import LARGEST_INTEGER
 from storage.errors import NotFound
-from storage.plain import run
 from storage.tables import StudyRow, Table
+from storage.tenants import run
 
 WRITING = "writing"
 """Key in `Session.info`: whether the session is a writing one (set by `Database.write`)."""

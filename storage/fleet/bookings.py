@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from storage.endings import AttemptCause
 from storage.locking import insert
 from storage.mapping import columns_of, reader
-from storage.plain import run
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
+from storage.tenants import run
 
 _OPEN = BookingRow.state != BookingState.EXITED
 _STAYS = select(MachineRow.id).where(MachineRow.id == bindparam("machine"), ~MachineRow.leaving)

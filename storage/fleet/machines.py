@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from storage.locking import insert
 from storage.mapping import all_columns, reader
-from storage.plain import run
 from storage.tables import MachineRow
+from storage.tenants import run
 
 
 @dataclass(frozen=True)

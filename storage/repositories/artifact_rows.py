@@ -15,7 +15,6 @@ from storage.locking import (
     storable_integer,
 )
 from storage.mapping import columns_of, reader
-from storage.plain import run
 from storage.records import ArtifactRecord, TrialState
 from storage.tables import (
     ArtifactRow,
@@ -25,7 +24,7 @@ from storage.tables import (
     TrialRow,
     UploadedModelRow,
 )
-from storage.tenants import ACROSS_TENANTS
+from storage.tenants import ACROSS_TENANTS, run
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
 _NAMING_LOCK = 0x6E616D65

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from storage.locking import added, insert, lock_study
 from storage.mapping import reader
-from storage.plain import run
 from storage.records import ArtifactRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.tables import AttemptLogRow
+from storage.tenants import run
 
 
 @dataclass(frozen=True, kw_only=True)

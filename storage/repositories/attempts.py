@@ -15,9 +15,9 @@ from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import added, insert, lock_study, lock_study_to_decide
 from storage.mapping import all_columns, columns_of, reader
-from storage.plain import run
 from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
 from storage.tables import AttemptRow, StudyRow
+from storage.tenants import run
 
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)

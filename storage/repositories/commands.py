@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 
 from storage.errors import NotFound
 from storage.mapping import reader
-from storage.plain import run
 from storage.records import CommandKind, CommandRecord
 from storage.tables import CommandRow
+from storage.tenants import run
 
 CommandRecords: TypeAlias = list[CommandRecord]
 

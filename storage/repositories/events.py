@@ -9,9 +9,9 @@ from sqlalchemy.orm import Session
 from storage.errors import NotFound
 from storage.locking import storable_integer
 from storage.mapping import reader
-from storage.plain import run
 from storage.records import EventRecord, Json
 from storage.tables import EventRow, StudyRow
+from storage.tenants import run
 
 _record = reader(EventRecord)
 _NEXT_NUMBER = (

@@ -7,9 +7,9 @@ from sqlalchemy.orm import Session
 
 from storage.errors import NotFound
 from storage.mapping import reader
-from storage.plain import run
 from storage.records import ExchangeRecord
 from storage.tables import ExchangeRow, StudyRow
+from storage.tenants import run
 
 ExchangeRecords: TypeAlias = list[ExchangeRecord]
 

@@ -8,9 +8,9 @@ from sqlalchemy.orm import Session
 from storage.batches import batched
 from storage.locking import added, insert, lock_study, storable_integer
 from storage.mapping import columns_of, reader
-from storage.plain import run
 from storage.records import MetricRecord
 from storage.tables import MetricRow
+from storage.tenants import run
 
 _record = reader(MetricRecord)
 _ATTEMPT = select(MetricRow.attempt).where(

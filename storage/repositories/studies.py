@@ -12,10 +12,9 @@ from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.locking import insert, lock_study, lock_study_to_decide
 from storage.mapping import columns_of, reader
 from storage.paging import newest_first
-from storage.plain import run
 from storage.records import Json, Page, StudyRecord, StudyState
 from storage.tables import StudyRow
-from storage.tenants import tenant_of
+from storage.tenants import run, tenant_of
 
 # Of what fronts and figures follow from, see `StudyRecord.data_version`.
 _ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}

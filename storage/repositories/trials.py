@@ -29,7 +29,6 @@ from storage.locking import (
     storable_integer,
 )
 from storage.mapping import columns_of, reader, values_of
-from storage.plain import run
 from storage.records import (
     AttemptKind,
     AttemptState,
@@ -44,6 +43,7 @@ from storage.records import (
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
 from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
+from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
 
