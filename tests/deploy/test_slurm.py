@@ -52,7 +52,7 @@ SPEC: dict[str, Any] = {
     "space": {"hidden_size": 16, "batch_size": 32},
     "objectives": ["quality", "parameters"],
     "sampler": {"kind": "random"},
-    "budget": {"trials": 2, "epochs": 150},
+    "budget": {"trials": 2, "epochs": 60},
 }
 
 
