@@ -85,9 +85,9 @@ def tasks(server: Server, tmp_path: Path) -> Iterator[list[psutil.Process]]:
     surroundings = {
         **os.environ,
         "REFLECTORY_SERVER": str(server.http.base_url),
-        "REFLECTORY_KEY_FILE": str(tmp_path / "key"),
-        "REFLECTORY_PYTHON": sys.executable,
-        "REFLECTORY_SCRATCH": str(tmp_path / "scratch"),
+        "AGENTS_KEY_FILE": str(tmp_path / "key"),
+        "AGENTS_PYTHON": sys.executable,
+        "AGENTS_SCRATCH": str(tmp_path / "scratch"),
     }
     command = [sbatch, "--array=0-1", "--cpus-per-task=1", f"--output={tmp_path}/%A_%a.log", SCRIPT]
     said = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)

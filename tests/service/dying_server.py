@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from search.agents.forking.environment import PRELOAD
 
-# Before anything imports torch, as `serve` has it.
-os.environ.update(PRELOAD)
+if __name__ == "__main__":
+    # Before anything imports torch, as `serve` has it.
+    os.environ.update(PRELOAD)
 
 from search.agents.executors.remote import RemoteExecutor
 from search.agents.outbox import Outbox, Word
