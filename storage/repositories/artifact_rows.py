@@ -184,6 +184,8 @@ class ArtifactRows:
 
     def drop_unused(self, digests: Collection[str]) -> None:
         """Take away the rows of those artifacts that nothing of anybody names."""
+        if not digests:
+            return
         used_by_trial = exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
         used_by_dataset = exists().where(
             or_(

@@ -47,14 +47,14 @@ class Metrics:
         )
         return [_record(row) for row in rows]
 
-    def has(self, study_id: str, number: int, epoch: int) -> bool:
-        """Whether the epoch has been reported, by whichever attempt."""
-        return self._session.get(MetricRow, (study_id, number, epoch)) is not None
-
-    def reported_by(self, study_id: str, number: int, epoch: int) -> int | None:
-        """The number of the attempt whose word about the epoch is kept; null: nobody's."""
-        row = self._session.get(MetricRow, (study_id, number, epoch))
-        return None if row is None else row.attempt
+    def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:
+        """By epoch, from one on, the number of the attempt whose word about it is kept."""
+        rows = self._session.execute(
+            select(MetricRow.epoch, MetricRow.attempt).where(
+                MetricRow.study_id == study_id, MetricRow.number == number, MetricRow.epoch >= since
+            )
+        )
+        return {row.epoch: row.attempt for row in rows}
 
     def validations(
         self, study_id: str, numbers: Collection[int] | None = None
