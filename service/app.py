@@ -26,9 +26,11 @@ from service.api.audit.routes import PREFIX as AUDIT
 from service.api.dashboard.routes import dashboard_client
 from service.api.datasets.intake import DatasetIntake
 from service.api.datasets.shelf import StoredDatasets
+from service.api.events.direct import DirectStreams
 from service.api.events.open_streams import OpenStreams
 from service.api.events.poller import EventPoller
-from service.api.events.routes import StreamIsOver, no_more_events
+from service.api.events.routes import StreamIsOver, get_events, no_more_events
+from service.api.events.routes import router as events
 from service.api.keys.routes import PREFIX as KEYS
 from service.api.models.intake import ModelIntake
 from service.api.resources import Resources
@@ -105,6 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
         counters=metrics.requests,
         access_log=settings.access_log,
         most=settings.requests_at_once,
+        direct=DirectStreams(events, get_events),
     )
     # The last one added sees a request first.
     if settings.trusted_proxies:

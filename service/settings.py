@@ -215,6 +215,11 @@ class Settings(BaseSettings):
         default=False,
         description="whether an agent of its own serves this machine's slots; `serve` has one",
     )
+    has_launcher: bool = Field(
+        default=False,
+        description="whether a process beside the coordinator places agents on the Ray cluster, "
+        "which else the coordinator sees to; `serve` has one",
+    )
     public_attempts: bool | None = Field(
         default=None,
         description="whether attempts are served at the API's address too, for machines that join; "
@@ -225,12 +230,14 @@ class Settings(BaseSettings):
         default=None,
         ge=0,
         description="attempts that run side by side on the CPU, with Ray on each node's; by "
-        "default one per core; with 0, nothing runs on this machine, not on its GPUs either",
+        "default one per core; with 0, a worker and Ray's nodes give their GPUs alone, and `serve` "
+        "and `coordinator` run nothing on this machine, not on its GPUs either",
     )
     executor: ExecutorName = Field(
         default="local",
         description="what runs attempts, beside machines that join: `local`, on this machine; "
-        "`ray`, on a Ray cluster; `inline`, within the coordinator's own process, for a debugger",
+        "`ray`, on agents that are placed on a Ray cluster; `inline`, within the coordinator's own "
+        "process, for a debugger",
     )
     ray_address: str = Field(
         default="auto",
@@ -239,7 +246,7 @@ class Settings(BaseSettings):
     )
     ray_scratch: Path = Field(
         default=Path("/tmp/reflectory"),
-        description="folder on each Ray node for downloaded data and lock files",
+        description="folder on each Ray node for downloaded data, lock files and agents' own files",
     )
     ray_open: bool = Field(
         default=False,
@@ -249,8 +256,8 @@ class Settings(BaseSettings):
     ray_most_slots: int = Field(
         default=0,
         ge=0,
-        description="up to how many slots Ray's autoscaler is asked for while all are taken; with "
-        "0 it is left alone",
+        description="up to how many slots Ray's autoscaler is asked for, as many as work waits "
+        "for; with 0 it is left alone",
     )
     slots_per_gpu: int = Field(
         default=1,

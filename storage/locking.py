@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from sqlalchemy import ScalarSelect, select, update
+from sqlalchemy import ScalarSelect, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -11,12 +11,19 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 from storage.columns import LARGEST_INTEGER
 from storage.errors import NotFound
 from storage.tables import StudyRow, Table
+from storage.tenants import run
 
 WRITING = "writing"
 """Key in `Session.info`: whether the session is a writing one (set by `Database.write`)."""
 
 _LOCKED = "locked"
 """Key in `Session.info`: the studies that this session has locked."""
+
+_NEXT_VERSION = (
+    update(StudyRow)
+    .where(StudyRow.id == bindparam("study"))
+    .values(data_version=StudyRow.data_version + 1)
+)
 
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
@@ -41,11 +48,7 @@ def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) ->
 
 def note_change(session: Session, study_id: str) -> None:
     """Give the study's data another version, see `StudyRecord.data_version`."""
-    session.execute(
-        update(StudyRow)
-        .where(StudyRow.id == study_id)
-        .values(data_version=StudyRow.data_version + 1)
-    )
+    run(session, _NEXT_VERSION, {"study": study_id})
 
 
 def next_version(study_id: str) -> ScalarSelect[int]:
@@ -68,7 +71,7 @@ def added(session: Session, statement: TypedReturnsRows[str], *, missing: str) -
         NotFound: with `missing`, if a row that the new one belongs to does not exist.
     """
     try:
-        return session.scalar(statement) is not None
+        return run(session, statement).scalar() is not None
     except IntegrityError as error:
         raise NotFound(missing) from error
 

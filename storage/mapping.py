@@ -32,9 +32,16 @@ def reader(record: type[_Record], *given: str) -> Callable[..., _Record]:
     return read
 
 
-def columns_of(record: type[_Dataclass], table: type[Table]) -> list[InstrumentedAttribute[Any]]:
-    """The columns of a table that a record has, in the order of its fields."""
-    return [getattr(table, field.name) for field in fields(record)]
+def columns_of(
+    record: type[_Dataclass], table: type[Table], *given: str
+) -> list[InstrumentedAttribute[Any]]:
+    """The columns of a table that a record has, in the order of its fields; `given` are none."""
+    return [getattr(table, field.name) for field in fields(record) if field.name not in given]
+
+
+def all_columns(table: type[Table]) -> list[InstrumentedAttribute[Any]]:
+    """Every column of a table."""
+    return [getattr(table, column.key) for column in table.__mapper__.column_attrs]
 
 
 def values_of(record: _Dataclass, *others: str) -> dict[str, Any]:

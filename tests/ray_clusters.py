@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-LOCK = '{"reflectory_lane": 1}'
 _PATIENCE_SECONDS = 1200.0
 _SMALL_STORE = 100 << 20
 
@@ -51,7 +50,7 @@ class RayNode:
 class RayCluster:
     """A head with two CPUs, and further nodes; ends with `close`, or with this process."""
 
-    def __init__(self, *, cpus: int = 2, resources: str = LOCK, token: bool = True) -> None:
+    def __init__(self, *, cpus: int = 2, token: bool = True) -> None:
         # Ray's sockets stand below it, and the names of sockets have to be short.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         self.token_file = self.folder / "token"
@@ -61,7 +60,6 @@ class RayCluster:
         self.address = f"127.0.0.1:{self.port}"
         self.scratch = self.folder / "scratch"
         self._cpus = cpus
-        self._resources = resources
         self._log = self.folder / "nodes.log"
         self.environment = {
             "RAY_AUTH_MODE": "token" if token else "disabled",
@@ -99,7 +97,6 @@ class RayCluster:
                 "--node-ip-address=127.0.0.1",
                 f"--num-cpus={self._cpus if cpus is None else cpus}",
                 "--num-gpus=0",
-                f"--resources={self._resources}",
                 f"--object-store-memory={_SMALL_STORE}",
                 "--min-worker-port=0",
                 "--max-worker-port=0",

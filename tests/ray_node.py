@@ -7,7 +7,6 @@ with whoever holds the other end of stdin, however that ends.
 import contextlib
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 
@@ -15,7 +14,8 @@ from search.linux import adopt_orphans
 
 if __name__ == "__main__":
     adopt_orphans()
-    command = [str(Path(sys.executable).with_name("ray")), "start", *sys.argv[1:], "--block"]
+    # Nodes have the Python that starts them, which a script of another environment would not be.
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", *sys.argv[1:], "--block"]
     started = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     sys.stdin.read()
     me = psutil.Process()

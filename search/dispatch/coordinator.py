@@ -6,11 +6,10 @@ of its former self lost, and goes on.
 
 import logging
 import platform
-import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,20 +29,34 @@ from search.dispatch.fair_threads import FairThreads
 from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
 from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
 from search.dispatch.seclusion import Seclusion
+from search.dispatch.starts import Start, Starts
 from search.dispatch.study_run import StudyRun
 from search.dispatch.tenant_shares import TenantShares
 from search.errors import ExecutorError
 from search.logs import LogFormat, bound
 from search.measuring.measurement_lock import lock_folder
 from search.optuna_tables import open_storage
-from search.running import GRACE_SECONDS, AskTimes, ClaimedDatabase, Look, SlotNews, token_digest
+from search.running import (
+    GRACE_SECONDS,
+    AskTimes,
+    ClaimedDatabase,
+    KnownTrials,
+    Look,
+    SlotNews,
+)
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import Job, MeasureJob
 from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
-from storage.errors import ClaimLost, DatabaseUnavailable, NotFound, QuotaReached
-from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord
+from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
+from storage.records import (
+    AttemptKind,
+    AttemptRecord,
+    AttemptState,
+    CommandKind,
+    StudyRecord,
+)
 from storage.repositories.attempts import Attempts
 from storage.repositories.commands import Commands
 from storage.repositories.studies import Studies
@@ -54,6 +67,9 @@ _PAUSE_SECONDS = 0.05
 _LONGER_PAUSE_SECONDS = 0.2
 """How long a round waits for an attempt to end before it looks at the tables again: longer while
 every slot has one, since nothing begins before one of them ends."""
+
+_LOOK_SECONDS = 0.02
+"""How often it is looked whether anything was written: what comes close together is read once."""
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
@@ -115,6 +131,10 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
+        self._known: dict[str, KnownTrials] = {}
+        """The trials of the studies that are ours."""
+        self._training: dict[str, tuple[str, int]] = {}
+        """Attempts that train -> their study and their trial."""
         self._served: set[str] = set()
         self._stepped: set[str] = set()
         self._refused: set[str] = set()
@@ -125,6 +145,10 @@ class Coordinator:
         self._slots_changed = True
         """Since the last round: what waits for one may have it now."""
         self._looks: Mapping[str, Look] = {}
+        self._changes = database.changes()
+        self._committed: Hashable | None = None
+        self._looked_at: Hashable | None = None
+        """What was committed at the last look, with the studies that were ours then."""
         self._look_for_slots()
         self._report = CoordinatorReport(owner=owner, lock_files=folders.locks)
         self._attempts_watch = RenewalWatch(lease_seconds)
@@ -135,6 +159,7 @@ class Coordinator:
         self._choosing = Choosing(slot_wait_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
+        self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)
         self._tenants = TenantShares()
         self._in_background: dict[str, Future[None]] = {}
 
@@ -164,6 +189,7 @@ class Coordinator:
             for run in self._runs.values():
                 run.halt()
             self._threads.shutdown()
+            self._changes.close()
             try:
                 self._give_up()
             except DatabaseUnavailable as error:
@@ -173,18 +199,19 @@ class Coordinator:
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
         is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
-        ended = self._executor.poll(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
+        ended = self._wait(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
         self._slots_changed = bool(ended)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
             self._notice(exited)
         self._keep_claims()
+        self._look()
         priorities = {study_id: run.priority for study_id, run in self._runs.items()}
         tenants = {study_id: run.tenant for study_id, run in self._runs.items()}
         self._tenants.begin_round(tenants.values())
         self._stepped.clear()
-        self._look()
         take_turns(in_turn(priorities), tenants=tenants, rank=self._tenants.rank, visit=self._visit)
+        self._write_starts()
         order = next_turn(priorities, served=self._served)
         self._runs = {one: self._runs[one] for one in order if one in self._runs}
         self._served.clear()
@@ -195,7 +222,12 @@ class Coordinator:
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for the rows of a study of ours, see Note [Late coordinators]."""
-        return ClaimedDatabase(self.database, study_id, owner=self._owner)
+        known = self.known_trials(study_id)
+        return ClaimedDatabase(self.database, study_id, owner=self._owner, wrote=known.note_write)
+
+    def known_trials(self, study_id: str) -> KnownTrials:
+        """The trials of a study of ours, in memory."""
+        return self._known[study_id]
 
     def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
         """Every slot that serves a wish for `any`, `cpu` or `cuda`, and for a share of a device."""
@@ -256,6 +288,10 @@ class Coordinator:
         taken = self._on_slot.keys() | self._refused
         return slot.name not in taken and slot.machine not in self._seclusion.closed()
 
+    def attended(self, study_id: str) -> Set[int]:
+        """The numbers of a study's trials that an attempt trains now."""
+        return {trial for study, trial in self._training.values() if study == study_id}
+
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
         return attempt_id in self._on_slot.values()
@@ -265,6 +301,8 @@ class Coordinator:
         if not self._executor.adopt(attempt.id):
             return False
         self._on_slot[attempt.slot] = attempt.id
+        if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
+            self._training[attempt.id] = attempt.study_id, attempt.trial
         is_measuring = attempt.slot_share == 0
         self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
         _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
@@ -295,6 +333,14 @@ class Coordinator:
         run = self._runs.get(study_id)
         return run is not None and self._threads.should_give_way(run.tenant)
 
+    def may_queue(self, study_id: str) -> bool:
+        """Whether the study's tenant may have more trials wait."""
+        run = self._runs.get(study_id)
+        if run is None or self._tenants.may_queue(run.tenant):
+            return True
+        with self.database.read() as session:
+            return not Quotas(session).is_full("queued_trials", run.tenant)
+
     def has_a_moment(self, study_id: str) -> bool:
         """Whether the round may wait a moment for the study's sampler."""
         return self._tenants.has_a_moment(self._runs[study_id].tenant)
@@ -310,66 +356,78 @@ class Coordinator:
         alone: bool = False,
         also: Callable[[Session], None] | None = None,
     ) -> None:
-        """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+        """Have an attempt's row written with this round's others, then its process started.
 
-        `also` is done in the transaction that writes the row.
+        `alone`: nothing else runs with it. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
         those.
         """
         tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
-        attempt_id, token = secrets.token_hex(8), secrets.token_urlsafe(32)
-        if not self._executor.reserve(attempt_id, slot):
+        start = Start(
+            study_id=study_id,
+            tenant=tenant,
+            kind=kind,
+            job=job,
+            trial=trial,
+            slot=slot,
+            ticket=partial(self._ticket, job=job, slot=slot, tenant=tenant),
+            also=also,
+            counts=not is_measuring and self._tenants.quota(tenant).slots is not None,
+        )
+        if not self._executor.reserve(start.attempt_id, slot):
             self._refused.add(slot.name)
             return
-        with self.claimed(study_id).write() as session:
-            try:
-                if not is_measuring:
-                    Quotas(session).make_room("slots", tenant=tenant)
-            except QuotaReached as reached:
-                self._tenants.note_elsewhere(tenant, slots=reached.used)
-                return
-            attempts = Attempts(session)
-            now = datetime.now(UTC)
-            attempt = AttemptRecord(
-                id=attempt_id,
-                study_id=study_id,
-                kind=kind,
-                trial=trial,
-                number=attempts.next_number(study_id, kind, trial),
-                state=AttemptState.RUNNING,
-                job=job.model_dump(mode="json"),
-                slot=slot.name,
-                slot_share=slot.share,
-                device=slot.device,
-                lease_until=now + timedelta(seconds=self._lease_seconds),
-                started_at=now,
-                machine=slot.machine or platform.node(),
-            )
-            ticket = self._ticket(attempt, job, slot, token)
-            if not self._executor.book(session, ticket, slot):
-                self._refused.add(slot.name)
-                return
-            attempts.start(attempt, token_digest=token_digest(token))
-            if also is not None:
-                also(session)
-        self._on_slot[slot.name] = attempt_id
+        self._starts.add(start)
+        self._on_slot[slot.name] = start.attempt_id
+        if kind is AttemptKind.TRAIN and trial is not None:
+            self._training[start.attempt_id] = study_id, trial
         self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
-            self._seclusion.begin(slot.machine, attempt_id)
+            self._seclusion.begin(slot.machine, start.attempt_id)
         if not is_measuring:
             self._served.add(study_id)
-        try:
-            self._executor.start(ticket, slot)
-        except ExecutorError as error:
-            _log.error("an attempt did not start", extra={"study_id": study_id, "reason": error})
-            del self._on_slot[slot.name]
-            self._tenants.give_back(slot.name)
-            self._runs[study_id].lost(attempt, AttemptCause.LOST, f"not started: {error}")
 
-    def _ticket(self, attempt: AttemptRecord, job: Job, slot: Slot, token: str) -> AttemptTicket:
+    def _write_starts(self) -> None:
+        """Write all that was to start in this round, and start it."""
+        outcome = self._starts.write()
+        for start in outcome.refused:
+            if start.tenant not in outcome.quotas_used:
+                self._refused.add(start.slot.name)
+            self._free_slots({start.attempt_id})
+        for tenant, used in outcome.quotas_used.items():
+            self._tenants.note_elsewhere(tenant, slots=used)
+        for study_id in {start.study_id for start, _, _ in outcome.started}:
+            self.known_trials(study_id).note_write()
+        for study_id, lost in outcome.lost_claims.items():
+            with self._while_ours(study_id):
+                raise lost
+        for start, attempt, ticket in outcome.started:
+            try:
+                self._executor.start(ticket, start.slot)
+            except ExecutorError as error:
+                words = {"study_id": start.study_id, "reason": error}
+                _log.error("an attempt did not start", extra=words)
+                self._free_slots({start.attempt_id})
+                run = self._runs[start.study_id]
+                with self._while_ours(start.study_id):
+                    self._lose(run, attempt, AttemptCause.LOST, f"not started: {error}")
+
+    def _lose(
+        self,
+        run: StudyRun | MeasuringRun,
+        attempt: AttemptRecord,
+        cause: AttemptCause,
+        detail: str,
+    ) -> None:
+        self._training.pop(attempt.id, None)
+        run.lost(attempt, cause, detail)
+
+    def _ticket(
+        self, attempt: AttemptRecord, token: str, *, job: Job, slot: Slot, tenant: str
+    ) -> AttemptTicket:
         """What the attempt's process is started with."""
         about_trial = {} if attempt.trial is None else {"trial": attempt.trial}
         return AttemptTicket(
@@ -383,7 +441,7 @@ class Coordinator:
             lock_folder=lock_folder(self._folders.locks, slot.device),
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
-            tenant=self._runs[attempt.study_id].tenant,
+            tenant=tenant,
             log_format=self._log_format,
             log_fields={"study_id": attempt.study_id, **about_trial, "attempt_id": attempt.id},
         )
@@ -412,17 +470,35 @@ class Coordinator:
                 self._end(study_id)
         return self._tenants.wants_more and study_id in self._runs
 
+    def _wait(self, seconds: float) -> Sequence[Exit]:
+        """Wait until an attempt ends or anything is written, or for so long."""
+        deadline = time.monotonic() + seconds
+        while True:
+            left = deadline - time.monotonic()
+            ended = self._executor.poll(max(0.0, min(left, _LOOK_SECONDS)))
+            if ended or left <= 0 or self._changes.look() != self._committed:
+                return ended
+
     def _look(self) -> None:
         """Read at once how all our studies stand: those that stand as before have nothing to do."""
-        self._looks = {}
+        committed = self._changes.look()
+        looked_at = None if committed is None else (committed, frozenset(self._runs))
+        if looked_at is not None and looked_at == self._looked_at:
+            return
+        self._looks, self._looked_at, self._committed = {}, None, committed
+        studies: Sequence[StudyRecord] = ()
+        asked: Mapping[str, Set[CommandKind]] = {}
         if self._runs:
             with self.database.read() as session:
                 studies = Studies(session).with_ids(self._runs.keys())
                 asked = Commands(session).asked()
-            self._looks = {
-                study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
-                for study in studies
-            }
+        self._looks = {
+            study.id: Look(study, study.data_version, asked.get(study.id, frozenset()))
+            for study in studies
+        }
+        for study in studies:
+            self.known_trials(study.id).note_version(study.data_version)
+        self._looked_at = looked_at
 
     def _step(self, study_id: str) -> bool:
         look, run = self._looks.get(study_id), self._runs[study_id]
@@ -447,6 +523,8 @@ class Coordinator:
             for name, attempt_id in self._on_slot.items()
             if attempt_id not in ended
         }
+        for attempt_id in ended:
+            self._training.pop(attempt_id, None)
         self._seclusion.keep(self._on_slot.values())
 
     def _used(self) -> Counter[str]:
@@ -465,7 +543,7 @@ class Coordinator:
         run = self._runs.get(attempt.study_id)
         if attempt.state == AttemptState.RUNNING and run is not None:
             with self._while_ours(attempt.study_id):
-                run.lost(attempt, ended.cause, ended.detail)
+                self._lose(run, attempt, ended.cause, ended.detail)
 
     def _expire(self) -> None:
         """Lose attempts whose lease ran out, and end their processes, see Note [Whose clock]."""
@@ -480,7 +558,7 @@ class Coordinator:
             if run is not None:
                 with self._while_ours(attempt.study_id):
                     why = f"its lease of {self._lease_seconds:g} s ran out"
-                    run.lost(attempt, AttemptCause.LOST, why)
+                    self._lose(run, attempt, AttemptCause.LOST, why)
                 self._executor.cancel(attempt.id, 0.0)
         self._end_lingering(self._on_slot.values() - leases.keys())
 
@@ -557,6 +635,7 @@ class Coordinator:
             say_that_it_waits(self.database, study)
 
     def _run_of(self, study: StudyRecord) -> StudyRun | MeasuringRun:
+        self._known[study.id] = KnownTrials(self.database, study.id)
         ended = study.state.has_ended
         return MeasuringRun(self, study) if ended else StudyRun(self, study, self._copies)
 
@@ -578,6 +657,7 @@ class Coordinator:
 
         Between the two a step may have been done by halves, as by a coordinator that died.
         """
+        self._free_slots(self._starts.drop())
         for study_id in list(self._runs):
             self._forget(study_id)
         if not self._away:

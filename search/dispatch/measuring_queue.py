@@ -134,9 +134,7 @@ class Measuring:
         """
         if not self._study.spec.needs_throughput:
             return
-        with self._study.database.read() as session:
-            waiting = Trials(session).list(self._study.id, TrialState.QUEUED)
-        waiting.sort(key=precedence)
+        waiting = sorted(self._study.trials.open(TrialState.QUEUED), key=precedence)
         unmeasured = self._not_predicted(
             [trial for trial in waiting if not (trial.measurement_id or trial.predicted)]
         )

@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from optuna.storages import BaseStorage
+from optuna.storages import RDBStorage
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
@@ -88,7 +89,7 @@ class StudyRun:
         self,
         dispatcher: Dispatcher,
         study: StudyRecord,
-        optuna_storage: Callable[[], BaseStorage] | None,
+        optuna_storage: Callable[[], RDBStorage] | None,
     ) -> None:
         """`optuna_storage` opens Optuna's own tables, for the copy; null: none is wanted."""
         spec = StudySpec.model_validate(study.spec)
@@ -156,7 +157,8 @@ class StudyRun:
             return False
         held = study.ending is None and study.state == StudyState.PAUSED
         ready = study.ending is None and study.prepared is not None
-        self._ask_tell.go_on(searching=ready and not held)
+        enqueued = CommandKind.ENQUEUE in look.asked
+        self._ask_tell.go_on(searching=ready and not held, enqueued=enqueued)
         if held:
             self._stand_still()
             return True
@@ -302,11 +304,9 @@ class StudyRun:
         # Most of the time nothing is free, and what waits need not be read then.
         if self._study.free_slot() is None:
             return
-        with self._study.database.read() as session:
-            held = self._duplicates.held(session)
-            waiting = Trials(session).unattended(self._study.id)
-        waiting.sort(key=precedence)
-        for trial in waiting:
+        waiting = self._unattended()
+        held = self._duplicates.held(waiting)
+        for trial in sorted(waiting, key=precedence):
             if trial.number in held or not self._measuring.is_ready(trial):
                 continue
             if self._study.free_slot() is None:
@@ -327,8 +327,7 @@ class StudyRun:
         """Start a trial that is to run alone once a machine is free: Note [Sudden deaths]."""
         if not self._suspects:
             return
-        with self._study.database.read() as session:
-            waiting = Trials(session).unattended(self._study.id)
+        waiting = self._unattended()
         self._suspects &= {trial.number for trial in waiting}
         suspect = next((trial for trial in waiting if trial.number in self._suspects), None)
         if suspect is None:
@@ -340,6 +339,11 @@ class StudyRun:
         else:
             self._suspects.discard(suspect.number)
             self._start(suspect, slot, alone=True)
+
+    def _unattended(self) -> list[TrialRecord]:
+        """The open trials that no attempt trains now."""
+        attended = self._study.dispatcher.attended(self._study.id)
+        return [trial for trial in self._study.trials.open() if trial.number not in attended]
 
     def _need_of(self, trial: TrialRecord) -> Need:
         return need_of(self._study.spec, TrialSpec.model_validate(trial.spec))
@@ -391,9 +395,9 @@ class StudyRun:
 
     def _start(self, trial: TrialRecord, slot: Slot, *, alone: bool = False) -> None:
         def started(session: Session) -> None:
-            now, trials = datetime.now(UTC), Trials(session)
-            trials.start(self._study.id, trial.number, now)
-            announce_trial(session, trials.get(self._study.id, trial.number), at=now)
+            now = datetime.now(UTC)
+            Trials(session).start(self._study.id, trial.number, now)
+            announce_trial(session, replace(trial, state=TrialState.RUNNING), at=now)
 
         job = TrainJob(
             task=self._study.spec.task,
@@ -418,8 +422,7 @@ class StudyRun:
         if self._ask_tell.is_at_work() or self._ask_tell.front_is_due:
             self._study.front_is_settled = False
             return False
-        with self._study.database.read() as session:
-            counts = Trials(session).counts(self._study.id)
+        counts = self._study.trials.counts()
         suggestions = self._ask_tell.suggestions
         # Optuna is still to be told of what has ended: that is unknown, too.
         if counts.unknown or suggestions.are_wanted(counts):

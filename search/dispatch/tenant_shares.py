@@ -38,6 +38,7 @@ class TenantShares:
         self._slots: Counter[str] = Counter()
         self._measuring_slots: Counter[str] = Counter()
         self._elsewhere: dict[str, int] = {}
+        self._room: dict[str, int] = {}
         self._slot_shares = Shares()
         self._measuring_shares = Shares()
         self._seconds: dict[Shares, dict[str, float]] = {
@@ -65,11 +66,25 @@ class TenantShares:
         for tenant, quota in self._quotas.items():
             if quota.slots is not None:
                 self.note_elsewhere(tenant, slots=quotas.used("slots", tenant))
+            if quota.queued_trials is not None:
+                self._room[tenant] = quota.queued_trials - quotas.used("queued_trials", tenant)
 
     def allow(self, quotas: Mapping[str, TenantQuota]) -> None:
         """These tenants may have so much."""
         self._quotas = quotas
         self._elsewhere.clear()
+
+    def may_queue(self, tenant: str) -> bool:
+        """Whether another trial of the tenant's may wait for sure, as of the last look.
+
+        False: that has to be read. Others may have added as many since then as were allowed here,
+        so that each takes the room of two. Called by any thread.
+        """
+        if self.quota(tenant).queued_trials is None:
+            return True
+        left = self._room.get(tenant, 0)
+        self._room[tenant] = left - 2
+        return left > 1
 
     def note_elsewhere(self, tenant: str, *, slots: int) -> None:
         """So many slots a tenant has in all, as was found when it was to get another."""

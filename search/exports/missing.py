@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from models.model import ModelSpec
 from models.spec import kind_of
 from search.documents.export_kinds import CHECKPOINT
 from search.exports.export import MadeExport
@@ -23,13 +24,16 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
 
     A file that trials link to before it is made is missing only where none can be made.
     """
-    found = {} if CHECKPOINT in trial.artifacts else {CHECKPOINT: _no_checkpoint(trial)}
-    for export in MADE:
-        role = kind_of(export)
-        reason = None if role in trial.artifacts else _reason(export, trial)
-        if reason is not None:
-            found[role] = reason
-    return found
+    absent = [export for export in MADE if kind_of(export) not in trial.artifacts]
+    checkpoint = trial.artifacts.get(CHECKPOINT)
+    if checkpoint is None:
+        reason = _no_checkpoint(trial)
+        return dict.fromkeys((CHECKPOINT, *map(kind_of, absent)), reason)
+    if not absent:
+        return {}
+    model = TrialSpec.model_validate(trial.spec).model
+    reasons = {kind_of(export): _reason(export, trial, model, checkpoint) for export in absent}
+    return {role: reason for role, reason in reasons.items() if reason is not None}
 
 
 def file_sizes(trial: TrialRecord, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -48,20 +52,16 @@ def file_sizes(trial: TrialRecord, sizes: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _reason(export: type[MadeExport], trial: TrialRecord) -> str | None:
-    return _refusal(export, trial) or (None if export.linked_before_made else NOT_MADE)
-
-
-def _refusal(export: type[MadeExport], trial: TrialRecord) -> str | None:
-    checkpoint = trial.artifacts.get(CHECKPOINT)
-    if checkpoint is None:
-        return _no_checkpoint(trial)
-    fault = export.fault(TrialSpec.model_validate(trial.spec).model)
+def _reason(
+    export: type[MadeExport], trial: TrialRecord, model: ModelSpec, checkpoint: str
+) -> str | None:
+    fault = export.fault(model)
     if fault is not None:
         return fault
     if not trial.state.has_ended:
         return f"the trial is {trial.state.value}: files are made when it has ended"
-    return refusal(trial, kind_of(export), checkpoint)
+    found = refusal(trial, kind_of(export), checkpoint)
+    return found or (None if export.linked_before_made else NOT_MADE)
 
 
 def _no_checkpoint(trial: TrialRecord) -> str:

@@ -1,8 +1,9 @@
 """Fronts: which trials no other dominates, their hypervolume, and what follows for files."""
 
+from search.fronts.dominance import front_of, value_of
 from search.fronts.figures import Figures, Standing
 from search.fronts.hypervolumes import FRONT
-from search.fronts.pareto import ObjectiveInfo, front_of, objective_infos, reference_point, value_of
+from search.fronts.pareto import ObjectiveInfo, objective_infos, reference_point
 from search.fronts.study_progress import progress
 from search.fronts.unmeasured import best_ends, may_be_on_front, may_join, middles
 

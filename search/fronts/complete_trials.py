@@ -9,8 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from search.fronts.dominance import Values, values_of
 from search.studies import Seeded, seeded
 from storage.records import StudyRecord, TrialRecord, TrialState
 from storage.repositories.trial_summaries import TrialSummary
@@ -28,9 +31,17 @@ class _Remembered:
 
     version: int = -1
     summaries: dict[int, TrialSummary] = field(default_factory=dict[int, TrialSummary])
+    numbers: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """In order."""
     in_order: tuple[TrialSummary, ...] = ()
+    values: Values = field(default_factory=lambda: values_of(()))
+    """Those of `in_order`, row by row; an array that was given out is never changed."""
     seeded: dict[int, Seeded] = field(default_factory=dict[int, Seeded])
     """A trial's configuration never changes."""
+    by_configuration: dict[bytes, list[int]] = field(default_factory=dict[bytes, list[int]])
+    """The numbers of the trials that train it."""
+    alike: set[int] = field(default_factory=set[int])
+    """Those whose configuration others train, too."""
     records: dict[int, TrialRecord] = field(default_factory=dict[int, TrialRecord])
     """Whole, of those that were asked for."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -54,15 +65,21 @@ class CompleteTrials:
         with (known := self._of(study)).lock:
             return self._up_to_date(known, session, study).in_order
 
+    def values(self, session: Session, study: StudyRecord) -> Values:
+        """What they have reached, a row for each of `summaries`; not to be changed."""
+        with (known := self._of(study)).lock:
+            return self._up_to_date(known, session, study).values
+
     def seeded(self, session: Session, study: StudyRecord) -> Mapping[int, Seeded]:
         """What each of them trains with which seed, by number; not to be changed."""
         with (known := self._of(study)).lock:
-            known = self._up_to_date(known, session, study)
-            unknown = known.summaries.keys() - known.seeded.keys()
-            if unknown:
-                documents = Trials(session).specs(study.id, min(unknown), max(unknown))
-                known.seeded |= {number: seeded(documents[number]) for number in unknown}
-            return dict(known.seeded)
+            return dict(self._with_seeds(known, session, study).seeded)
+
+    def alike(self, session: Session, study: StudyRecord) -> Sequence[TrialSummary]:
+        """Those whose configuration others of them train, too, by number."""
+        with (known := self._of(study)).lock:
+            known = self._with_seeds(known, session, study)
+            return [known.summaries[number] for number in sorted(known.alike)]
 
     def records(
         self, session: Session, study: StudyRecord, numbers: Collection[int]
@@ -86,16 +103,41 @@ class CompleteTrials:
                 total -= len(forgotten.summaries)
             return known
 
+    def _with_seeds(self, known: _Remembered, session: Session, study: StudyRecord) -> _Remembered:
+        """The study as of the session's version, with what each trial trains."""
+        known = self._up_to_date(known, session, study)
+        unknown = known.summaries.keys() - known.seeded.keys()
+        if unknown:
+            documents = Trials(session).specs(study.id, min(unknown), max(unknown))
+            for number in unknown:
+                its = known.seeded[number] = seeded(documents[number])
+                together = known.by_configuration.setdefault(its.configuration, [])
+                together.append(number)
+                if len(together) > 1:
+                    known.alike.update(together)
+        return known
+
     def _up_to_date(self, known: _Remembered, session: Session, study: StudyRecord) -> _Remembered:
         """The study as of the session's version: what is remembered, or else read for this once."""
         if known.version > study.data_version:
             known = _Remembered()
         if known.version < study.data_version:
             changed = Trials(session).summaries(study.id, *_COMPLETE, after=known.version)
-            known.summaries |= {summary.number: summary for summary in changed}
             if changed:
-                known.in_order = tuple(known.summaries[key] for key in sorted(known.summaries))
-            for summary in changed:
-                known.records.pop(summary.number, None)
+                _take(known, changed)
             known.version = study.data_version
         return known
+
+
+def _take(known: _Remembered, changed: Sequence[TrialSummary]) -> None:
+    new = [trial.number for trial in changed if trial.number not in known.summaries]
+    # Where each of the new ones stands in between those that were there.
+    before = np.searchsorted(known.numbers, new)
+    known.numbers = numbers = np.insert(known.numbers, before, new)
+    values = np.insert(known.values, before, np.nan, axis=0)
+    values[np.searchsorted(numbers, [trial.number for trial in changed])] = values_of(changed)
+    known.values = values
+    known.summaries |= {trial.number: trial for trial in changed}
+    known.in_order = tuple(known.summaries[number] for number in numbers.tolist())
+    for trial in changed:
+        known.records.pop(trial.number, None)

@@ -13,9 +13,10 @@ from sqlalchemy.orm import Session
 
 from search.fronts import pareto
 from search.fronts.complete_trials import CompleteTrials
+from search.fronts.dominance import on_front
 from search.fronts.hypervolumes import Growth, HypervolumePoint
 from search.fronts.importance import Importance, Importances
-from search.fronts.pareto import Front, front_of, hypervolume, objective_infos
+from search.fronts.pareto import Front, hypervolume, objective_infos
 from search.studies import Objective, StudySpec
 from storage.records import StudyRecord, TrialRecord
 from storage.repositories.tallies import Tallies, Tally
@@ -131,7 +132,8 @@ class Figures:
     def _standing(self, session: Session, study: StudyRecord) -> Standing:
         spec = StudySpec.model_validate(study.spec)
         infos = objective_infos(spec.task, spec.objectives)
-        front = front_of(self._complete.summaries(session, study), infos)
+        trials = self._complete.summaries(session, study)
+        front = [trials[place] for place in on_front(self._complete.values(session, study), infos)]
         return Standing(
             front=tuple(front),
             # Whatever a front dominates adds nothing to its hypervolume.

@@ -7,7 +7,8 @@ from threading import Event
 
 from models.errors import CheckpointError, ConversionError, ExportError
 from search.exports import MAKERS, export_trial
-from search.fronts.pareto import front_of, objective_infos
+from search.fronts.dominance import front_of
+from search.fronts.pareto import objective_infos
 from search.measuring.measurement_lock import MeasurementLock
 from search.studies import StudySpec
 from search.training.trial_spec import TrialSpec

@@ -1,10 +1,9 @@
 """Fronts and hypervolumes over the objectives of a study."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
@@ -16,9 +15,10 @@ from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
 from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
+from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
 from search.tasks import AnyTask
-from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord, TrialState
+from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trial_summaries import AnyTrial, TrialSummary
@@ -106,44 +106,6 @@ def _info(task: AnyTask, kind: ObjectiveKind) -> ObjectiveInfo:
     return ObjectiveInfo(name=kind.name, metric=kind.name, direction=kind.direction, unit=kind.unit)
 
 
-_T = TypeVar("_T", bound=AnyTrial)
-
-
-def value_of(trial: AnyTrial, objective: Objective) -> float | None:
-    """A trial's value of one objective; null where it has none (yet)."""
-    return OBJECTIVE_KINDS[objective].value(trial)
-
-
-def is_eligible(trial: AnyTrial) -> bool:
-    """Whether a trial may be on a front at all, whatever its values are."""
-    searched = trial.origin != TrialOrigin.CONFIRMATION
-    return trial.state == TrialState.COMPLETE and searched and trial.violation is None
-
-
-def front_of(trials: Sequence[_T], infos: Sequence[ObjectiveInfo]) -> list[_T]:
-    """The complete trials that have every objective and are dominated by none, by number.
-
-    Domination: at least as good in every objective and better in one. Equal trials do not dominate
-    each other, so ties are all on the front. Confirmations are on none: they repeat points of it.
-    Nor is an original that is over the study's limits, which is measured all the same.
-    """
-    eligible: list[_T] = []
-    points: list[tuple[float, ...]] = []
-    # Of thousands of trials all values are read at once, by the names of their fields.
-    columns = [OBJECTIVE_KINDS[info.name].column for info in infos]
-    read = cast("Callable[[AnyTrial], Any]", attrgetter(*columns))
-    for trial in filter(is_eligible, trials):
-        values: tuple[float | None, ...] = read(trial) if len(infos) > 1 else (read(trial),)
-        if None not in values:
-            eligible.append(trial)
-            points.append(cast("tuple[float, ...]", values))
-    if not eligible:
-        return []
-    maximise = [info.direction == "maximize" for info in infos]
-    on_front = moocore.is_nondominated(np.array(points, float), maximise=maximise, keep_weakly=True)
-    return [trial for trial, keep in zip(eligible, on_front, strict=True) if keep]
-
-
 def reference_point(
     spec: StudySpec, *, largest_count: int, largest_bytes: int | None = None
 ) -> dict[str, float]:
@@ -210,13 +172,21 @@ def front(
     wanted = spec.objectives if objectives is None else tuple(objectives)
     infos = objective_infos(spec.task, wanted)
     trials = complete.summaries(session, study)
+    values = complete.values(session, study)
     if latest:
         trials = _measured_last(session, study.id, trials)
-    points = front_of(trials, infos)
-    qualities = Qualities(trials, complete.seeded(session, study))
+        values = values_of(trials)
+    points = [trials[place] for place in on_front(values, infos)]
+    alike = complete.alike(session, study)
+    judged = {trial.number: trial for trial in (*alike, *points)}
+    qualities = Qualities(
+        [judged[number] for number in sorted(judged)], complete.seeded(session, study)
+    )
     over = {trial.number: qualities.of(trial) for trial in points}
-    by_mean = _by_mean(trials, points, qualities, infos)
-    original = next((trial for trial in trials if trial.origin == TrialOrigin.ORIGINAL), None)
+    by_mean = _by_mean(trials, values, points, alike, qualities, infos)
+    original = None
+    if spec.compress is not None:
+        original = next((trial for trial in trials if trial.origin == TrialOrigin.ORIGINAL), None)
     whole = over.keys() if original is None else {*over, original.number}
     records = complete.records(session, study, whole)
     measured = Measurements(session).named([t.measurement_id for t in points if t.measurement_id])
@@ -255,19 +225,24 @@ def front(
 
 def _by_mean(
     trials: Sequence[TrialSummary],
+    values: Values,
     points: Sequence[TrialSummary],
+    alike: Sequence[TrialSummary],
     qualities: Qualities,
     infos: Sequence[ObjectiveInfo],
 ) -> set[int]:
     """The numbers of those that are on the front when each is judged by its mean."""
     others = {
-        trial.number: replace(trial, quality=mean)
-        for trial in trials
-        if (mean := qualities.mean(trial)) != trial.quality
+        trial.number: mean
+        for trial in alike
+        if (mean := qualities.mean(trial)) is not None and mean != trial.quality
     }
-    if others:
-        points = front_of([others.get(trial.number, trial) for trial in trials], infos)
-    return {trial.number for trial in points}
+    if not others:
+        return {trial.number for trial in points}
+    rows = {
+        place: others[trial.number] for place, trial in enumerate(trials) if trial.number in others
+    }
+    return {trials[place].number for place in on_front(with_quality(values, rows), infos)}
 
 
 def _is_slower(trial: TrialSummary, measured: MeasurementRecord | None) -> bool:

@@ -10,7 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from search.background import Background
 from search.documents.export_kinds import CHECKPOINT, SAMPLES
 from search.exports import MADE_ROLES
-from search.fronts.pareto import front_of, objective_infos
+from search.fronts.dominance import front_of
+from search.fronts.pareto import objective_infos
 from search.fronts.unmeasured import may_be_on_front
 from search.studies import StudySpec, in_progress, needed_checkpoints
 from storage.batches import batched

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from search.documents.fronts import ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
-from search.fronts.pareto import is_eligible
+from search.fronts.dominance import is_eligible
 from storage.repositories.trial_summaries import AnyTrial
 
 _SLACK = 1.5

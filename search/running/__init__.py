@@ -3,6 +3,7 @@
 from search.running.ask_times import AskHistogram, AskTimes
 from search.running.attempts import measurement_id, token_digest
 from search.running.claim import ClaimedDatabase
+from search.running.known_trials import KnownTrials
 from search.running.losses import (
     abandon,
     fault_of_data,
@@ -23,6 +24,7 @@ __all__ = [
     "AskTimes",
     "ClaimedDatabase",
     "Dispatcher",
+    "KnownTrials",
     "Look",
     "SlotNews",
     "StudyContext",

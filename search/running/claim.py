@@ -3,7 +3,7 @@
 See Note [Late coordinators] in `search/README.md`.
 """
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import final
 
@@ -17,10 +17,14 @@ from storage.repositories.studies import Studies
 class ClaimedDatabase:
     """The database as one coordinator uses it for one study, see Note [Late coordinators]."""
 
-    def __init__(self, database: Database, study_id: str, *, owner: str) -> None:
+    def __init__(
+        self, database: Database, study_id: str, *, owner: str, wrote: Callable[[], None]
+    ) -> None:
+        """`wrote` is called after each writing session, whatever came of it."""
         self._database = database
         self._study_id = study_id
         self._owner = owner
+        self._wrote = wrote
 
     def read(self) -> AbstractContextManager[Session]:
         """See `Database.read`; everybody may."""
@@ -34,6 +38,9 @@ class ClaimedDatabase:
             ClaimLost: another coordinator has the study.
             DatabaseUnavailable: if the database does not answer, or other writers keep it busy.
         """
-        with self._database.write() as session:
-            Studies(session).prove_claim(self._study_id, self._owner)
-            yield session
+        try:
+            with self._database.write() as session:
+                Studies(session).prove_claim(self._study_id, self._owner)
+                yield session
+        finally:
+            self._wrote()

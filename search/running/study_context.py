@@ -14,6 +14,7 @@ from search.agents.executors import Slot
 from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
+from search.running.known_trials import KnownTrials
 from search.spaces import SearchSpace
 from search.studies import Need, StudySpec, measured_kind
 from search.training.deliverables import prepared_interface
@@ -36,6 +37,10 @@ class Dispatcher(Protocol):
 
     def claimed(self, study_id: str) -> ClaimedDatabase:
         """The database for a study's own rows, as long as the study is claimed."""
+        ...
+
+    def known_trials(self, study_id: str) -> KnownTrials:
+        """The trials of a claimed study."""
         ...
 
     def slots(self, device: str, *, share: float = 0.0) -> Sequence[Slot]:
@@ -82,6 +87,10 @@ class Dispatcher(Protocol):
         """Whether a study's work in the background keeps another tenant's waiting."""
         ...
 
+    def may_queue(self, study_id: str) -> bool:
+        """Whether the study's tenant may have more trials wait."""
+        ...
+
     def has_a_moment(self, study_id: str) -> bool:
         """Whether the round may wait a moment for the study's sampler."""
         ...
@@ -101,6 +110,10 @@ class Dispatcher(Protocol):
 
         `also` is done in the transaction that writes the row.
         """
+        ...
+
+    def attended(self, study_id: str) -> Set[int]:
+        """The numbers of a study's trials that an attempt trains now."""
         ...
 
     def is_at_work(self, attempt_id: str) -> bool:
@@ -162,6 +175,11 @@ class StudyContext:
     def database(self) -> ClaimedDatabase:
         """Where the study's rows are."""
         return self.dispatcher.claimed(self.id)
+
+    @cached_property
+    def trials(self) -> KnownTrials:
+        """The study's trials, in memory."""
+        return self.dispatcher.known_trials(self.id)
 
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:

@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillAtWork
 from datetime import UTC, datetime
 
+from sqlalchemy.orm import Session
+
 from search.fronts import FRONT, Figures
 from search.running import StudyContext
 from search.sampling.confirmation import Confirmation
@@ -42,7 +44,7 @@ class AskTellLoop:
         self._study = study
         self._optuna_study = optuna_study
         self._uncounted_seconds = uncounted_seconds
-        self.suggestions = Suggestions(study, optuna_study)
+        self.suggestions = Suggestions(study, optuna_study, first=self._write_tells)
         self.confirmation = Confirmation(study, optuna_study, self.suggestions)
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
@@ -52,18 +54,22 @@ class AskTellLoop:
         self.front_is_due = False
         """Whether an event about another front is still to be written."""
         self._searching = False
+        self._may_be_enqueued = True
         self._halted = False
+        self._told: list[tuple[int, datetime]] = []
+        """What the sampler was told and rows do not say yet."""
         self._at_work: Future[None] | None = None
 
-    def go_on(self, *, searching: bool) -> None:
+    def go_on(self, *, searching: bool, enqueued: bool) -> None:
         """See to it that what is due is done in the background.
 
-        Users' own trials and tells always are, suggestions only while the study is `searching`.
+        Users' own trials (`enqueued`: there may be some) and tells always are, suggestions only
+        while the study is `searching`.
 
         Raises:
             Exception: whatever went wrong there.
         """
-        self._searching = searching
+        self._searching, self._may_be_enqueued = searching, enqueued
         if not self.is_at_work():
             self._at_work = self._study.dispatcher.in_background(
                 self._study.id, self._do_what_is_due
@@ -90,8 +96,7 @@ class AskTellLoop:
         """
         if self.is_at_work():
             return False
-        with self._study.database.read() as session:
-            return not self.front_is_due and not Trials(session).untold(self._study.id)
+        return not self.front_is_due and not self._study.trials.counts().untold
 
     def tell_front(self) -> None:
         """Have an event written if the front is another one: something was measured."""
@@ -121,23 +126,25 @@ class AskTellLoop:
 
     def _do_what_is_due(self) -> bool:
         """Go on until nothing is due; true: another tenant's studies are to go on first."""
-        while not self._halted and self._advance():
-            if self._study.dispatcher.should_give_way(self._study.id):
-                return True
+        gives_way = False
+        while not self._halted and not gives_way and self._advance():
+            gives_way = self._study.dispatcher.should_give_way(self._study.id)
+        if self._told:
+            with self._study.database.write() as session:
+                self._write_tells(session)
+        if gives_way:
+            return True
         if not self._halted:
             self.copy.go_on()
         return False
 
     def _advance(self) -> bool:
         """Do the one thing that is due first; False: nothing is."""
-        with self._study.database.read() as session:
-            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
-            ended = Trials(session).untold(self._study.id)
-            counts = Trials(session).counts(self._study.id)
         # In a study that is held or about to end too: whoever asked is told the trial's number.
-        if commands:
-            self._enqueued.enter(commands[0])
+        if self._may_be_enqueued and self._enter_enqueued():
             return True
+        counts = self._study.trials.counts()
+        ended = self._study.trials.untold() if counts.untold else []
         # What was refused when it was drawn is told at once.
         first = next((trial for trial in ended if not trial.dispatched), None)
         if first is None and self._searching:
@@ -154,13 +161,29 @@ class AskTellLoop:
             self._tell_front()
         return False
 
+    def _enter_enqueued(self) -> bool:
+        """Take the first trial that a user has named; False: there is none."""
+        with self._study.database.read() as session:
+            commands = Commands(session).open(CommandKind.ENQUEUE, self._study.id, limit=1)
+        if commands:
+            self._enqueued.enter(commands[0])
+        self._may_be_enqueued = bool(commands)
+        return bool(commands)
+
     def _tell(self, trial: TrialRecord) -> None:
         self._optuna_study.tell(trial)
-        with self._study.database.write() as session:
-            if Trials(session).mark_told(self._study.id, trial.number, datetime.now(UTC)):
-                Exchanges(session).append(self._study.id, "tell", trial.number)
+        now = datetime.now(UTC)
+        self._told.append((trial.number, now))
+        self._study.trials.note_told(trial, now)
         if trial.state == TrialState.COMPLETE:
             self._tell_front()
+
+    def _write_tells(self, session: Session) -> None:
+        """Write what was told, in its order: with what was asked after it, where there is some."""
+        for number, at in self._told:
+            if Trials(session).mark_told(self._study.id, number, at):
+                Exchanges(session).append(self._study.id, "tell", number)
+        self._told = []
 
     def _tell_front(self) -> None:
         """Write an event when the front has changed."""
@@ -182,4 +205,5 @@ class AskTellLoop:
             "wall_seconds": study.running_seconds + self._uncounted_seconds(),
         }
         with self._study.database.write() as session:
+            self._write_tells(session)
             Events(session).append(self._study.id, FRONT, payload, datetime.now(UTC))

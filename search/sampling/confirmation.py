@@ -45,10 +45,10 @@ class Confirmation:
         """
         if self._study.spec.confirm == 0:
             return []
+        counts = self._study.trials.counts()
+        if counts == self._nothing_due or not self._suggestions.are_over(counts):
+            return []
         with self._study.database.read() as session:
-            counts = Trials(session).counts(self._study.id)
-            if counts == self._nothing_due or not self._suggestions.are_over(counts):
-                return []
             trials = Trials(session).summaries(self._study.id, *TrialState)
             if any(t.origin != TrialOrigin.CONFIRMATION and not t.state.has_ended for t in trials):
                 return []

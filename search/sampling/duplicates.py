@@ -1,6 +1,6 @@
 """Configurations that are drawn again: found by their documents, and given the earlier result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
@@ -56,10 +56,9 @@ class Duplicates:
         Returns:
             The repeat as it ended.
         """
+        repeats = [t for t in self._study.trials.open(TrialState.QUEUED) if self._waits(t)]
         with self._study.database.read() as session:
-            trials = Trials(session)
-            repeats = [t for t in trials.list(self._study.id, TrialState.QUEUED) if self._waits(t)]
-            complete = _first_ones(trials, repeats, TrialState.COMPLETE)
+            complete = _first_ones(Trials(session), repeats, TrialState.COMPLETE)
         known = [trial for trial in complete if trial.told_at is not None]
         for repeat in repeats:
             source = next(iter(_alike(repeat, known)), None)
@@ -69,18 +68,16 @@ class Duplicates:
                     return Trials(session).get(self._study.id, repeat.number)
         return None
 
-    def held(self, session: Session) -> set[int]:
-        """Numbers of the repeats that are not to be trained, as of this transaction.
+    def held(self, trials: Iterable[TrialRecord]) -> set[int]:
+        """Numbers of those of some trials that repeat others and are not to be trained now.
 
-        An earlier trial of theirs is complete, or may yet be. Whoever starts what is not held has
-        to know it from the same transaction: repeats are added meanwhile.
+        An earlier trial of theirs is complete, or may yet be.
         """
-        trials = Trials(session)
-        queued = trials.list(self._study.id, TrialState.QUEUED)
-        repeats = [trial for trial in queued if self._waits(trial)]
+        repeats = [t for t in trials if t.state is TrialState.QUEUED and self._waits(t)]
         if not repeats:
             return set()
-        hopeful = _first_ones(trials, repeats, *_OPEN, TrialState.COMPLETE)
+        with self._study.database.read() as session:
+            hopeful = _first_ones(Trials(session), repeats, *_OPEN, TrialState.COMPLETE)
         return {repeat.number for repeat in repeats if _alike(repeat, hopeful)}
 
     def _waits(self, trial: TrialRecord) -> bool:

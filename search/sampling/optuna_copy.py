@@ -18,7 +18,7 @@ from optuna.exceptions import (
     StorageInternalError,
     UpdateFinishedTrialError,
 )
-from optuna.storages import BaseStorage
+from optuna.storages import RDBStorage
 from optuna.trial import FrozenTrial
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session
 from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, distribution_of
+from search.sampling.optuna_rows import OptunaRows
 from search.sampling.optuna_study import objectives_of
 from search.sampling.trial_attributes import configuration_notes, outcome_notes
 from search.spaces import Dimension
@@ -68,7 +69,7 @@ class OptunaCopy:
         spec: StudySpec,
         dimensions: Mapping[str, Dimension],
         *,
-        storage: Callable[[], BaseStorage] | None,
+        storage: Callable[[], RDBStorage] | None,
     ) -> None:
         """`storage` opens Optuna's tables; null: nobody wants the copy."""
         self._database = database
@@ -103,7 +104,7 @@ class OptunaCopy:
         reason = str(error).strip().partition("\n")[0]
         _log.warning("Optuna's copy of the study is late", extra={"reason": reason})
 
-    def _opened(self, storage: BaseStorage) -> "_Copied":
+    def _opened(self, storage: RDBStorage) -> "_Copied":
         """The copy that is there, where it is one of our rows; else a new one."""
         with self._database.read() as session:
             study = Studies(session).get(self._study_id)
@@ -114,7 +115,8 @@ class OptunaCopy:
             _log.warning("Optuna's copy is made anew", extra={"trials": len(trials)})
             optuna.delete_study(study_name=study_name(study), storage=storage)
             theirs, known = _open(storage, study, self._spec), []
-        copied = _Copied(theirs, known)
+        their_id = theirs._study_id  # pyright: ignore[reportPrivateUsage]
+        copied = _Copied(OptunaRows(storage, their_id), known)
         copied.take(trials, self._trial)
         copied.version = study.data_version
         return copied
@@ -133,9 +135,8 @@ class _Copied:
     version = -1
     """Of our rows that were taken last."""
 
-    def __init__(self, study: optuna.Study, theirs: Sequence[FrozenTrial]) -> None:
-        self._storage = study._storage  # pyright: ignore[reportPrivateUsage]
-        self._study_id = study._study_id  # pyright: ignore[reportPrivateUsage]
+    def __init__(self, rows: OptunaRows, theirs: Sequence[FrozenTrial]) -> None:
+        self._rows = rows
         self._ids = [trial._trial_id for trial in theirs]  # pyright: ignore[reportPrivateUsage]
         self._open = {trial.number for trial in theirs if not trial.state.is_finished()}
 
@@ -148,23 +149,24 @@ class _Copied:
         self, trials: Sequence[TrialRecord], copy_of: Callable[[TrialRecord], FrozenTrial]
     ) -> None:
         """Write trials, by number, that are new or have ended."""
-        for trial in trials:
-            copied = copy_of(trial)
-            if trial.number == len(self._ids):
-                self._ids.append(self._storage.create_new_trial(self._study_id, copied))
-                if not copied.state.is_finished():
-                    self._open.add(trial.number)
-            elif trial.number in self._open and copied.state.is_finished():
-                trial_id = self._ids[trial.number]
-                for name, value in outcome_notes(trial).items():
-                    self._storage.set_trial_user_attr(trial_id, name, value)
-                for name, value in copied.system_attrs.items():
-                    self._storage.set_trial_system_attr(trial_id, name, value)
-                self._storage.set_trial_state_values(trial_id, copied.state, copied.values)
-                self._open.discard(trial.number)
+        known = self.count
+        new = [copy_of(trial) for trial in trials if trial.number >= known]
+        ended = [t for t in trials if t.number in self._open and STATES[t.state].is_finished()]
+        ends = {self._ids[trial.number]: _end_of(copy_of(trial), trial) for trial in ended}
+        self._ids += self._rows.write(new, ends, known=known)
+        self._open -= {trial.number for trial in ended}
+        self._open |= {
+            number for number, trial in enumerate(new, known) if not trial.state.is_finished()
+        }
 
 
-def _open(storage: BaseStorage, record: StudyRecord, spec: StudySpec) -> optuna.Study:
+def _end_of(copied: FrozenTrial, trial: TrialRecord) -> FrozenTrial:
+    """What an ended trial's copy lacks that was written when it waited or ran."""
+    copied.user_attrs = outcome_notes(trial)
+    return copied
+
+
+def _open(storage: RDBStorage, record: StudyRecord, spec: StudySpec) -> optuna.Study:
     infos = objective_infos(spec.task, spec.objectives)
     study = optuna.create_study(
         study_name=study_name(record),

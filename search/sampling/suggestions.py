@@ -23,7 +23,6 @@ from search.spaces import (
 from search.studies import bytes_wanted, need_of, refusals, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
 from search.training.trial_spec import TrialSpec
-from storage.accounts.quotas import Quotas
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.exchanges import Exchanges
@@ -40,8 +39,16 @@ REDRAWS = 3
 class Suggestions:
     """The queue of configurations that wait for a slot."""
 
-    def __init__(self, study: StudyContext, optuna_study: OptunaStudy) -> None:
+    def __init__(
+        self,
+        study: StudyContext,
+        optuna_study: OptunaStudy,
+        *,
+        first: Callable[[Session], None],
+    ) -> None:
+        """`first` is done at the beginning of each transaction that adds a trial."""
         self._study = study
+        self._first = first
         self._optuna_study = optuna_study
         self._duplicates = Duplicates(study)
         self._size = study.spec.sampler.size(study.space)
@@ -56,10 +63,9 @@ class Suggestions:
             return False
         # A tenant whose quota is full draws ahead no more; one draw of each study waits, so that no
         # study stands still for what others have waiting.
-        if counts.by_state.get(TrialState.QUEUED):
-            with self._study.database.read() as session:
-                if Quotas(session).is_full("queued_trials", self._study.tenant):
-                    return False
+        waits = bool(counts.by_state.get(TrialState.QUEUED))
+        if waits and not self._study.dispatcher.may_queue(self._study.id):
+            return False
         with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
             self.enter(self._optuna_study.ask())
         return True
@@ -231,6 +237,7 @@ class Suggestions:
             created_at=now,
         )
         with self._study.database.write() as session:
+            self._first(session)
             Trials(session).add(trial)
             Exchanges(session).append(self._study.id, "ask", number)
             announce_trial(session, trial, at=now)

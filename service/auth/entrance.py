@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from anyio import BrokenResourceError
 from starlette.datastructures import Headers
@@ -62,6 +62,14 @@ _PLAIN = tuple(_HEADERS.items())
 _REQUEST_ID = REQUEST_ID.lower().encode()
 
 
+class Direct(Protocol):
+    """What may answer a request that was let in without the framework."""
+
+    async def answered(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> bool:
+        """Whether the request was answered; if not, nothing was sent."""
+        ...
+
+
 @final
 class Entrance:
     """Passes requests on to the application, each through one `_Passage`."""
@@ -75,6 +83,7 @@ class Entrance:
         counters: RequestCounters,
         access_log: bool,
         most: int,
+        direct: Direct,
     ) -> None:
         """`most` requests are under way at once; streams that are open count."""
         self.app = app
@@ -83,6 +92,7 @@ class Entrance:
         self.counters = counters
         self.access_log = access_log
         self.most = most
+        self.direct = direct
         self.running = 0
         # Those that come in all at once begin a few at a time, so that a probe among them, or
         # another request that goes on, waits for a few and not for all of them.
@@ -201,6 +211,10 @@ class _Passage:
         if not at_once:
             async with entrance.beginnings:
                 await asyncio.sleep(0)
+        if not self._brings_body and await entrance.direct.answered(
+            inner, self._headers, receive, self._answer
+        ):
+            return
         try:
             taken = await entrance.bodies.taken(inner, self._headers, receive)
         except Refused as refused:

@@ -21,6 +21,7 @@ from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name
 from service.data_dir.secrets import signing_secret
 from service.processes.executors import attempts_url, make_executor, slot_wait_seconds
+from service.processes.launching import launch_beside
 from service.settings import Settings
 from service.webhooks.courier import Courier
 from storage.engine import Database
@@ -70,6 +71,8 @@ def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by
         owner = coordinator_name(data_dir)
         executor = _executor(settings, database, owner=owner, launch=launch)
         held.callback(executor.close)
+        if settings.executor == "ray" and not settings.has_launcher:
+            held.enter_context(launch_beside(settings))
         _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
         store = open_artifacts(settings)
         exports = FrontExports(database, store, lock=lock_folder(data_dir / "lanes", "cpu"))

@@ -10,7 +10,7 @@ from search.agents.executors.slots import cpu_slots, gpu_slots
 from search.agents.forking.containment import contain
 from search.agents.forking.host_memory import slot_memory
 from search.agents.forking.server_process import Launch
-from search.agents.launchers.ray import Cluster, RayExecutor
+from search.agents.launchers.ray import check_installed
 from service.settings import ExecutorName, Settings
 
 
@@ -27,9 +27,7 @@ class _Kind:
 
 
 def own_slots(settings: Settings) -> tuple[Slot, ...]:
-    """The slots of this machine, of which there may be none."""
-    if settings.workers == 0:
-        return ()
+    """The slots of this machine, of which there may be none; with no workers, its GPUs alone."""
     slots = (*gpu_slots(settings.slots_per_gpu), *cpu_slots(settings.workers))
     memory = settings.slot_memory or slot_memory(len(slots))
     return tuple(replace(slot, memory=memory) for slot in slots)
@@ -65,6 +63,8 @@ def slot_wait_seconds(settings: Settings) -> float:
 
 
 def _local(settings: Settings, launch: Launch) -> Executor | None:
+    if settings.workers == 0:
+        return None
     slots = own_slots(settings)
     if not slots:
         return None
@@ -80,18 +80,9 @@ def _inline(settings: Settings, _launch: Launch) -> Executor:
     return InlineExecutor(logs=settings.logs_dir, memory=memory)
 
 
-def _ray(settings: Settings, _launch: Launch) -> Executor:
-    cluster = Cluster(
-        address=settings.ray_address,
-        scratch=settings.ray_scratch,
-        cpu_slots=settings.workers,
-        slots_per_gpu=settings.slots_per_gpu,
-        open=settings.ray_open,
-        most_slots=settings.ray_most_slots,
-        url=api_url(settings),
-        containment=settings.containment,
-    )
-    return RayExecutor(cluster, logs=settings.logs_dir)
+def _ray(_settings: Settings, _launch: Launch) -> None:
+    # Agents that a launcher places join as any other machines do.
+    check_installed()
 
 
 _KINDS: Mapping[ExecutorName, _Kind] = {

@@ -24,6 +24,7 @@ from service.processes.api_process import run_api
 from service.processes.children import Child
 from service.processes.coordination import AlreadyCoordinating, coordinate_until_told
 from service.processes.forking import ForkRequests
+from service.processes.launching import launch_until_told
 from service.processes.lifeline import hold_on
 from service.processes.working import AlreadyWorking, work_for_own_server
 from service.settings import Settings
@@ -51,6 +52,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
     api = partial(run_api, settings, listener=held.address, attempts=held.attempts)
     coordinator = partial(coordinate_until_told, settings, launch=requests.launch)
     agent = partial(work_for_own_server, settings, launch=requests.launch)
+    launcher = partial(launch_until_told, settings)
     listeners = (held.address.fileno(), held.attempts.fileno())
 
     def role(
@@ -63,6 +65,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
         *(role("api", api, *listeners) for _ in range(settings.apis)),
         role("coordinator", coordinator, requests.descriptor),
         *([role("agent", agent, requests.descriptor)] if settings.has_own_agent else []),
+        *([role("launcher", launcher)] if settings.has_launcher else []),
         role(
             "dashboard",
             partial(_dashboard, settings, held.dashboard),

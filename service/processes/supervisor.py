@@ -130,6 +130,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "counters_file": settings.counters_file or socket_folder / "counters",
                 "attempts_socket": attempts_socket.absolute(),
                 "has_own_agent": settings.executor == "local" and settings.workers != 0,
+                "has_launcher": settings.executor == "ray",
             }
         )
         requests = ForkRequests(PROGRAMS)
@@ -190,7 +191,7 @@ def _tend(
 
 
 def _end(children: Sequence[Child], grace_seconds: float) -> None:
-    """End the agent first, then the coordinator: both say their last words to those that are left.
+    """End agents first, then the coordinator: all say their last words to those that are left.
 
     So what runs stores where it is, and its end is known.
     """
@@ -205,10 +206,10 @@ def _end(children: Sequence[Child], grace_seconds: float) -> None:
 
 
 def _in_order_of_end(children: Sequence[Child]) -> Iterator[list[Child]]:
-    first = ("agent", "coordinator")
-    for role in first:
-        yield [child for child in children if child.role == role]
-    yield [child for child in children if child.role not in first]
+    first = (("agent", "launcher"), ("coordinator",))
+    for roles in first:
+        yield [child for child in children if child.role in roles]
+    yield [child for child in children if child.role not in (role for one in first for role in one)]
 
 
 @contextmanager

@@ -76,7 +76,9 @@ def work(
         tighten(settings)
         slots = own_slots(settings)
         if not slots:
-            raise NoSlots("a worker without slots has nothing to do; let --workers be 1 or more")
+            raise NoSlots(
+                "a worker without slots has nothing to do; let --workers be 1 or more, or have GPUs"
+            )
         _forget_old_logs(settings.logs_dir)
         for folder in (settings.cache_dir, data_dir / "lanes"):
             folder.mkdir(parents=True, exist_ok=True)

@@ -9,16 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, exists, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import AttemptCause
 from storage.locking import insert
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
+from storage.tenants import run
 
 _OPEN = BookingRow.state != BookingState.EXITED
+_STAYS = select(MachineRow.id).where(MachineRow.id == bindparam("machine"), ~MachineRow.leaving)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +46,8 @@ class BookingRecord:
 
 
 _record = reader(BookingRecord)
+_COLUMNS = columns_of(BookingRecord, BookingRow)
+_EXITS = select(*_COLUMNS).where(BookingRow.owner == bindparam("whose"), ~_OPEN)
 
 
 class Bookings:
@@ -66,10 +70,10 @@ class Bookings:
 
         Or when the machine leaves, or is gone.
         """
-        stays = select(MachineRow.id).where(MachineRow.id == machine_id, ~MachineRow.leaving)
-        if self._session.scalar(stays) is None:
+        if run(self._session, _STAYS, {"machine": machine_id}).scalar() is None:
             return False
-        booked = self._session.scalar(
+        booked = run(
+            self._session,
             insert(self._session, BookingRow)
             .values(
                 attempt_id=attempt_id,
@@ -81,8 +85,8 @@ class Bookings:
                 booked_at=at,
             )
             .on_conflict_do_nothing()
-            .returning(BookingRow.attempt_id)
-        )
+            .returning(BookingRow.attempt_id),
+        ).scalar()
         return booked is not None
 
     def adopt(self, attempt_id: str, *, owner: str) -> bool:
@@ -107,10 +111,11 @@ class Bookings:
 
     def run(self, attempt_ids: Collection[str]) -> None:
         """The machine says that it has these."""
-        self._session.execute(
+        run(
+            self._session,
             update(BookingRow)
             .where(BookingRow.attempt_id.in_(attempt_ids), BookingRow.state == BookingState.OFFERED)
-            .values(state=BookingState.RUNNING)
+            .values(state=BookingState.RUNNING),
         )
 
     def exit(
@@ -124,7 +129,8 @@ class Bookings:
         signal: int | None = None,
     ) -> None:
         """The attempt ended so on that machine; only the first word about it counts."""
-        self._session.execute(
+        run(
+            self._session,
             update(BookingRow)
             .where(BookingRow.attempt_id == attempt_id, BookingRow.machine_id == machine_id, _OPEN)
             .values(
@@ -133,19 +139,19 @@ class Bookings:
                 signal=signal,
                 cause=cause,
                 detail=detail,
-            )
+            ),
         )
 
-    def take_exits(self, owner: str) -> list[BookingRecord]:
-        """The ends that a coordinator has not heard of, each of which is told this once."""
-        ended = delete(BookingRow).where(BookingRow.owner == owner, ~_OPEN)
-        rows = self._session.scalars(ended.returning(BookingRow))
-        return [_record(row) for row in rows]
+    def exits(self, owner: str) -> list[BookingRecord]:
+        """The ends that a coordinator has not forgotten."""
+        return [_record(row) for row in run(self._session, _EXITS, {"whose": owner})]
 
-    def any_exit(self, owner: str) -> bool:
-        """Whether there is an end that a coordinator has not heard of."""
-        ended = exists().where(BookingRow.owner == owner, ~_OPEN)
-        return bool(self._session.scalar(select(ended)))
+    def drop(self, attempt_ids: Collection[str]) -> None:
+        """Forget ends that were heard of."""
+        run(
+            self._session,
+            delete(BookingRow).where(BookingRow.attempt_id.in_(attempt_ids), ~_OPEN),
+        )
 
     def open(self, machine_id: str) -> list[BookingRecord]:
         """The bookings of a machine whose place is taken."""
@@ -156,8 +162,8 @@ class Bookings:
         return self._where()
 
     def _where(self, *conditions: ColumnElement[bool]) -> list[BookingRecord]:
-        rows = self._session.scalars(
-            select(BookingRow).where(*conditions).order_by(BookingRow.attempt_id)
+        rows = run(
+            self._session, select(*_COLUMNS).where(*conditions).order_by(BookingRow.attempt_id)
         )
         return [_record(row) for row in rows]
 

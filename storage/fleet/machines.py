@@ -5,12 +5,13 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, case, delete, exists, select, update
+from sqlalchemy import ColumnElement, bindparam, case, delete, exists, select, update
 from sqlalchemy.orm import Session
 
 from storage.locking import insert
-from storage.mapping import reader
+from storage.mapping import all_columns, reader
 from storage.tables import MachineRow
+from storage.tenants import run
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ class MachineRecord:
 
 
 _read = reader(MachineRecord, "slots")
+
+
+_COLUMNS = all_columns(MachineRow)
+_BY_ID = select(*_COLUMNS).where(MachineRow.id == bindparam("machine"))
 
 
 class Machines:
@@ -120,7 +125,7 @@ class Machines:
 
     def find(self, machine_id: str) -> MachineRecord | None:
         """One machine; null when there is no such one."""
-        row = self._session.scalar(select(MachineRow).where(MachineRow.id == machine_id))
+        row = run(self._session, _BY_ID, {"machine": machine_id}).one_or_none()
         return None if row is None else _record(row)
 
     def leave(self, machine_id: str, *, session: str) -> MachineRecord | None:
@@ -143,29 +148,31 @@ class Machines:
 
     def changes(self, machine_ids: Collection[str]) -> dict[str, int]:
         """How far the counts of these machines' changes are."""
-        rows = self._session.execute(
-            select(MachineRow.id, MachineRow.changes).where(MachineRow.id.in_(machine_ids))
+        rows = run(
+            self._session,
+            select(MachineRow.id, MachineRow.changes).where(MachineRow.id.in_(machine_ids)),
         )
         return {row.id: row.changes for row in rows}
 
     def note_changes(self, machine_ids: Collection[str]) -> None:
         """Have polls of these machines that wait look again."""
-        self._session.execute(
+        run(
+            self._session,
             update(MachineRow)
             .where(MachineRow.id.in_(machine_ids))
-            .values(changes=MachineRow.changes + 1)
+            .values(changes=MachineRow.changes + 1),
         )
 
     def _change(
         self, machine_id: str, session: str, *where: ColumnElement[bool], **values: Any
     ) -> MachineRecord | None:
         """Change the row of a machine that joined last by this process; null where it did not."""
-        row = self._session.scalar(
+        changed: Any = (
             update(MachineRow)
             .where(MachineRow.id == machine_id, MachineRow.session == session, *where)
             .values(**values)
-            .returning(MachineRow)
         )
+        row = run(self._session, changed.returning(*_COLUMNS)).one_or_none()
         return None if row is None else _record(row)
 
     def _is_anothers(self, name: str, machine_id: str) -> bool:
@@ -173,7 +180,7 @@ class Machines:
         return bool(self._session.scalar(select(others)))
 
 
-def _record(row: MachineRow) -> MachineRecord:
+def _record(row: Any) -> MachineRecord:
     return _read(row, slots=tuple(place_of(PlaceRecord, slot) for slot in row.slots))
 
 

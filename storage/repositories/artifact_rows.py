@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import and_, delete, exists, func, or_, select, update
+from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
@@ -14,7 +14,7 @@ from storage.locking import (
     note_change,
     storable_integer,
 )
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.records import ArtifactRecord, TrialState
 from storage.tables import (
     ArtifactRow,
@@ -24,13 +24,30 @@ from storage.tables import (
     TrialRow,
     UploadedModelRow,
 )
-from storage.tenants import ACROSS_TENANTS
+from storage.tenants import ACROSS_TENANTS, run
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
 _NAMING_LOCK = 0x6E616D65
 
 
 _record = reader(ArtifactRecord)
+_BEFORE = select(TrialArtifactRow.sha256).where(
+    TrialArtifactRow.study_id == bindparam("study"),
+    TrialArtifactRow.number == bindparam("trial"),
+    TrialArtifactRow.role == bindparam("of_role"),
+    TrialArtifactRow.sha256 != bindparam("but"),
+)
+_STATE = select(TrialRow.state).where(
+    TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
+)
+_OF_TRIAL = (
+    select(TrialArtifactRow.role, *columns_of(ArtifactRecord, ArtifactRow))
+    .join(ArtifactRow, ArtifactRow.sha256 == TrialArtifactRow.sha256)
+    .where(
+        TrialArtifactRow.study_id == bindparam("study"),
+        TrialArtifactRow.number == bindparam("trial"),
+    )
+)
 
 
 class ArtifactRows:
@@ -53,14 +70,8 @@ class ArtifactRows:
         """
         lock_study(self._session, study_id)
         self.lock_names()
-        before = self._session.scalars(
-            select(TrialArtifactRow.sha256).where(
-                TrialArtifactRow.study_id == study_id,
-                TrialArtifactRow.number == number,
-                TrialArtifactRow.role == role,
-                TrialArtifactRow.sha256 != artifact.sha256,
-            )
-        ).all()
+        of = {"study": study_id, "trial": number, "of_role": role, "but": artifact.sha256}
+        before = run(self._session, _BEFORE, of).scalars().all()
         self.add(artifact)
         added(
             self._session,
@@ -74,10 +85,8 @@ class ArtifactRows:
         )
         self.drop_unused(before)
         # Nothing follows yet from what a trial stores while it trains.
-        state = select(TrialRow.state).where(
-            TrialRow.study_id == study_id, TrialRow.number == number
-        )
-        if self._session.scalars(state).one().has_ended:
+        of = {"study": study_id, "trial": number}
+        if run(self._session, _STATE, of).scalar_one().has_ended:
             self._note_changes(study_id, [number])
         return list(before)
 
@@ -138,12 +147,8 @@ class ArtifactRows:
         """The trial's artifacts by role."""
         if not storable_integer(number):
             return {}
-        rows = self._session.execute(
-            select(TrialArtifactRow.role, ArtifactRow)
-            .join(ArtifactRow, ArtifactRow.sha256 == TrialArtifactRow.sha256)
-            .where(TrialArtifactRow.study_id == study_id, TrialArtifactRow.number == number)
-        )
-        return {role: _record(row) for role, row in rows}
+        rows = run(self._session, _OF_TRIAL, {"study": study_id, "trial": number})
+        return {row.role: _record(row) for row in rows}
 
     def sizes(self, digests: Collection[str]) -> dict[str, int]:
         """Bytes of stored artifacts, by their digests."""
@@ -157,8 +162,9 @@ class ArtifactRows:
 
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""
-        self._session.execute(
-            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing()
+        run(
+            self._session,
+            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing(),
         )
 
     def digests(self) -> list[str]:

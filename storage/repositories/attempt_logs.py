@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from storage.locking import added, insert, lock_study
@@ -11,6 +11,7 @@ from storage.mapping import reader
 from storage.records import ArtifactRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.tables import AttemptLogRow
+from storage.tenants import run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,9 @@ class AttemptLogRecord:
 
 
 _record = reader(AttemptLogRecord)
+_BEFORE = select(AttemptLogRow.sha256).where(
+    AttemptLogRow.attempt_id == bindparam("attempt"), AttemptLogRow.sha256 != bindparam("but")
+)
 
 
 class AttemptLogs:
@@ -51,11 +55,8 @@ class AttemptLogs:
         lock_study(self._session, study_id)
         rows = ArtifactRows(self._session)
         rows.lock_names()
-        before = self._session.scalars(
-            select(AttemptLogRow.sha256).where(
-                AttemptLogRow.attempt_id == attempt_id, AttemptLogRow.sha256 != artifact.sha256
-            )
-        ).all()
+        of = {"attempt": attempt_id, "but": artifact.sha256}
+        before = run(self._session, _BEFORE, of).scalars().all()
         rows.add(artifact)
         values = {"sha256": artifact.sha256, "size": artifact.size, "cut": cut, "stored_at": at}
         added(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, case, func, literal, select, update
+from sqlalchemy import ColumnElement, ScalarSelect, bindparam, case, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
@@ -14,12 +14,15 @@ from storage.columns import FiniteFloat
 from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import added, insert, lock_study, lock_study_to_decide
-from storage.mapping import columns_of, reader
+from storage.mapping import all_columns, columns_of, reader
 from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
 from storage.tables import AttemptRow, StudyRow
+from storage.tenants import run
 
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)
+_COLUMNS = all_columns(AttemptRow)
+_BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
 _lease = reader(LeaseRecord)
 _AT_WORK = (
     AttemptRow.study_id,
@@ -86,7 +89,7 @@ class Attempts:
             LeaseLost: if there is none, whatever the reason: the worker can only stop.
         """
         lock_study_to_decide(self._session, _study_of(attempt_id))
-        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or row.state is not AttemptState.RUNNING:
@@ -111,33 +114,36 @@ class Attempts:
         Raises:
             LeaseLost: if the attempt has ended.
         """
-        job = self._session.scalar(
+        job = run(
+            self._session,
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, _RUNNING)
             .values(token_digest=token_digest, lease_until=until)
-            .returning(AttemptRow.job)
-        )
+            .returning(AttemptRow.job),
+        ).scalar()
         if job is None:
             raise _lost(attempt_id)
         return job
 
     def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
         """Where those of these attempts stand that exist."""
-        rows = self._session.execute(
-            select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids))
+        rows = run(
+            self._session,
+            select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids)),
         )
         return {row.id: row.state for row in rows}
 
     def studies_of(self, attempt_ids: Collection[str]) -> dict[str, str]:
         """The studies of those of these attempts that exist."""
-        rows = self._session.execute(
-            select(AttemptRow.id, AttemptRow.study_id).where(AttemptRow.id.in_(attempt_ids))
+        rows = run(
+            self._session,
+            select(AttemptRow.id, AttemptRow.study_id).where(AttemptRow.id.in_(attempt_ids)),
         )
         return {row.id: row.study_id for row in rows}
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""
-        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None or row.state is not AttemptState.ENDED:
             return False
         return hmac.compare_digest(row.token_digest.encode(), token_digest.encode())
@@ -150,7 +156,7 @@ class Attempts:
         Raises:
             LeaseLost: if there is none.
         """
-        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
@@ -164,7 +170,7 @@ class Attempts:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, _study_of(attempt_id))
-        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id))
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None:
             raise NotFound(f"there is no attempt {attempt_id!r}")
         return _record(row)
@@ -187,12 +193,13 @@ class Attempts:
         """
         values = _renewal(until, stood_still_seconds, held_seconds)
         lock_study(self._session, _study_of(attempt_id))
-        renewed = self._session.scalar(
+        renewed = run(
+            self._session,
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, _RUNNING)
             .values(**values)
-            .returning(AttemptRow.id)
-        )
+            .returning(AttemptRow.id),
+        ).scalar()
         if renewed is None:
             raise _lost(attempt_id)
 
@@ -221,11 +228,12 @@ class Attempts:
             .label(column.key)
             for column in columns_of(StudyEnding, StudyRow)
         ]
-        kept = self._session.execute(
+        kept = run(
+            self._session,
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, AttemptRow.token_digest == token_digest, _RUNNING)
             .values(**_renewal(until, stood_still_seconds, held_seconds))
-            .returning(AttemptRow.started_at, *of_study)
+            .returning(AttemptRow.started_at, *of_study),
         ).one_or_none()
         if kept is None:
             raise _lost(attempt_id)
@@ -250,8 +258,8 @@ class Attempts:
         if state is AttemptState.RUNNING:
             raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
         lock_study(self._session, _study_of(attempt_id))
-        row = self._session.scalar(select(AttemptRow).where(AttemptRow.id == attempt_id, _RUNNING))
-        if row is None:
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
+        if row is None or row.state is not AttemptState.RUNNING:
             raise _lost(attempt_id)
         values = {
             "state": state,
@@ -266,13 +274,8 @@ class Attempts:
                 until=at,
             ),
         }
-        ended = self._session.scalars(
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id)
-            .values(**values)
-            .returning(AttemptRow)
-        )
-        return _record(ended.one())
+        ended: Any = update(AttemptRow).where(AttemptRow.id == attempt_id).values(**values)
+        return _record(run(self._session, ended.returning(*_COLUMNS)).one())
 
     def running(self, study_id: str | None = None) -> list[AttemptRecord]:
         """Attempts that hold a lease, of one study or of all."""
@@ -283,7 +286,7 @@ class Attempts:
 
     def leases(self) -> dict[str, datetime]:
         """Until when each running attempt, of whatever study, holds its lease, by its id."""
-        rows = self._session.execute(select(AttemptRow.id, AttemptRow.lease_until).where(_RUNNING))
+        rows = run(self._session, select(AttemptRow.id, AttemptRow.lease_until).where(_RUNNING))
         return {row.id: row.lease_until for row in rows}
 
     def of_trial(
@@ -317,13 +320,14 @@ class Attempts:
 
     def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
         """The number of the next attempt at this job; the first is 1."""
-        last = self._session.scalar(
+        last = run(
+            self._session,
             select(func.max(AttemptRow.number)).where(
                 AttemptRow.study_id == study_id,
                 AttemptRow.kind == kind,
                 AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
-            )
-        )
+            ),
+        ).scalar()
         return 1 if last is None else last + 1
 
     def device_seconds(self, study_id: str, now: datetime) -> float:
@@ -357,10 +361,11 @@ class Attempts:
         }
 
     def _where(self, *conditions: ColumnElement[bool]) -> list[AttemptRecord]:
-        rows = self._session.scalars(
-            select(AttemptRow)
+        rows = run(
+            self._session,
+            select(*_COLUMNS)
             .where(*conditions)
-            .order_by(AttemptRow.study_id, AttemptRow.started_at, AttemptRow.number, AttemptRow.id)
+            .order_by(AttemptRow.study_id, AttemptRow.started_at, AttemptRow.number, AttemptRow.id),
         )
         return [_record(row) for row in rows]
 

@@ -10,11 +10,13 @@ from storage.errors import NotFound
 from storage.mapping import reader
 from storage.records import CommandKind, CommandRecord
 from storage.tables import CommandRow
+from storage.tenants import run
 
 CommandRecords: TypeAlias = list[CommandRecord]
 
 
 _record = reader(CommandRecord)
+_ASKED = select(CommandRow.study_id, CommandRow.kind).where(CommandRow.trial.is_(None)).distinct()
 
 
 class Commands:
@@ -46,11 +48,7 @@ class Commands:
 
     def asked(self) -> Mapping[str, Set[CommandKind]]:
         """The kinds of open commands, by study."""
-        rows = self._session.execute(
-            select(CommandRow.study_id, CommandRow.kind)
-            .where(CommandRow.trial.is_(None))
-            .distinct()
-        )
+        rows = run(self._session, _ASKED)
         found: dict[str, set[CommandKind]] = {}
         for study_id, kind in rows:
             found.setdefault(study_id, set()).add(kind)

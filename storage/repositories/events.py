@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from storage.errors import NotFound
@@ -11,8 +11,16 @@ from storage.locking import storable_integer
 from storage.mapping import reader
 from storage.records import EventRecord, Json
 from storage.tables import EventRow, StudyRow
+from storage.tenants import run
 
 _record = reader(EventRecord)
+_NEXT_NUMBER = (
+    update(StudyRow)
+    .where(StudyRow.id == bindparam("study"))
+    .values(last_event=StudyRow.last_event + 1)
+    .returning(StudyRow.last_event)
+)
+_INSERT = insert(EventRow)
 
 
 class Events:
@@ -32,20 +40,14 @@ class Events:
         Raises:
             NotFound: if there is no such study.
         """
-        number = self._session.scalar(
-            update(StudyRow)
-            .where(StudyRow.id == study_id)
-            .values(last_event=StudyRow.last_event + 1)
-            .returning(StudyRow.last_event)
-        )
+        number = run(self._session, _NEXT_NUMBER, {"study": study_id}).scalar()
         if number is None:
             raise NotFound(f"there is no study {study_id!r}")
-        row = self._session.scalars(
-            insert(EventRow)
-            .values(study_id=study_id, number=number, kind=kind, payload=payload, created_at=at)
-            .returning(EventRow)
-        ).one()
-        return _record(row)
+        event = EventRecord(
+            study_id=study_id, number=number, kind=kind, payload=payload, created_at=at
+        )
+        run(self._session, _INSERT, vars(event))
+        return event
 
     def after(self, study_id: str, number: int, limit: int) -> list[EventRecord]:
         """At most `limit` of the study's events behind a number (0: from the first), in order."""

@@ -2,19 +2,27 @@
 
 from typing import TypeAlias
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from storage.errors import NotFound
 from storage.mapping import reader
 from storage.records import ExchangeRecord
 from storage.tables import ExchangeRow, StudyRow
+from storage.tenants import run
 
 ExchangeRecords: TypeAlias = list[ExchangeRecord]
 
 KINDS = ("ask", "tell")
 
 _record = reader(ExchangeRecord)
+_NEXT_POSITION = (
+    update(StudyRow)
+    .where(StudyRow.id == bindparam("study"))
+    .values(last_exchange=StudyRow.last_exchange + 1)
+    .returning(StudyRow.last_exchange)
+)
+_INSERT = insert(ExchangeRow)
 
 
 class Exchanges:
@@ -31,18 +39,12 @@ class Exchanges:
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is no kind of exchange; allowed are {', '.join(KINDS)}")
-        position = self._session.scalar(
-            update(StudyRow)
-            .where(StudyRow.id == study_id)
-            .values(last_exchange=StudyRow.last_exchange + 1)
-            .returning(StudyRow.last_exchange)
-        )
+        position = run(self._session, _NEXT_POSITION, {"study": study_id}).scalar()
         if position is None:
             raise NotFound(f"there is no study {study_id!r}")
-        self._session.execute(
-            insert(ExchangeRow).values(study_id=study_id, position=position, kind=kind, trial=trial)
-        )
-        return ExchangeRecord(position=position, kind=kind, trial=trial)
+        exchange = ExchangeRecord(position=position, kind=kind, trial=trial)
+        run(self._session, _INSERT, {"study_id": study_id, **vars(exchange)})
+        return exchange
 
     def list(self, study_id: str) -> ExchangeRecords:
         """The study's exchanges in order."""

@@ -2,16 +2,22 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
 from storage.locking import added, insert, lock_study, storable_integer
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.records import MetricRecord
 from storage.tables import MetricRow
+from storage.tenants import run
 
 _record = reader(MetricRecord)
+_REPORTERS = select(MetricRow.epoch, MetricRow.attempt).where(
+    MetricRow.study_id == bindparam("study"),
+    MetricRow.number == bindparam("trial"),
+    MetricRow.epoch >= bindparam("first"),
+)
 
 
 class Metrics:
@@ -40,21 +46,18 @@ class Metrics:
 
     def curve(self, study_id: str, number: int) -> list[MetricRecord]:
         """The trial's epochs in order."""
-        rows = self._session.scalars(
-            select(MetricRow)
+        rows = run(
+            self._session,
+            select(*columns_of(MetricRecord, MetricRow))
             .where(MetricRow.study_id == study_id, MetricRow.number == number)
-            .order_by(MetricRow.epoch)
+            .order_by(MetricRow.epoch),
         )
         return [_record(row) for row in rows]
 
     def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:
         """By epoch, from one on, the number of the attempt whose word about it is kept."""
-        rows = self._session.execute(
-            select(MetricRow.epoch, MetricRow.attempt).where(
-                MetricRow.study_id == study_id, MetricRow.number == number, MetricRow.epoch >= since
-            )
-        )
-        return {row.epoch: row.attempt for row in rows}
+        of = {"study": study_id, "trial": number, "first": since}
+        return {row.epoch: row.attempt for row in run(self._session, _REPORTERS, of)}
 
     def validations(
         self, study_id: str, numbers: Collection[int] | None = None
@@ -86,4 +89,4 @@ class Metrics:
             .select_from(MetricRow)
             .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
         )
-        return self._session.scalars(query).one()
+        return run(self._session, query).scalar_one()

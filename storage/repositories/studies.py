@@ -4,23 +4,29 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import StudyCause
 from storage.errors import ClaimLost, Conflict, IdempotencyConflict, NotFound
 from storage.locking import insert, lock_study, lock_study_to_decide
-from storage.mapping import reader
+from storage.mapping import columns_of, reader
 from storage.paging import newest_first
 from storage.records import Json, Page, StudyRecord, StudyState
 from storage.tables import StudyRow
-from storage.tenants import tenant_of
+from storage.tenants import run, tenant_of
 
 # Of what fronts and figures follow from, see `StudyRecord.data_version`.
 _ANOTHER_VERSION: Mapping[str, Any] = {"data_version": StudyRow.data_version + 1}
 
 
 _record = reader(StudyRecord)
+_NAMED = StudyRow.id.in_(bindparam("studies", expanding=True))
+_WITH_IDS = select(*columns_of(StudyRecord, StudyRow)).where(_NAMED)
+_VERSIONS = select(StudyRow.id, StudyRow.data_version).where(_NAMED)
+_OURS = select(StudyRow.id).where(
+    StudyRow.id == bindparam("study"), StudyRow.owner == bindparam("claims")
+)
 
 
 class Studies:
@@ -101,7 +107,7 @@ class Studies:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        row = self._session.scalar(select(StudyRow).where(StudyRow.id == study_id))
+        row = run(self._session, _WITH_IDS, {"studies": [study_id]}).one_or_none()
         if row is None:
             raise _missing(study_id)
         return _record(row)
@@ -165,8 +171,13 @@ class Studies:
 
     def with_ids(self, study_ids: Collection[str]) -> list[StudyRecord]:
         """Those of the named studies that are there."""
-        rows = self._session.scalars(select(StudyRow).where(StudyRow.id.in_(study_ids)))
+        rows = run(self._session, _WITH_IDS, {"studies": list(study_ids)})
         return [_record(row) for row in rows]
+
+    def versions(self, study_ids: Collection[str]) -> dict[str, int]:
+        """The versions of the data of those of the named studies that are there."""
+        rows = run(self._session, _VERSIONS, {"studies": list(study_ids)})
+        return {study_id: version for study_id, version in rows}  # noqa: C416 - rows are no pairs
 
     def finish_times(self) -> dict[str, datetime]:
         """When each study ended, of those that have."""
@@ -288,8 +299,8 @@ class Studies:
             ClaimLost: if it has not.
         """
         lock_study_to_decide(self._session, study_id)
-        ours = select(StudyRow.id).where(StudyRow.id == study_id, StudyRow.owner == owner)
-        if self._session.scalar(ours) is None:
+        ours = run(self._session, _OURS, {"study": study_id, "claims": owner})
+        if ours.scalar() is None:
             raise ClaimLost(f"study {study_id!r} is not claimed by {owner!r} (any more)")
 
     def claims(self, *, other_than: str) -> dict[str, datetime]:

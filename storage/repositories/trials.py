@@ -4,7 +4,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, exists, false, func, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    exists,
+    false,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.batches import batched
@@ -34,10 +43,23 @@ from storage.records import (
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
 from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
+from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
 
 _record = reader(TrialRecord, "artifacts")
+_COLUMNS = columns_of(TrialRecord, TrialRow, "artifacts")
+_CHANGED = (
+    select(*_COLUMNS)
+    .where(
+        or_(
+            (TrialRow.study_id == bindparam("study"))
+            & (TrialRow.data_version > bindparam("after")),
+            (TrialRow.study_id == bindparam("study")) & (TrialRow.number >= bindparam("first")),
+        )
+    )
+    .order_by(TrialRow.number)
+)
 _NOTHING = TrialOutcome()
 
 TrialOrder: TypeAlias = Literal[
@@ -123,9 +145,7 @@ class Trials:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        rows: Sequence[TrialRow] = ()
-        if storable_integer(number):
-            rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
+        rows = run(self._session, select(*_COLUMNS).where(*_one(study_id, number))).all()
         if not rows:
             raise _missing(study_id, number)
         return self._records(rows)[0]
@@ -206,18 +226,17 @@ class Trials:
         )
         return {number: spec for number, spec in rows}  # noqa: C416 - rows are no pairs to types
 
-    def changed(self, study_id: str, *, after: int, first: int) -> TrialRecords:
+    def changed(
+        self, study_id: str, *, after: int, first: int, artifacts: bool = True
+    ) -> TrialRecords:
         """The trials from number `first` on, and those that changed since a version of the data.
 
-        Of what changes without another version (`StudyRecord.data_version`) nothing is seen here:
-        trials that wait or run, and that the sampler was told.
+        Of how far a trial has trained nothing is seen here. Without `artifacts` the records name
+        none.
         """
-        of_study = TrialRow.study_id == study_id
-        later = or_(
-            of_study & (TrialRow.data_version > after), of_study & (TrialRow.number >= first)
-        )
-        rows = self._session.scalars(select(TrialRow).where(later).order_by(TrialRow.number)).all()
-        return self._records(rows)
+        asked = {"study": study_id, "after": after, "first": first}
+        rows = run(self._session, _CHANGED, asked).all()
+        return self._records(rows) if artifacts else [_record(row, artifacts={}) for row in rows]
 
     def shown(self, study_id: str, *, after: int, first: int) -> Sequence[ShownTrial]:
         """Those of `changed`, as a dashboard shows them."""
@@ -346,8 +365,10 @@ class Trials:
             "state": TrialState.RUNNING,
             "dispatched": True,
             "started_at": func.coalesce(TrialRow.started_at, at),
+            # Without another version of the study's data, of which it changes nothing.
+            "data_version": next_version(study_id),
         }
-        if self._change(study_id, number, values, where=_OPEN) is None:
+        if not self._change(study_id, number, values, where=_OPEN):
             raise self._has_ended(study_id, number, "started")
 
     def set_epochs(self, study_id: str, number: int, epochs: int) -> None:
@@ -356,7 +377,7 @@ class Trials:
         Raises:
             NotFound: if there is no such trial.
         """
-        if self._change(study_id, number, {"epochs_trained": epochs}) is None:
+        if not self._change(study_id, number, {"epochs_trained": epochs}):
             raise _missing(study_id, number)
 
     def set_stopping(self, study_id: str, number: int, stopping: Mapping[str, Any]) -> None:
@@ -366,7 +387,7 @@ class Trials:
             Conflict: if the trial has ended.
             NotFound: if there is no such trial.
         """
-        if self._change(study_id, number, {"stopping": dict(stopping)}, where=_OPEN) is None:
+        if not self._change(study_id, number, {"stopping": dict(stopping)}, where=_OPEN):
             raise self._has_ended(study_id, number, "stopped")
 
     def set_throughput(self, study_id: str, number: int, measurement: MeasurementRecord) -> None:
@@ -375,7 +396,7 @@ class Trials:
         Raises:
             NotFound: if there is no such trial.
         """
-        if self._change(study_id, number, _throughput(study_id, measurement)) is None:
+        if not self._change(study_id, number, _throughput(study_id, measurement)):
             raise _missing(study_id, number)
         note_change(self._session, study_id)
 
@@ -389,7 +410,8 @@ class Trials:
         """
         if not self.get(study_id, number).predicted:
             values = {name: [*triple] for name, triple in predicted.items()}
-            self._change(study_id, number, {"predicted": values})
+            version = next_version(study_id)
+            self._change(study_id, number, {"predicted": values, "data_version": version})
 
     def note_violation(self, study_id: str, number: int, outcome: TrialOutcome) -> None:
         """Add to an ended trial what the outcome names: that it breaks a limit, as measured later.
@@ -402,7 +424,7 @@ class Trials:
             name: value for name, value in vars(outcome).items() if value != vars(_NOTHING)[name]
         }
         values = {**named, "data_version": next_version(study_id)}
-        if self._change(study_id, number, values, where=_ENDED) is None:
+        if not self._change(study_id, number, values, where=_ENDED):
             state = self.get(study_id, number).state
             raise Conflict(f"trial {number} of study {study_id!r} is {state.value!r} yet")
         note_change(self._session, study_id)
@@ -449,7 +471,9 @@ class Trials:
             values["epochs_trained"] = epochs_trained
         if state != TrialState.STOPPED:
             values["stopping"] = None
-        row = self._change(study_id, number, values, where=_OPEN)
+        lock_study(self._session, study_id)
+        ended: Any = update(TrialRow).where(*_one(study_id, number), _OPEN).values(**values)
+        row = run(self._session, ended.returning(*_COLUMNS)).one_or_none()
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
         note_change(self._session, study_id)
@@ -498,10 +522,8 @@ class Trials:
             Conflict: if the trial has not ended.
             NotFound: if there is no such trial.
         """
-        told = self._change(
-            study_id, number, {"told_at": at}, where=_ENDED & TrialRow.told_at.is_(None)
-        )
-        if told is not None:
+        values = {"told_at": at, "data_version": next_version(study_id)}
+        if self._change(study_id, number, values, where=_ENDED & TrialRow.told_at.is_(None)):
             return True
         trial = self.get(study_id, number)
         if not trial.state.has_ended:
@@ -517,12 +539,12 @@ class Trials:
         values: Mapping[str, Any],
         *,
         where: ColumnElement[bool] | None = None,
-    ) -> TrialRow | None:
+    ) -> bool:
+        """Change one trial's row; whether it is there and as `where` wants it."""
         lock_study(self._session, study_id)
         conditions = _one(study_id, number) if where is None else (*_one(study_id, number), where)
-        return self._session.scalar(
-            update(TrialRow).where(*conditions).values(**values).returning(TrialRow)
-        )
+        changed = update(TrialRow).where(*conditions).values(**values).returning(TrialRow.number)
+        return run(self._session, changed).scalar() is not None
 
     def _has_ended(self, study_id: str, number: int, wanted: str) -> Conflict:
         state = self.get(study_id, number).state
@@ -531,9 +553,11 @@ class Trials:
         )
 
     def _records(
-        self, rows: Sequence[TrialRow], linked: ColumnElement[bool] | None = None
+        self,
+        rows: Sequence[Any],
+        linked: ColumnElement[bool] | None = None,
     ) -> TrialRecords:
-        """The rows with the artifacts that they name, which takes one query for all of them.
+        """The rows, or what has their columns, with the artifacts that they name: in one query.
 
         `linked` chooses the artifacts; by default it is those of all trials between the rows.
         """
@@ -542,10 +566,11 @@ class Trials:
         numbers = [row.number for row in rows]
         if linked is None:
             linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
-        links = self._session.execute(
+        links = run(
+            self._session,
             select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
                 TrialArtifactRow.study_id == rows[0].study_id, linked
-            )
+            ),
         )
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
         for number, role, sha256 in links:

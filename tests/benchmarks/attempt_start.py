@@ -1,11 +1,10 @@
 """`python -m tests.benchmarks.attempt_start`: what one attempt's process costs before it works.
 
 Times attempts on a warm executor of each kind, with the real worker and a local HTTP server: in the
-coordinator's own process, forked on this machine, and forked by a node agent on a Ray cluster
-of this machine. The local ones are timed in turn with a cold `python -c "import torch"`.
+coordinator's own process, and forked on this machine. Those are timed in turn with a cold
+`python -c "import torch"`.
 """
 
-import os
 import statistics
 import subprocess
 import sys
@@ -18,10 +17,8 @@ from pathlib import Path
 from search.agents.executors import AttemptTicket, Executor, LocalExecutor
 from search.agents.executors.inline import InlineExecutor
 from search.agents.executors.slots import cpu_slots
-from search.agents.launchers.ray import Cluster, RayExecutor
 from search.tasks import Digits
 from search.training.jobs import PrepareJob
-from tests.ray_clusters import RayCluster
 from tests.search.attempt_api import TOKEN, AttemptApi
 
 REPETITIONS = 50
@@ -55,11 +52,8 @@ def attempt(executor: Executor, api: AttemptApi, folder: Path, name: str) -> dic
     while not executor.poll(60.0):
         pass
     ended = time.monotonic()
-    # The lock's folder is the first thing that the worker makes; on a Ray node it is another.
-    lock = folder / name
-    lines = (
-        {"the worker's first lines ran": lock.stat().st_mtime - begun_at} if lock.exists() else {}
-    )
+    # The lock's folder is the first thing that the worker makes.
+    lines = {"the worker's first lines ran": (folder / name).stat().st_mtime - begun_at}
     return {
         "reserve() and start() return": returned - begun,
         **lines,
@@ -114,17 +108,6 @@ def main() -> None:
         local = LocalExecutor(cpu_slots(1), logs=Path(name, "local"))
         attempts(local, api, Path(name, "local"), cold_too=True)
         local.close()
-        with RayCluster() as cluster:
-            os.environ.update(cluster.environment)
-            begun = time.monotonic()
-            ray = RayExecutor(
-                Cluster(address=cluster.address, scratch=cluster.scratch), logs=Path(name, "ray")
-            )
-            assert ray.wait_for_slots(240.0)
-            connected = time.monotonic() - begun
-            attempts(ray, api, Path(name, "ray"), cold_too=False)
-            sys.stdout.write(f"connected to the cluster, with slots, after {connected:.1f} s\n")
-            ray.close()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,15 @@ def main() -> None:
     parser.add_argument(
         "--postgresql", action="store_true", help="on PostgreSQL, which is struck as well"
     )
+    parser.add_argument(
+        "--api-gone",
+        type=float,
+        default=3.0,
+        help="for how many lease times, of 8 s, the API is taken away; 15 are two minutes",
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], help="a strike, by its name; may be given again"
+    )
     given = parser.parse_args()
     with ExitStack() as held:
         folder = Path(tempfile.mkdtemp(prefix="reflectory-chaos-"))
@@ -38,11 +47,14 @@ def main() -> None:
             seed=given.seed,
             trials=given.trials,
             postgres=postgres,
+            gone_leases=given.api_gone,
+            only=tuple(given.only),
             say=_say,
         )
     _say(f"{summary.studies} studies in {summary.seconds:.0f} s; {summary.artifacts} artifacts")
     _say(f"trials: {dict(summary.outcomes)}")
     _say(f"strikes: {dict(summary.strikes)}; studies rolled away: {summary.rolled_away}")
+    _say(f"requests that were lost, doubled or had no answer: {summary.requests_struck}")
 
 
 if __name__ == "__main__":

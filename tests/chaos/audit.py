@@ -7,13 +7,17 @@ from typing import Any
 
 import optuna
 
-from search.fronts.pareto import objective_infos, value_of
+from search.fronts.dominance import value_of
+from search.fronts.pareto import objective_infos
 from search.optuna_tables import open_storage, study_name
 from search.studies.spec import StudySpec
+from service.data_dir.locks import hold
 from storage.blobs.folder import LocalArtifactStore
 from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import ArtifactDamaged
+from storage.fleet.bookings import Bookings
+from storage.fleet.machines import Machines
 from storage.records import AttemptKind, AttemptState, StudyRecord, TrialRecord, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempt_logs import AttemptLogs
@@ -47,6 +51,7 @@ def audit_study(
     assert dispatched == spec.budget.trials, f"{dispatched} of {spec.budget.trials} trials ran"
     _audit_events(database, study, trials)
     _audit_attempts(database, trials)
+    _audit_losses(database, study)
     _audit_exchanges(database, study, trials)
     storage = open_storage(optuna_url)
     _audit_optuna(storage, study, trials, spec)
@@ -66,6 +71,51 @@ def _audit_events(database: Database, study: StudyRecord, trials: Sequence[Trial
         if event.kind == "trial" and TrialState(str(event.payload["state"])).has_ended
     )
     assert ends == Counter(trial.number for trial in trials), "an end was told twice, or never"
+
+
+def _audit_losses(database: Database, study: StudyRecord) -> None:
+    """Each attempt ended, of whatever kind it was, and each that was lost was told as lost once."""
+    with database.read() as session:
+        assert not Attempts(session).running(study.id), "an attempt has not ended"
+        attempts = [
+            row for kind in AttemptKind for row in Attempts(session).of_study(study.id, kind)
+        ]
+        events = Events(session).after(study.id, 0, limit=10_000_000)
+    lost = Counter[tuple[object, ...]](
+        (row.kind.value, row.trial, row.number)
+        for row in attempts
+        if row.state == AttemptState.LOST
+    )
+    told = Counter[tuple[object, ...]](
+        (str(one.payload["kind"]), one.payload["trial"], one.payload["attempt"])
+        for one in events
+        if one.kind == "attempt_lost"
+    )
+    assert told == lost, f"told {told - lost} that was not lost; not told {lost - told}"
+
+
+def audit_fleet(database: Database) -> None:
+    """Prove that no machine is counted on any more, and that no place of one is taken."""
+    with database.read() as session:
+        machines, bookings = Machines(session).list(), Bookings(session).all()
+    assert not machines, f"machines that have left are still known: {machines}"
+    assert not bookings, f"places are still taken: {bookings}"
+
+
+def audit_folders(*data_dirs: Path) -> None:
+    """Prove that nothing lies there which only a running process needs, and no lock is held."""
+    for data_dir in data_dirs:
+        left = [
+            path
+            for path in data_dir.rglob("*")
+            if path.is_socket()
+            or path.name in ("server.json", "worker.boot")
+            or path.suffix in (".tmp", ".part")
+        ]
+        assert not left, f"left over: {left}"
+        for lock in data_dir.rglob("*.lock"):
+            with hold(lock):
+                pass
 
 
 def _audit_attempts(database: Database, trials: Sequence[TrialRecord]) -> None:

@@ -18,15 +18,20 @@ import psutil
 from search.fronts.retention import Retention
 from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
-from tests.chaos.audit import audit_store, audit_study
+from tests.chaos.audit import audit_fleet, audit_folders, audit_store, audit_study
+from tests.chaos.far_machine import FarMachine
 from tests.chaos.postgres import MortalPostgres
+from tests.chaos.small_disk import mount, unmount
 from tests.chaos.strikes import Striker
+from tests.chaos.wire import Wire
 from tests.patience import wait_while_it_moves
 from tests.service.running import Server
 
 _MARK = "REFLECTORY_TEST_CHAOS_RUN"
 _LEASE_SECONDS = 8.0
 _PAUSES = (0.5, 4.0)
+_DISK_MEBIBYTES = 96
+_DISK_RESERVE = 1 << 20
 
 
 @dataclass
@@ -36,6 +41,8 @@ class Summary:
     studies: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
     strikes: Counter[str] = field(default_factory=Counter[str])
+    requests_struck: int = 0
+    """Requests of the far agent that were lost, or lost their answers, or came twice."""
     artifacts: int = 0
     rolled_away: int = 0
     """Studies that a database which was rolled back does not know any more."""
@@ -49,9 +56,13 @@ def run(
     seed: int,
     trials: int = 200,
     postgres: MortalPostgres | None = None,
+    gone_leases: float = 3.0,
+    only: tuple[str, ...] = (),
     say: Callable[[str], None] = lambda _line: None,
 ) -> Summary:
     """Strike for that long while studies run, let the last one end in peace, and audit all.
+
+    `gone_leases` and `only` are those of `Striker`.
 
     Raises:
         AssertionError: something was lost, doubled, left over or wrong.
@@ -65,15 +76,32 @@ def run(
         "REFLECTORY_DATABASE_URL": urls[0],
         "REFLECTORY_OPTUNA_URL": urls[1],
         "REFLECTORY_LEASE_SECONDS": str(_LEASE_SECONDS),
+        "REFLECTORY_PUBLIC_ATTEMPTS": "true",
+        "REFLECTORY_DISK_RESERVE": str(_DISK_RESERVE),
     }
     with ExitStack() as held:
+        store_folder = data_dir / "artifacts"
+        if has_disk := mount(store_folder, _DISK_MEBIBYTES):
+            held.callback(unmount, store_folder)
         server = Server(data_dir, environment=environment)
         held.callback(server.close)
         server.launch()
         wait_while_it_moves(lambda: server.answers("/readyz") == 200, what="a ready server")
+        wire = held.enter_context(Wire(lambda: str(server.http.base_url), generator))
+        far = FarMachine(folder / "far", wire, {_MARK: mark})
+        held.callback(far.close)
+        far.start()
         begun = time.monotonic()
         striker = Striker(
-            server, generator, lease_seconds=_LEASE_SECONDS, url=urls[0], postgres=postgres
+            server,
+            far,
+            generator,
+            lease_seconds=_LEASE_SECONDS,
+            url=urls[0],
+            postgres=postgres,
+            small_disk=has_disk,
+            gone_leases=gone_leases,
+            only=only,
         )
         studies: list[str] = []
         while not studies or time.monotonic() - begun < seconds:
@@ -94,6 +122,7 @@ def run(
                 generator=generator,
                 say=say,
             )
+        striker.mend(at_once=True)
         # Those that had ended may have been rolled back to when they ran.
         for study_id in studies:
             _wait_for_the_end(server, striker, study_id)
@@ -103,21 +132,26 @@ def run(
         fronts = {study_id: server.get(f"/v1/studies/{study_id}/front") for study_id in known}
         for study_id in known:
             _audit_downloads(server, study_id, striker.damaged)
+            _audit_counts(server, study_id)
+        assert far.stop() == 0, f"the far agent ended with trouble: {far.log}"
         assert server.stop() == 0
         wait_while_it_moves(lambda: not _marked(mark), what="the end of all processes")
         database = Database(urls[0])
         held.callback(database.dispose)
         for study_id, front in fronts.items():
             summary.outcomes += audit_study(database, urls[1], study_id, front)
-        store = LocalArtifactStore(data_dir / "artifacts")
+        audit_fleet(database)
+        audit_folders(data_dir, far.folder)
+        store = LocalArtifactStore(store_folder)
         # Nobody writes any more, so that what a killed writer left needs not be let grow old.
         store.sweep(older_than_seconds=0.0)
         retention = Retention(database, store)
         retention.tidy()
         retention.sweep(older_than_seconds=0.0)
-        summary.artifacts = audit_store(database, data_dir / "artifacts", striker.damaged)
+        summary.artifacts = audit_store(database, store_folder, striker.damaged)
     summary.studies = len(studies)
     summary.strikes = striker.counts
+    summary.requests_struck = wire.struck
     summary.seconds = time.monotonic() - begun
     return summary
 
@@ -214,6 +248,14 @@ def _audit_downloads(server: Server, study_id: str, damaged: Set[str]) -> None:
         else:
             given = hashlib.sha256(answer.content).hexdigest()
             assert answer.headers["ETag"] == f'"{given}"'
+
+
+def _audit_counts(server: Server, study_id: str) -> None:
+    """Prove that the counts of a study's document are those of its trials."""
+    told = server.study(study_id)["progress"]["trials"]
+    outcomes = Counter(trial["outcome"] for trial in server.trials(study_id))
+    for outcome in ("complete", "stopped", "failed", "cancelled"):
+        assert told[outcome] == outcomes[outcome], (study_id, told, outcomes)
 
 
 def _epochs(server: Server, study_id: str) -> int:

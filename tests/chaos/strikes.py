@@ -2,60 +2,98 @@
 
 import random
 import signal
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 
 from search.linux import ATTEMPT_SCORE
 from tests.chaos.damage import checkpoint, flip_a_byte, roll_back, step_back_and_migrate
+from tests.chaos.far_machine import FarMachine
 from tests.chaos.postgres import MortalPostgres
+from tests.chaos.small_disk import fill
+from tests.chaos.wire import Fault
 from tests.patience import wait_while_it_moves
 from tests.service.running import Server
 
+STOPPED_LEASES = 2.0
+"""How long, in lease times, what is stopped stands still."""
+
 
 class Striker:
-    """Strikes one server, again and again; `counts` says how often and at what."""
+    """Strikes one server and a machine that joined it; `counts` says how often and at what.
+
+    Args:
+        server: what is struck.
+        far: the other machine.
+        generator: chooses.
+        lease_seconds: how long leases hold there.
+        url: that of our tables.
+        postgres: where they are, if not in the server's data directory.
+        small_disk: whether the artifacts are on a disk of their own that may be filled.
+        gone_leases: how long the API is gone, in lease times.
+        only: names of what is done, and of nothing else; empty: all of it.
+    """
 
     def __init__(
         self,
         server: Server,
+        far: FarMachine,
         generator: random.Random,
         *,
         lease_seconds: float,
         url: str,
         postgres: MortalPostgres | None = None,
+        small_disk: bool = False,
+        gone_leases: float = 3.0,
+        only: tuple[str, ...] = (),
     ) -> None:
-        """`url` is that of our tables."""
         self.damaged: set[str] = set()
         """The digests of files that were damaged; some are written again since."""
         self.counts: Counter[str] = Counter()
         self._server = server
+        self._far = far
         self._generator = generator
         self._lease_seconds = lease_seconds
+        self._gone_seconds = gone_leases * lease_seconds
         self._url = url
         self._postgres = postgres
         self._stopped: list[tuple[float, psutil.Process]] = []
-        self._weights: dict[str, tuple[float, Callable[[], bool]]] = {
-            "worker": (6, self._kill_worker),
+        self._wire_until = 0.0
+        self._ballast: tuple[float, Path] | None = None
+        weights: dict[str, tuple[float, Callable[[], bool]]] = {
+            "slot": (6, self._kill_worker),
             "oom victim": (3, self._kill_oom_victim),
-            "worker stopped": (2, self._stop_worker),
+            "slot stopped": (2, self._stop_worker),
             "coordinator": (3, lambda: self._kill_child("coordinator")),
             "api": (3, lambda: self._kill_child("api")),
+            "api gone": (1, self._take_api_away),
             "agent": (3, lambda: self._kill_child("agent")),
             "agent stopped": (2, self._stop_agent),
+            "far agent": (3, lambda: _sent(self._far.agent, signal.SIGKILL)),
+            "far agent stopped": (2, lambda: self._stop(self._far.agent)),
+            "far agent cut off": (3, lambda: self._strike_wire("cut", 0.5, 3.0)),
+            "answers lost": (3, lambda: self._strike_wire("answers lost", 0.3, 1.0)),
+            "requests doubled": (3, lambda: self._strike_wire("requests doubled", 0.3, 1.0)),
             "fork server": (2, self._kill_fork_server),
-            "everything": (2, self._kill_everything),
+            "supervisor": (1, self._kill_supervisor),
+            "everything": (1, self._kill_everything),
             "damaged artifact": (2, self._damage_artifact),
             "upgrade after kill -9": (1, self._upgrade),
+            "database away": (2, self._take_database_away),
         }
-        if postgres is not None:
-            self._weights["database"] = (2, self._kill_database)
-        else:
-            self._weights["database rolled back"] = (2, self._roll_back)
+        if postgres is None:
+            weights["database rolled back"] = (1, self._roll_back)
+        if small_disk:
+            weights["store full"] = (2, self._fill_store)
+        unknown = set(only) - set(weights)
+        if unknown:
+            raise ValueError(f"there is no strike {sorted(unknown)}; there are {sorted(weights)}")
+        self._weights = {name: one for name, one in weights.items() if not only or name in only}
 
     def strike(self) -> str:
         """Do one thing by chance; its name."""
@@ -70,26 +108,37 @@ class Striker:
                 return name
         return f"{name}: there is none"
 
-    def mend(self) -> None:
-        """Do what an operator would: start a server that gave itself up.
+    def mend(self, *, at_once: bool = False) -> None:
+        """Do what an operator would: start what ended, and take away what has lasted long enough.
 
-        Whoever stands still for longer than a lease goes on, to find its lease lost.
+        Whoever stands still for longer than a lease goes on, to find its lease lost. `at_once`:
+        all of it, however short it has lasted.
         """
         if self._server.has_ended:
             self._start()
             self.counts["server started by the operator"] += 1
+        self._far.start()
+        now = time.monotonic()
         for stopped_at, process in list(self._stopped):
-            if time.monotonic() - stopped_at > 1.5 * self._lease_seconds:
+            if at_once or now - stopped_at > STOPPED_LEASES * self._lease_seconds:
                 self._stopped.remove((stopped_at, process))
                 with suppress(psutil.NoSuchProcess):
                     process.send_signal(signal.SIGCONT)
+        if at_once or now > self._wire_until:
+            self._far.wire.fault = None
+        if self._ballast is not None and (at_once or now > self._ballast[0]):
+            self._ballast[1].unlink()
+            self._ballast = None
+
+    def _workers(self) -> list[psutil.Process]:
+        return [*self._server.workers_at_work(), *self._far.workers_at_work()]
 
     def _kill_worker(self) -> bool:
-        workers = self._server.workers_at_work()
+        workers = self._workers()
         return bool(workers) and _sent(self._generator.choice(workers), signal.SIGKILL)
 
     def _stop_worker(self) -> bool:
-        workers = self._server.workers_at_work()
+        workers = self._workers()
         return bool(workers) and self._stop(self._generator.choice(workers))
 
     def _stop_agent(self) -> bool:
@@ -129,6 +178,50 @@ class Striker:
         victim = max(scores, key=lambda process: scores[process])
         assert victim in workers, f"the kernel would kill {victim.cmdline()} before a worker"
         return _sent(victim, signal.SIGKILL)
+
+    def _strike_wire(self, fault: Fault, least: float, most: float) -> bool:
+        """Have the other machine's exchange suffer for some lease times."""
+        seconds = self._generator.uniform(least, most) * self._lease_seconds
+        self._wire_until = time.monotonic() + seconds
+        self._far.wire.fault = fault
+        return True
+
+    def _take_api_away(self) -> bool:
+        """Have nobody answer for a long while, in which nobody starts another one."""
+        api, supervisor = self._child("api"), psutil.Process(self._server.pid)
+        if api is None:
+            return False
+        supervisor.send_signal(signal.SIGSTOP)
+        try:
+            _sent(api, signal.SIGKILL)
+            time.sleep(self._gone_seconds)
+        finally:
+            supervisor.send_signal(signal.SIGCONT)
+        return True
+
+    def _kill_supervisor(self) -> bool:
+        """Kill the one that holds all others, which end with it."""
+        below = self._server.processes()[1:]
+        for _, process in self._stopped:
+            with suppress(psutil.NoSuchProcess):
+                # Who stands still cannot hear that it is to end.
+                process.send_signal(signal.SIGCONT)
+        self._stopped.clear()
+        _sent(psutil.Process(self._server.pid), signal.SIGKILL)
+        wait_while_it_moves(
+            lambda: self._server.has_ended and not any(one.is_running() for one in below),
+            what="the end of what the killed supervisor had started",
+        )
+        self._start()
+        return True
+
+    def _fill_store(self) -> bool:
+        if self._ballast is not None:
+            return False
+        until = time.monotonic() + self._generator.uniform(0.3, 2) * self._lease_seconds
+        store = self._server.data_dir / "artifacts"
+        self._ballast = (until, fill(store, leave=self._generator.choice((0, 300_000))))
+        return True
 
     def _kill_everything(self) -> bool:
         self._end_everything()
@@ -174,11 +267,19 @@ class Striker:
             what=f"a ready server; its log is {self._server.log}",
         )
 
-    def _kill_database(self) -> bool:
-        assert self._postgres is not None
-        self._postgres.kill()
-        time.sleep(self._generator.uniform(0, 2))
-        self._postgres.start()
+    def _take_database_away(self) -> bool:
+        """Kill PostgreSQL and start it later; or have somebody else write into SQLite meanwhile."""
+        seconds = self._generator.uniform(0, 1.5) * self._lease_seconds
+        if self._postgres is not None:
+            self._postgres.kill()
+            time.sleep(seconds)
+            self._postgres.start()
+            return True
+        path = self._server.data_dir / "reflectory.db"
+        with closing(sqlite3.connect(path, timeout=30, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(seconds)
+            other.execute("ROLLBACK")
         return True
 
 

@@ -10,11 +10,9 @@ import pytest
 from search.agents.executors import AttemptTicket, Executor, LocalExecutor, Slot
 from search.agents.executors.inline import InlineExecutor
 from search.agents.executors.slots import cpu_slots
-from search.agents.launchers.ray import Cluster, RayExecutor
 from search.errors import ExecutorError
 from search.tasks import Digits
 from search.training.jobs import PrepareJob
-from tests.ray_clusters import RayCluster
 from tests.search.agents.executors.attempts import exits
 from tests.search.attempt_api import TOKEN, AttemptApi
 
@@ -27,14 +25,6 @@ def inline(folder: Path, _request: pytest.FixtureRequest) -> Executor:
 
 def local(folder: Path, _request: pytest.FixtureRequest) -> Executor:
     return LocalExecutor(cpu_slots(2), logs=folder / "logs")
-
-
-def ray(folder: Path, request: pytest.FixtureRequest) -> Executor:
-    cluster: RayCluster = request.getfixturevalue("ray_cluster")
-    wanted = Cluster(address=cluster.address, scratch=cluster.scratch)
-    executor = RayExecutor(wanted, logs=folder / "logs")
-    assert executor.wait_for_slots(240.0)
-    return executor
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class Kind:
         return self.make.__name__
 
 
-EXECUTORS = (Kind(inline, processes=False), Kind(local), Kind(ray))
+EXECUTORS = (Kind(inline, processes=False), Kind(local))
 WITH_PROCESSES = tuple(kind for kind in EXECUTORS if kind.processes)
 WITHOUT = tuple(kind for kind in EXECUTORS if not kind.processes)
 

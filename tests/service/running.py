@@ -43,11 +43,18 @@ class Server:
     """`reflectory serve`, started again as often as a test needs it on the same data directory."""
 
     def __init__(
-        self, data_dir: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+        self,
+        data_dir: Path,
+        *,
+        workers: int = 2,
+        environment: Mapping[str, str] | None = None,
+        program: str = "service.cli",
     ) -> None:
+        """`program` is the module that is run; another one than `reflectory` ends up there."""
         self.data_dir = data_dir
         self.log = data_dir.with_suffix(".log")
         self._workers = workers
+        self._program = program
         self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.http = httpx2.Client(timeout=300)
@@ -61,7 +68,7 @@ class Server:
     def launch(self) -> None:
         """Start the server, which may not become ready before something else happens."""
         (self.data_dir / "server.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", "0"]
+        command = [sys.executable, "-m", self._program, "serve", "--port", "0"]
         command += ["--data-dir", str(self.data_dir), "--workers", str(self._workers)]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

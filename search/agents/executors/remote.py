@@ -38,8 +38,8 @@ from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.01
-"""How often it is looked whether anything was written while something runs."""
+_LOOK_SECONDS = 0.02
+"""How often it is looked whether anything was written: what comes close together is read once."""
 
 GO_ON_SECONDS = 300.0
 """How long attempts are given whose machines are not heard, while no other one is."""
@@ -91,6 +91,8 @@ class RemoteExecutor:
         self._seen: Hashable | None = None
         self._to_tell: set[str] = set()
         self._to_cancel: dict[str, float] = {}
+        self._heard: set[str] = set()
+        """Attempts whose ends are told; their bookings are to go."""
         self._heard_at = clock()
         self._heard_since: float | None = None
         self._last_heard: Mapping[str, datetime] = {}
@@ -194,23 +196,23 @@ class RemoteExecutor:
             return frozenset(self._running)
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> None:
-        """Have the machine told to end the attempt; harmless when it has ended."""
+        """Have the machine told at the next `poll` to end it; harmless when it has ended."""
         # Written with the next `poll`: whoever calls may be in the middle of a transaction.
         with self._lock:
-            self._to_cancel[attempt_id] = grace_seconds
+            sooner = min(grace_seconds, self._to_cancel.get(attempt_id, grace_seconds))
+            self._to_cancel[attempt_id] = sooner
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
         """Return what ended since the last call; waits up to the timeout for a first one."""
         self._tell_machines()
         deadline = time.monotonic() + timeout_seconds
         while True:
-            found = self._look()
+            self._look()
+            told = self._told()
             left = deadline - time.monotonic()
-            if found or left <= 0:
-                return found
+            if told or left <= 0 or (self._closed.is_set() and not self._running):
+                return told
             self._closed.wait(min(left, _LOOK_SECONDS / 2))
-            if self._closed.is_set() and not self._running:
-                return self._told()
 
     def log_path(self, attempt_id: str) -> Path:
         """Name the file that would hold the log, if its machine shared our folder: `log_file`."""
@@ -224,45 +226,56 @@ class RemoteExecutor:
         self._changes.close()
 
     def _tell_machines(self) -> None:
-        """Have the polls of machines that wait look at what is booked and cancelled there."""
+        """Have the polls of machines that wait look at what is booked and cancelled there.
+
+        In a transaction of its own: a poll holds its machine's row, and may wait for what whoever
+        books has changed.
+        """
         with self._lock:
             machines, cancelled = self._to_tell - {""}, dict(self._to_cancel)
-        if machines or cancelled:
-            with self._database.write() as session:
-                bookings = Bookings(session)
-                ends = (bookings.cancel(one, grace) for one, grace in cancelled.items())
-                Machines(session).note_changes(machines | {one for one in ends if one is not None})
+            heard = set(self._heard)
+        if not (machines or cancelled or heard):
+            return
+        with self._database.write() as session:
+            bookings = Bookings(session)
+            ends = [bookings.cancel(one, grace) for one, grace in cancelled.items()]
+            machines |= {one for one in ends if one is not None}
+            if machines:
+                Machines(session).note_changes(machines)
+            if heard:
+                bookings.drop(heard)
         # After the commit: where there was none, they are to be told still.
         with self._lock:
             self._to_tell -= machines
+            self._heard -= heard
             for attempt_id, grace in cancelled.items():
                 if self._to_cancel.get(attempt_id) == grace:
                     del self._to_cancel[attempt_id]
 
-    def _look(self) -> Sequence[Exit]:
+    def _look(self) -> None:
         """Take ends that are written down, where anything was since the last look."""
+        if not self._running or not self._has_news():
+            return
+        with self._database.read() as session:
+            exits = Bookings(session).exits(self._owner)
+        with self._lock:
+            for booking in exits:
+                self._note(_exit(booking))
+            self._heard |= {booking.attempt_id for booking in exits}
+
+    def _has_news(self) -> bool:
+        """Whether anything was written since the last look, which is not repeated at once."""
         now = time.monotonic()
-        if self._running and now - self._looked_at >= _LOOK_SECONDS:
-            seen = self._changes.look()
-            if seen is None or seen != self._seen:
-                self._take_exits()
-            self._looked_at, self._seen = now, seen
-        return self._told()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return False
+        seen, before = self._changes.look(), self._seen
+        self._looked_at, self._seen = now, seen
+        return seen is None or seen != before
 
     def _told(self) -> Sequence[Exit]:
         with self._lock:
             told, self._exits = self._exits, []
         return told
-
-    def _take_exits(self) -> None:
-        with self._database.read() as session:
-            if not Bookings(session).any_exit(self._owner):
-                return
-        with self._database.write() as session:
-            ended = Bookings(session).take_exits(self._owner)
-        with self._lock:
-            for booking in ended:
-                self._note(_exit(booking))
 
     def _note(self, ended: Exit) -> None:
         # One of a coordinator of our name that died is no attempt of ours.

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from service.api.events.poller import Asker, Opening
-from service.api.events.stream import PING_SECONDS, EventStream
+from service.api.events.poller import Opening
+from service.api.events.stream import EventStream, stream_of
 from service.api.resources import Held
 from service.http.problems import documented
 
@@ -96,11 +96,4 @@ async def get_events(
     tell where one stands, `epoch` a point of a learning curve, `measurement` a throughput,
     `download` how far a file is. The stream ends soon after its key, or its browser's session.
     """
-    batches = held.poller.batches(
-        study_id,
-        after=place.after,
-        asker=Asker(held.asker.key_id, held.asker.session),
-        opening=place.opening,
-        idle_seconds=PING_SECONDS,
-    )
-    return EventStream(batches, place.opening)
+    return stream_of(held.poller, study_id, held.asker, after=place.after, opening=place.opening)

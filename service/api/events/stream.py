@@ -12,7 +12,8 @@ from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from service.api.events.poller import Opening, written
+from service.api.events.poller import Asker, EventPoller, Opening, written
+from service.auth.principal import Principal
 from storage.records import EventRecord
 
 PING_SECONDS: Final = 15.0
@@ -71,6 +72,20 @@ class EventStream(Response):
         finally:
             await self._batches.aclose()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def stream_of(
+    poller: EventPoller, study_id: str, asker: Principal, *, after: int, opening: Opening
+) -> EventStream:
+    """A study's events after a number, as they go out."""
+    batches = poller.batches(
+        study_id,
+        after=after,
+        asker=Asker(asker.key_id, asker.session),
+        opening=opening,
+        idle_seconds=PING_SECONDS,
+    )
+    return EventStream(batches, opening)
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -27,7 +27,8 @@ def worker(
         ),
     ],
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Attempts side by side; by default one per core.")
+        int | None,
+        typer.Option(min=0, help="Attempts side by side; by default one per core; 0: GPUs alone."),
     ] = None,
     slots_per_gpu: Annotated[
         int | None, typer.Option(min=1, max=64, help="Attempts that share a GPU; by default one.")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
-from search.fronts.pareto import ObjectiveInfo, front_of, value_of
+from search.fronts.dominance import front_of, value_of
+from search.fronts.pareto import ObjectiveInfo
 from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis
 from service.rendering.plots.colours import UNKNOWN, on_scale
 from storage.records import TrialOrigin

@@ -91,9 +91,9 @@ def measured(folder: Path, stock: Stock, kind: str, *, further: int) -> Found:
 
 
 def _asked(server: Server, database: Database, stock: Stock) -> tuple[Timings, dict[str, Timing]]:
-    roles = _roles(server)
-    # It starts with the others, and is ready after them.
+    # It starts at its first visit.
     wait_until(lambda: server.http.get("/api/studies").status_code == 200, what="the dashboard")
+    roles = _roles(server)
     asker = Asker(server.http, database, api=roles["api"], dashboard=roles["dashboard"])
     found = asker.of_dashboard({count: on_dashboard(stock, count) for count in stock.reading})
     of_list = dict(asker.of_list(stock.small[-1]))

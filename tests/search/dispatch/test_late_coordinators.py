@@ -91,7 +91,8 @@ def test_a_transaction_on_anothers_study_is_refused_and_leaves_nothing(database:
     with database.write() as session:
         study_id = add_study(session).id
         Studies(session).claim(study_id, owner="ours", now=START, until=after(10))
-    ours = ClaimedDatabase(database, study_id, owner="ours")
+    written: list[None] = []
+    ours = ClaimedDatabase(database, study_id, owner="ours", wrote=lambda: written.append(None))
     with ours.write() as session:
         Studies(session).set_ending(study_id, StudyCause.CANCELLED, "ours")
     with database.write() as session:

@@ -37,7 +37,7 @@ class Ending(Machine):
         self.ended: list[Exit] = []
 
     def poll(self, timeout_seconds: float) -> Sequence[Exit]:
-        assert timeout_seconds > 0
+        assert timeout_seconds >= 0
         ended, self.ended = self.ended, []
         return ended
 

@@ -11,8 +11,9 @@ import pytest
 from sqlalchemy.orm import Session
 
 from search.fronts.complete_trials import CompleteTrials
+from search.fronts.dominance import front_of
 from search.fronts.figures import Figures
-from search.fronts.pareto import Front, front_of, objective_infos
+from search.fronts.pareto import Front, objective_infos
 from search.studies.configurations import configuration_of, over_seeds
 from search.studies.spec import StudySpec
 from storage.engine import Database

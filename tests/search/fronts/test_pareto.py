@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.documents.objectives import USUAL_OBJECTIVES, Objective
-from search.fronts.pareto import front_of, hypervolume, objective_infos, reference_point
+from search.fronts.dominance import front_of
+from search.fronts.pareto import hypervolume, objective_infos, reference_point
 from search.studies.spec import StudySpec
 from storage.records import TrialRecord, TrialState
 from tests.storage.records import trial

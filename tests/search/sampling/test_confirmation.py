@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from search.fronts.pareto import front_of, objective_infos
+from search.fronts.dominance import front_of
+from search.fronts.pareto import objective_infos
 from search.studies.configurations import Qualities, over_seeds, seeded, student_quantile
 from search.studies.spec import StudySpec
 from storage.records import TrialOrigin, TrialRecord, TrialState

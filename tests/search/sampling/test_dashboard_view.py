@@ -10,14 +10,15 @@ from typing import Any
 
 import optuna
 import pytest
-from optuna.storages import InMemoryStorage
+from optuna.storages import RDBStorage
 from optuna.trial import TrialState as OptunaState
 from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 from optuna_dashboard._note import get_note_from_system_attrs
 
 from search.documents.objectives import Objective
+from search.fronts.dominance import front_of
 from search.fronts.figures import Figures
-from search.fronts.pareto import front_of, objective_infos
+from search.fronts.pareto import objective_infos
 from search.optuna_tables import open_storage, study_name
 from search.samplers.adapters.frozen import CONSTRAINTS
 from search.sampling.dashboard_plots import MOST_POINTS, PARETO, RATIO, plots
@@ -161,7 +162,11 @@ def test_a_note_shows_what_users_wrote_as_they_wrote_it(site: Site) -> None:
     assert not re.search(r"(?<!\\)[<>\[\]()*`|#]", shown)
 
 
-def copy_of(site: Site, study: StudyRecord, storage: InMemoryStorage) -> OptunaCopy:
+def optunas_tables(site: Site) -> RDBStorage:
+    return open_storage(f"sqlite:///{site.settings.data_dir / 'optuna-copy.db'}")
+
+
+def copy_of(site: Site, study: StudyRecord, storage: RDBStorage) -> OptunaCopy:
     spec = StudySpec.model_validate(study.spec)
     dimensions = SearchSpace(spec).dimensions
     return OptunaCopy(site.database, study.id, spec, dimensions, storage=lambda: storage)
@@ -185,12 +190,12 @@ def test_the_dashboard_finds_the_note_and_the_plots(site: Site) -> None:
     assert note["body"] == note_of(record, StudySpec.model_validate(record.spec))
 
 
-def trials_in(storage: InMemoryStorage, study: StudyRecord) -> list[optuna.trial.FrozenTrial]:
+def trials_in(storage: RDBStorage, study: StudyRecord) -> list[optuna.trial.FrozenTrial]:
     return optuna.load_study(study_name=study_name(study), storage=storage).trials
 
 
 def test_the_copy_tells_how_trials_ended_copied_before_or_after(site: Site) -> None:
-    study, storage = site.study(), InMemoryStorage()
+    study, storage = site.study(), optunas_tables(site)
     copy = copy_of(site, study, storage)
     copy.write()
     assert trials_in(storage, study) == []
@@ -258,7 +263,7 @@ def test_optunas_tables_that_do_not_answer_hold_nobody_up(site: Site) -> None:
 
 
 def test_a_copy_that_another_coordinator_writes_as_well_ends_up_as_our_rows(site: Site) -> None:
-    study, storage = site.study(), InMemoryStorage()
+    study, storage = site.study(), optunas_tables(site)
     one, two = copy_of(site, study, storage), copy_of(site, study, storage)
     waiting = site.trial(study, 0, state=TrialState.QUEUED)
     one.write()

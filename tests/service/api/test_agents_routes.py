@@ -281,12 +281,14 @@ def test_a_machine_hears_what_to_end_until_it_says_that_it_heard(
     lease = floor.start()
     machine.poll()
     floor.executor.cancel(lease.attempt, 9.0)
+    assert floor.executor.poll(0.0) == []
     order = {"attempt": lease.attempt, "grace_seconds": 9.0}
     for _ in range(2):
         assert machine.poll(lease.attempt)["end"] == [order]
     assert machine.poll(lease.attempt, ending={lease.attempt: 9.0}) == NO_ORDERS
     floor.executor.cancel(lease.attempt, 0.0)
     floor.executor.cancel(lease.attempt, 5.0)
+    assert floor.executor.poll(0.0) == []
     assert machine.poll(lease.attempt, ending={lease.attempt: 9.0})["end"] == [
         {"attempt": lease.attempt, "grace_seconds": 0.0}
     ]
@@ -296,6 +298,7 @@ def test_what_was_called_back_before_it_began_never_begins(client: TestClient, s
     machine, floor = Machine(client), Floor(site)
     lease = floor.start()
     floor.executor.cancel(lease.attempt, 0.0)
+    assert floor.executor.poll(0.0) == []
     assert machine.poll() == NO_ORDERS
     [ended] = floor.executor.poll(5.0)
     assert "called back" in ended.detail

@@ -73,6 +73,30 @@ def test_a_stream_goes_on_after_any_event(client: TestClient, site: Site, after:
     assert numbers == list(range(after + 1, 5))
 
 
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_plain_request_is_answered_as_any_other_is(
+    client: TestClient, site: Site, after: int
+) -> None:
+    study = site.study()
+    site.trial(study, 0, quality=0.5)
+    site.finish(study)
+    path = f"/v1/studies/{study.id}/events"
+    # What the route alone understands: a plus, and a word that nobody asked for.
+    for other in (f"{path}?after=%2B{after}", f"{path}?after={after}&x=1"):
+        plain, by_route = client.get(f"{path}?after={after}"), client.get(other)
+        assert (plain.status_code, plain.content) == (by_route.status_code, by_route.content)
+        heads = [
+            {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+            for answer in (plain, by_route)
+        ]
+        assert heads[0] == heads[1]
+    assert 'route="/v1/studies/{study_id}/events"' in client.get("/metrics").text
+
+
+def test_a_stream_of_a_study_that_is_not_there_is_refused(client: TestClient) -> None:
+    assert client.get("/v1/studies/gone/events").status_code == 404
+
+
 def test_after_the_last_event_of_an_ended_study_there_is_nothing_to_wait_for(
     client: TestClient, site: Site
 ) -> None:

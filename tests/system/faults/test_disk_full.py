@@ -1,10 +1,8 @@
 """A disk that fills up: nothing is stored by halves, studies wait, and go on when there is room."""
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from storage.records import StudyState, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
 from tests.chaos.audit import audit_store, audit_study
+from tests.chaos.small_disk import fill, mount, unmount
 from tests.search.honest_words import files
 from tests.service.running import Server, wait_until
 from tests.service.site import Site
@@ -34,14 +33,12 @@ _MEBIBYTE = 1 << 20
 @contextmanager
 def disk(folder: Path, mebibytes: int) -> Iterator[Path]:
     """A disk of its own, mounted there."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
+    if not mount(folder, mebibytes):
         pytest.skip("only root can mount a small disk here")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+        unmount(folder)
 
 
 @pytest.fixture
@@ -68,18 +65,6 @@ def site(small_disk: Path) -> Iterator[Site]:
     site = Site(small_disk / "data", disk_reserve=4 * _MEBIBYTE)
     yield site
     site.close()
-
-
-def fill(folder: Path, *, leave: int, name: str = "ballast") -> Path:
-    """A file that takes what is free but for so many bytes."""
-    ballast = folder / name
-    wanted = bytes(shutil.disk_usage(folder).free - leave)
-    # Where all is to be taken, a server that writes meanwhile has had the rest.
-    full = suppress(OSError) if leave == 0 else nullcontext()
-    with ballast.open("wb", buffering=0) as file, full:
-        while wanted:
-            wanted = wanted[file.write(wanted) :]
-    return ballast
 
 
 def files_below(folder: Path) -> list[Path]:

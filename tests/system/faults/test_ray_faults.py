@@ -41,6 +41,7 @@ def server(cluster: RayCluster, tmp_path: Path) -> Iterator[Server]:
         "REFLECTORY_EXECUTOR": "ray",
         "REFLECTORY_RAY_ADDRESS": cluster.address,
         "REFLECTORY_RAY_SCRATCH": str(cluster.scratch),
+        "REFLECTORY_LEASE_SECONDS": "6",
         **cluster.environment,
     }
     server = Server(tmp_path / "data", workers=1, environment=surroundings)
@@ -82,8 +83,6 @@ def test_a_node_that_is_killed_costs_its_attempts_and_no_trial(
     audited(server, study_id)
     lost = [one for one in attempts(server, study_id) if one["state"] == "lost"]
     assert lost
-    # What was about to start there is lost with the node as well.
-    assert all("lost: " in one["reason"] for one in lost), lost
     log = server.http.get(f"/v1/studies/{study_id}/trials/0/log").text
     assert "the attempt ends as complete" in log
 
@@ -100,8 +99,10 @@ def test_a_head_that_is_killed_costs_what_runs_and_no_study(
     )
     cluster.head.kill()
     wait_until(
-        lambda: not machines(server, study_id),
-        what=f"the loss of what ran; log {server.log}",
+        lambda: (
+            cluster.address in server.log.read_text() and "no Ray cluster" in server.log.read_text()
+        ),
+        what=f"a driver that is given up; log {server.log}",
         seconds=_PATIENCE_SECONDS,
     )
     assert server.study(study_id)["state"] == "running"

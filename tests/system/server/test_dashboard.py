@@ -10,12 +10,11 @@ from typing import Any
 import httpx2
 import optuna
 import pytest
-from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial
 from optuna_dashboard import wsgi
 from starlette.testclient import TestClient
 
-from search.optuna_tables import study_name
+from search.optuna_tables import open_storage, study_name
 from search.sampling.optuna_copy import OptunaCopy
 from search.spaces.space import SearchSpace
 from search.studies.spec import StudySpec
@@ -195,7 +194,7 @@ def told(trial: FrozenTrial) -> tuple[object, ...]:
 
 def test_the_view_shows_what_the_copy_in_optunas_tables_has(site: Site, study: StudyRecord) -> None:
     spec = StudySpec.model_validate(study.spec)
-    storage = InMemoryStorage()
+    storage = open_storage(f"sqlite:///{site.settings.data_dir / 'optuna-copy.db'}")
     dimensions = SearchSpace(spec).dimensions
     OptunaCopy(site.database, study.id, spec, dimensions, storage=lambda: storage).write()
     theirs = optuna.load_study(study_name=study_name(study), storage=storage)

@@ -1,161 +1,80 @@
-"""Messages among the executor, the bridge and the node agents: JSON, framed by its length."""
+"""What the launcher and its driver say to each other: JSON, framed by its length."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from models.spec import Spec
-from search.agents.executor import AttemptTicket, Exit, Slot
-from search.agents.forking.containment import ContainmentName
-from search.agents.forking.frames import NotStarted
 
-LOCK_RESOURCE = "reflectory_lane"
-"""What a node is started with that lends its devices for measuring: `{"reflectory_lane": 1}`."""
+Kind = Literal["cpu", "cuda"]
+Wish = Literal["any", "cpu", "cuda"]
 
 
 class Cluster(Spec):
-    """Which cluster is used, and how."""
+    """Which cluster is used, and how; the first thing that a driver is told."""
 
     address: str = "auto"
     """What `ray.init` takes: `auto` or `host:port`; this machine is a node of it."""
     scratch: Path = Path("/tmp/reflectory")
-    """Folder on every node for data, measurement locks and logs underway."""
+    """Folder on every node for data, measurement locks and the agents' own files."""
     cpu_slots: int | None = Field(default=None, ge=0)
-    """At most so many attempts on the CPUs of a node."""
+    """At most so many slots on the CPUs of a node."""
     slots_per_gpu: int = Field(default=1, ge=1)
     open: bool = False
     """Whether a cluster is used that takes anybody's commands."""
     most_slots: int = Field(default=0, ge=0)
     """Up to how many slots the autoscaler is asked for; 0: never asked."""
-    url: str | None = None
-    """Where attempts will reach the API, if that is known."""
-    containment: ContainmentName = "auto"
-    """What keeps attempts within their slots' memory on every node."""
-
-
-class Hold(Spec):
-    """To the bridge: ask Ray for what a slot stands for, and keep it."""
-
-    kind: Literal["hold"] = "hold"
-    slot: Slot
-
-
-class Release(Spec):
-    """To the bridge: give it back, granted or not."""
-
-    kind: Literal["release"] = "release"
-    slot: str
-
-
-class Start(Spec):
-    """To the bridge, and from there to a node agent: run an attempt."""
-
-    kind: Literal["start"] = "start"
-    ticket: AttemptTicket
-    slot: Slot
-
-
-class Cancel(Spec):
-    """To the bridge, and from there to a node agent: SIGTERM now, SIGKILL after the grace time."""
-
-    kind: Literal["cancel"] = "cancel"
-    attempt_id: str
-    machine: str
-    grace_seconds: float = Field(ge=0)
+    url: str
+    """Where agents reach the API."""
+    command: tuple[str, ...]
+    """Python's arguments by which an agent is started."""
+    environment: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """What an agent gets in its environment beside what its place says; no secrets."""
 
 
 class Demand(Spec):
-    """To the bridge: how many slots there should be, for Ray's autoscaler to know; 0: no wish."""
+    """How much work waits, and what the agents do that are there."""
 
-    kind: Literal["demand"] = "demand"
-    slots: int = Field(ge=0)
-
-
-class Nodes(Spec):
-    """From the bridge, about once a second: the cluster answers, and this is what it has."""
-
-    kind: Literal["nodes"] = "nodes"
-    slots: tuple[Slot, ...]
-    refused: dict[str, str]
-    """Machine -> why nothing is started there."""
-
-
-class Held(Spec):
-    """From the bridge: Ray granted a slot."""
-
-    kind: Literal["held"] = "held"
-    slot: str
-    asked: bool = True
-    """False where Ray gave part of another GPU than the one that was asked for."""
+    waiting: Mapping[Wish, int] = Field(default_factory=dict[Wish, int])
+    """Attempts that could begin now, by the kind of device that they wish for."""
+    free: Mapping[Kind, int] = Field(default_factory=dict[Kind, int])
+    """Slots on which nothing runs, of all machines that joined."""
+    joined: tuple[str, ...] = ()
+    """Names of the machines that joined."""
+    busy: tuple[str, ...] = ()
+    """Names of those on which something runs."""
+    key: str | None = Field(default=None, repr=False)
+    """The API key of agents; null: the server asks for none."""
+    stop: bool = False
+    """Have all agents leave, and end."""
 
 
-class NotHeld(Spec):
-    """From the bridge: what was asked for this slot is another's, or its node is gone."""
+class State(Spec):
+    """From the driver, about once a second: the cluster answers, and this is what is placed."""
 
-    kind: Literal["not_held"] = "not_held"
-    slot: str
-    reason: str
-
-
-class Started(Spec):
-    """The attempt runs."""
-
-    kind: Literal["started"] = "started"
-    attempt_id: str
+    agents: Mapping[str, int] = Field(default_factory=dict[str, int])
+    """Name of each agent that is placed, and its slots."""
+    refused: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """Node -> why its agent ended."""
+    wish: int = 0
+    """How many slots Ray's autoscaler is asked for."""
 
 
-class Wrote(Spec):
-    """An attempt wrote to its log."""
+class Place(Spec):
+    """Where an agent is placed, and with what."""
 
-    kind: Literal["wrote"] = "wrote"
-    attempt_id: str
-    text: str
-    """The bytes, read as Latin-1: every byte is a sign, so that none is lost on the way."""
-
-
-class Ended(Spec):
-    """An attempt ended, and nothing more will be told of it."""
-
-    kind: Literal["ended"] = "ended"
-    exit: Exit
-
-
-class Away(Spec):
-    """From the bridge, as its last word: why it does not work with the cluster."""
-
-    kind: Literal["away"] = "away"
-    reason: str
-
-
-Request = Hold | Release | Start | Cancel | Demand
-Report = Nodes | Held | NotHeld | Started | NotStarted | Wrote | Ended | Away
-
-REQUESTS: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="kind")])
-REPORTS: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
-
-
-DEVICES: TypeAdapter[tuple[str, tuple[tuple[str, str], ...]]] = TypeAdapter(
-    tuple[str, tuple[tuple[str, str], ...]]
-)
-"""A machine's processor model, and (uuid, name) of each GPU that is visible there."""
-
-
-class Described(Spec):
-    """What a node told of itself."""
-
-    release: str
-    """Which Reflectory is installed there."""
-    loopback: str
-    """The same for two processes exactly when `localhost` is the same place for them."""
-    cpu: str
-    """Its processor's model."""
-    gpus: tuple[tuple[str, str], ...]
-    """(uuid, name) of the GPUs that its driver shows."""
-
-
-class News(Spec):
-    """What a node agent has to tell since it was last asked."""
-
-    wrote: tuple[Wrote, ...]
-    ended: tuple[Ended, ...]
+    name: str
+    """What the machine is called; of this agent alone."""
+    node_id: str
+    node: str
+    """The node's name for people."""
+    cpus: int
+    """Slots on the CPU."""
+    gpus: int
+    cores: int
+    """What of the node's CPUs it takes, those beside its GPUs' slots too."""
+    slots: int
+    slot_memory: int | None = None
+    """Bytes that an attempt may take; null: what the agent finds."""
