@@ -265,7 +265,8 @@ class Agent:
         self._outbox.add(Word(attempt_id, item, content=content, replaces=replaces))
 
     def _on_end(self, attempt_id: str, frame: Frame, _content: bytes | None) -> None:
-        self._outbox.add(Word(attempt_id, {"kind": "end"}, report=frame["report"], urgent=True))
+        # It goes with the word that the slot is free, which comes next and is urgent.
+        self._outbox.add(Word(attempt_id, {"kind": "end"}, report=frame["report"]))
 
     def _on_fetch(self, attempt_id: str, frame: Frame, _content: bytes | None) -> None:
         answer: dict[str, Any] = {"kind": "fetched"}

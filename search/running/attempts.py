@@ -6,11 +6,10 @@ that a late word of an older attempt changes nothing.
 
 import hashlib
 import logging
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Container, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -78,6 +77,9 @@ LAST_WORDS = timedelta(minutes=10)
 """How long after its end an attempt's log may still arrive."""
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
+_JOBS: dict[str, tuple[Mapping[str, Any], Job]] = {}
+"""What attempts have said something lately, with their jobs as stored and as read."""
+_MOST_JOBS = 1024
 _ENDS: Mapping[str, TrialState] = {
     "complete": TrialState.COMPLETE,
     "stopped": TrialState.STOPPED,
@@ -146,8 +148,9 @@ class AttemptHandler:
         """
 
         def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> str | None:
-            spec = StudySpec.model_validate(study.spec)
-            return store_epoch(session, attempt, study, spec, job_of(attempt, TrainJob), body)
+            spec, job = StudySpec.model_validate(study.spec), job_of(attempt, TrainJob)
+            known = Metrics(session).reporters(study.id, trial_of(attempt), since=body.epoch - 1)
+            return store_epoch(session, attempt, study, spec, job, body, reported=known)
 
         return self._renewing(attempt_id, token, store, body)
 
@@ -365,16 +368,20 @@ def store_epoch(
     spec: StudySpec,
     job: TrainJob,
     body: EpochReport,
+    *,
+    reported: Container[int],
 ) -> str | None:
     """Store one epoch of a curve; returns why the trial is to stop, if it is.
+
+    `reported` tells of this epoch and of the one before whether they are stored.
 
     Raises:
         ReportRefused: it cannot be.
     """
     number, metrics = trial_of(attempt), Metrics(session)
-    check_epoch(body, job, reported=partial(metrics.has, study.id, number))
+    check_epoch(body, job, reported=reported.__contains__)
     check_seconds({"seconds": body.seconds}, passed=_now() - attempt.started_at)
-    is_new = not metrics.has(study.id, number, body.epoch)
+    is_new = body.epoch not in reported
     row = body.model_dump(exclude=OF_THE_LEASE)
     metrics.put(study.id, number, MetricRecord(**row, attempt=attempt.number))
     Trials(session).set_epochs(study.id, number, body.epoch)
@@ -513,10 +520,21 @@ def trial_of(attempt: AttemptRecord) -> int:
 
 def job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
     """What the attempt is to do, which has to be of this kind for what it says."""
-    job = _JOB.validate_python(attempt.job)
+    job = _parsed(attempt)
     if not isinstance(job, kind):
         raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
     return job
+
+
+def _parsed(attempt: AttemptRecord) -> Job:
+    """The attempt's job, which is read once for all that the attempt says."""
+    known = _JOBS.get(attempt.id)
+    if known is None or known[0] != attempt.job:
+        known = (attempt.job, _JOB.validate_python(attempt.job))
+        if len(_JOBS) >= _MOST_JOBS:
+            _JOBS.clear()
+        _JOBS[attempt.id] = known
+    return known[1]
 
 
 def _check_completion(
@@ -528,7 +546,7 @@ def _check_completion(
         ReportRefused: it cannot be.
     """
     check_seconds(body.model_dump(include=OF_THE_LEASE), passed=at - attempt.started_at)
-    job = _JOB.validate_python(attempt.job)
+    job = _parsed(attempt)
     if isinstance(job, PrepareJob):
         check_prepared(body, job)
     if isinstance(job, TrainJob):

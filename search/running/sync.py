@@ -49,7 +49,7 @@ from search.running.attempts import (
 from search.running.early_stopping import reason_to_stop
 from search.running.trial_endings import ended_with
 from search.studies import StudySpec
-from search.training.jobs import MeasureJob, TrainJob
+from search.training.jobs import EpochReport, MeasureJob, TrainJob
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.endings import AttemptCause
 from storage.engine import Database
@@ -109,6 +109,11 @@ class _Attempt:
     """Why its trial is to stop."""
     over: bool = False
     """Whether nothing more of it counts."""
+    renewal: EpochReport | None = None
+    """The last of its words that renew its lease, which is done once for all of them."""
+    reported: dict[int, int] = field(default_factory=dict[int, int])
+    """By epoch, from `known_since` on, which attempt's word about it is kept."""
+    known_since: int | None = None
 
 
 @final
@@ -245,26 +250,84 @@ class Taking:
         """Take what is said of one attempt; returns why it is to stop, if it is."""
         digest = token_digest(self._body.tokens.get(attempt_id, ""))
         beat = self._body.beats.get(attempt_id)
+        attempt = self._words(session, machine_id, attempt_id, places, refused)
+        if attempt is not None and attempt.renewal is not None and not attempt.over:
+            Attempts(session).renew(
+                attempt_id,
+                until=_now() + timedelta(seconds=self._taker.lease_seconds),
+                stood_still_seconds=attempt.renewal.stood_still_seconds,
+                held_seconds=attempt.renewal.held_seconds,
+            )
+        if beat is None or (attempt is not None and attempt.over):
+            return None if attempt is None or attempt.over else _why_to_stop(session, attempt)
+        return self._beat(session, attempt_id, digest, beat, attempt, refused)
+
+    def _words(
+        self,
+        session: Session,
+        machine_id: str,
+        attempt_id: str,
+        places: Sequence[int],
+        refused: list[Refusal],
+    ) -> _Attempt | None:
+        """Take an attempt's words; returns the attempt if it was at work when they came."""
+        if not places:
+            return None
+        replaced = len(self._replaced)
+        try:
+            # Nearly always all of them are taken.
+            with session.begin_nested():
+                attempt: _Attempt | None = None
+                for place in places:
+                    attempt = self._proved_once(session, attempt, place)
+                    self._word(session, machine_id, attempt, place)
+                return attempt
+        except _REFUSED:
+            del self._replaced[replaced:]
+            return self._word_by_word(session, machine_id, attempt_id, places, refused)
+
+    def _proved_once(
+        self, session: Session, attempt: _Attempt | None, place: int
+    ) -> _Attempt | None:
+        """The attempt that a word is about; null where that needs no lease, or was taken before."""
+        item = self._body.items[place]
+        if attempt is not None or isinstance(item, ExitItem | LogItem):
+            return attempt
+        digest = token_digest(self._body.tokens.get(item.attempt, ""))
+        if Attempts(session).had_its_last_word(item.attempt, digest):
+            return None
+        return self._proved(session, item.attempt, digest)
+
+    def _word(
+        self, session: Session, machine_id: str, attempt: _Attempt | None, place: int
+    ) -> None:
+        item = self._body.items[place]
+        if isinstance(item, ExitItem):
+            _exit(session, machine_id, item)
+        elif isinstance(item, LogItem):
+            digest = token_digest(self._body.tokens.get(item.attempt, ""))
+            self._log(session, item, place, digest)
+        elif attempt is not None:
+            if attempt.over:
+                raise LeaseLost(f"attempt {item.attempt!r} has ended")
+            self._one(session, attempt, item, place)
+
+    def _word_by_word(
+        self,
+        session: Session,
+        machine_id: str,
+        attempt_id: str,
+        places: Sequence[int],
+        refused: list[Refusal],
+    ) -> _Attempt | None:
+        """Take what can be taken of an attempt's words, one of which is refused."""
         attempt: _Attempt | None = None
         for place in places:
-            item = self._body.items[place]
-            if isinstance(item, ExitItem):
-                _exit(session, machine_id, item)
-                continue
             try:
                 # What one word has changed before it is refused is undone, and no more.
                 with session.begin_nested():
-                    if isinstance(item, LogItem):
-                        self._log(session, item, place, digest)
-                        continue
-                    if attempt is None:
-                        if Attempts(session).had_its_last_word(attempt_id, digest):
-                            # All of this was taken before.
-                            continue
-                        attempt = self._proved(session, attempt_id, digest)
-                    if attempt.over:
-                        raise LeaseLost(f"attempt {attempt_id!r} has ended")
-                    self._one(session, attempt, item, place)
+                    attempt = self._proved_once(session, attempt, place)
+                    self._word(session, machine_id, attempt, place)
             except _REFUSED as error:
                 why: Any = next(_WHY[kind] for kind in _WHY if isinstance(error, kind))
                 detail = str(error)
@@ -277,9 +340,7 @@ class Taking:
                 if why == "full":
                     # What comes after it may rest on it.
                     break
-        if beat is None or (attempt is not None and attempt.over):
-            return None if attempt is None or attempt.over else _why_to_stop(session, attempt)
-        return self._beat(session, attempt_id, digest, beat, attempt, refused)
+        return attempt
 
     def _beat(
         self,
@@ -338,22 +399,28 @@ class Taking:
         if attempt.job is None:
             raise Conflict(f"attempt {record.id} ({record.kind}) trains no trial")
         number = trial_of(record)
-        by = Metrics(session).reported_by(record.study_id, number, report.epoch)
-        if by == record.number:
+        if attempt.known_since is None or report.epoch - 1 < attempt.known_since:
+            attempt.known_since = report.epoch - 1
+            attempt.reported = Metrics(session).reporters(
+                record.study_id, number, since=attempt.known_since
+            )
+        if attempt.reported.get(report.epoch) == record.number:
             trial = Trials(session).get(record.study_id, number)
             attempt.reason = reason_to_stop(trial, report.epoch)
             return
         said = report.model_dump(include=OF_THE_LEASE)
         check_seconds(said, passed=_now() - record.started_at)
         attempt.reason = store_epoch(
-            session, record, attempt.study, attempt.spec, attempt.job, report
+            session,
+            record,
+            attempt.study,
+            attempt.spec,
+            attempt.job,
+            report,
+            reported=attempt.reported,
         )
-        Attempts(session).renew(
-            record.id,
-            until=_now() + timedelta(seconds=self._taker.lease_seconds),
-            stood_still_seconds=report.stood_still_seconds,
-            held_seconds=report.held_seconds,
-        )
+        attempt.reported[report.epoch] = record.number
+        attempt.renewal = report
 
     def _artifact(
         self, session: Session, attempt: _Attempt, item: ArtifactItem, place: int

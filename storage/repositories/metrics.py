@@ -13,10 +13,10 @@ from storage.tables import MetricRow
 from storage.tenants import run
 
 _record = reader(MetricRecord)
-_ATTEMPT = select(MetricRow.attempt).where(
+_REPORTERS = select(MetricRow.epoch, MetricRow.attempt).where(
     MetricRow.study_id == bindparam("study"),
     MetricRow.number == bindparam("trial"),
-    MetricRow.epoch == bindparam("of_epoch"),
+    MetricRow.epoch >= bindparam("first"),
 )
 
 
@@ -54,14 +54,10 @@ class Metrics:
         )
         return [_record(row) for row in rows]
 
-    def has(self, study_id: str, number: int, epoch: int) -> bool:
-        """Whether the epoch has been reported, by whichever attempt."""
-        return self.reported_by(study_id, number, epoch) is not None
-
-    def reported_by(self, study_id: str, number: int, epoch: int) -> int | None:
-        """The number of the attempt whose word about the epoch is kept; null: nobody's."""
-        of = {"study": study_id, "trial": number, "of_epoch": epoch}
-        return run(self._session, _ATTEMPT, of).scalar()
+    def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:
+        """By epoch, from one on, the number of the attempt whose word about it is kept."""
+        of = {"study": study_id, "trial": number, "first": since}
+        return {row.epoch: row.attempt for row in run(self._session, _REPORTERS, of)}
 
     def validations(
         self, study_id: str, numbers: Collection[int] | None = None
