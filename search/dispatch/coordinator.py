@@ -497,7 +497,7 @@ class Coordinator:
             for study in studies
         }
         for study in studies:
-            self.known_trials(study.id).note_version(study.data_version)
+            self._known[study.id].note_version(study.data_version)
         self._looked_at = looked_at
 
     def _step(self, study_id: str) -> bool:
@@ -667,6 +667,7 @@ class Coordinator:
     def _forget(self, study_id: str) -> None:
         """Give a run up; another begins when what it has in the background is done."""
         run = self._runs.pop(study_id, None)
+        self._known.pop(study_id, None)
         if run is not None:
             run.halt()
 
@@ -684,6 +685,7 @@ class Coordinator:
     def _end(self, study_id: str) -> None:
         """Release a study that has ended."""
         del self._runs[study_id]
+        del self._known[study_id]
         self._in_background.pop(study_id, None)
         with self.database.write() as session:
             Studies(session).release(study_id, self._owner)

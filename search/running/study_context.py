@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property, partial
 from typing import Protocol
@@ -170,16 +170,15 @@ class StudyContext:
     front_is_settled: bool = False
     """Whether the search is over, and all is measured that may be on its front."""
     _interface: Interface | None = None
+    database: ClaimedDatabase = field(init=False)
+    """Where the study's rows are."""
+    trials: KnownTrials = field(init=False)
+    """The study's trials, in memory."""
 
-    @cached_property
-    def database(self) -> ClaimedDatabase:
-        """Where the study's rows are."""
-        return self.dispatcher.claimed(self.id)
-
-    @cached_property
-    def trials(self) -> KnownTrials:
-        """The study's trials, in memory."""
-        return self.dispatcher.known_trials(self.id)
+    def __post_init__(self) -> None:
+        """Hold what belongs to this claim: work in the background may outlive it."""
+        self.database = self.dispatcher.claimed(self.id)
+        self.trials = self.dispatcher.known_trials(self.id)
 
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:

@@ -82,7 +82,7 @@ def tasks(server: Server, tmp_path: Path) -> Iterator[list[psutil.Process]]:
     sbatch = tmp_path / "sbatch"
     sbatch.write_text(f"#!{sys.executable}\n{SBATCH}")
     sbatch.chmod(stat.S_IRWXU)
-    surroundings = {
+    variables = {
         **os.environ,
         "REFLECTORY_SERVER": str(server.http.base_url),
         "AGENTS_KEY_FILE": str(tmp_path / "key"),
@@ -90,7 +90,7 @@ def tasks(server: Server, tmp_path: Path) -> Iterator[list[psutil.Process]]:
         "AGENTS_SCRATCH": str(tmp_path / "scratch"),
     }
     command = [sbatch, "--array=0-1", "--cpus-per-task=1", f"--output={tmp_path}/%A_%a.log", SCRIPT]
-    said = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=True)
+    said = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
     started = [psutil.Process(int(pid)) for pid in said.stdout.split()]
     yield started
     left = [below for task in started if task.is_running() for below in task.children(True)]

@@ -37,14 +37,14 @@ def cluster() -> Iterator[RayCluster]:
 
 @pytest.fixture
 def server(cluster: RayCluster, tmp_path: Path) -> Iterator[Server]:
-    surroundings = {
+    variables = {
         "REFLECTORY_EXECUTOR": "ray",
         "REFLECTORY_RAY_ADDRESS": cluster.address,
         "REFLECTORY_RAY_SCRATCH": str(cluster.scratch),
         "REFLECTORY_LEASE_SECONDS": "6",
         **cluster.environment,
     }
-    server = Server(tmp_path / "data", workers=1, environment=surroundings)
+    server = Server(tmp_path / "data", workers=1, environment=variables)
     yield server.start()
     server.close()
 

@@ -31,7 +31,7 @@ SPEC = {
 @pytest.fixture
 def server(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Server]:
     """One that asks for keys, so that its launcher has to make one for agents."""
-    surroundings = {
+    variables = {
         "REFLECTORY_EXECUTOR": "ray",
         "REFLECTORY_RAY_ADDRESS": ray_cluster.address,
         "REFLECTORY_RAY_SCRATCH": str(ray_cluster.scratch),
@@ -42,7 +42,7 @@ def server(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Server]:
     database.migrate()
     key = create_key(database.of(LOCAL), name="me", scopes=("admin",)).text
     database.dispose()
-    server = Server(tmp_path / "data", workers=2, environment=surroundings)
+    server = Server(tmp_path / "data", workers=2, environment=variables)
     server.http.headers["Authorization"] = f"Bearer {key}"
     yield server.start()
     server.close()
