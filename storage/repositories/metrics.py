@@ -56,6 +56,8 @@ class Metrics:
 
     def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:
         """By epoch, from one on, the number of the attempt whose word about it is kept."""
+        if not storable_integer(max(since, 0)):
+            return {}
         of = {"study": study_id, "trial": number, "first": since}
         return {row.epoch: row.attempt for row in run(self._session, _REPORTERS, of)}
 

@@ -1,6 +1,7 @@
 """Several API processes behind one address: nobody can tell them from one."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
@@ -31,14 +32,15 @@ def get(server: Server, path: str) -> httpx2.Response:
 def listening(server: Server) -> list[psutil.Process]:
     """The processes that have the server's port open, but for the supervisor itself."""
     port = server.http.base_url.port
-    return [
-        child
-        for child in psutil.Process(server.pid).children()
-        if any(
-            one.laddr and one.laddr.port == port and one.status == psutil.CONN_LISTEN
-            for one in child.net_connections("tcp")
-        )
-    ]
+    found = []
+    for child in psutil.Process(server.pid).children():
+        with suppress(psutil.NoSuchProcess):  # it ended since the list was made
+            wires = child.net_connections("tcp")
+            if any(
+                w.laddr and w.laddr.port == port and w.status == psutil.CONN_LISTEN for w in wires
+            ):
+                found.append(child)
+    return found
 
 
 def asked(server: Server) -> float:
