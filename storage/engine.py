@@ -3,10 +3,11 @@
 import sqlite3
 import threading
 import time
-from collections.abc import Generator, Hashable
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from copy import copy
-from typing import Any, NamedTuple, Protocol, Self, final
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -15,9 +16,10 @@ from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.orm import Session, sessionmaker
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool, PoolProxiedConnection
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from storage.accounts import QUOTAS
+from storage.changes import Bells, Changes, PostgresqlChanges, SqliteChanges
 from storage.columns import dump_json
 from storage.errors import DatabaseUnavailable, StorageError, UnstorableValue
 from storage.locking import WRITING
@@ -78,7 +80,9 @@ class Database:
         event.listen(self._sessions, "do_orm_execute", narrow)
         self._info: dict[str, Any] = {QUOTAS: quotas}
         self._thread = threading.local()
+        self._bells: Bells | None = None
         if self.is_sqlite:
+            self._bells = Bells(Path(f"{self._place.database}-bells"))
             self._writing = _sqlite(self._place, busy_seconds, _WRITING, **_POOL)
             self._reading = _sqlite(self._place, busy_seconds, _READING, **_POOL)
         else:
@@ -106,9 +110,11 @@ class Database:
         """Whether this is a SQLite file, for one machine."""
         return self._place.get_backend_name() == "sqlite"
 
-    def changes(self) -> "Changes":
+    def changes(self) -> Changes:
         """Tells whether anything was committed, over a connection of its own."""
-        return SqliteChanges(self._reading) if self.is_sqlite else PostgresqlChanges(self._writing)
+        if self._bells is None:
+            return PostgresqlChanges(self._writing)
+        return SqliteChanges(self._reading, self._bells)
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -137,6 +143,8 @@ class Database:
                 yield session
         finally:
             self._thread.writes = False
+        if self._bells is not None:
+            self._bells.ring()
 
     def migrate(self) -> None:
         """Bring the tables to this program's version; harmless when repeated, or done by several.
@@ -316,101 +324,3 @@ def _is_full(error: BaseException | None) -> bool:
 def _first_line(error: Exception) -> str:
     cause = error.orig if isinstance(error, DBAPIError) else error
     return str(cause).strip().partition("\n")[0]
-
-
-class Changes(Protocol):
-    """Tells states of the database apart. Threads may share it.
-
-    A look is far cheaper than a query, so that whoever made something of rows can give it out again
-    for as long as nothing has changed, and never for longer.
-    """
-
-    waits: bool
-    """Whether a look waits for another machine, so that an event loop has it made in a thread."""
-
-    def look(self) -> Hashable | None:
-        """What is the same as another look's answer only if nothing was committed in between.
-
-        Null where the database does not tell: then nothing is known to be the same.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give the connection back; the next look opens another."""
-        ...
-
-
-@final
-class SqliteChanges:
-    """SQLite counts the commits of all other connections to the file, in shared memory."""
-
-    waits = False
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._lock = threading.Lock()
-        self._opened = 0
-        self._connection: PoolProxiedConnection | None = None
-        self._cursor: Any = None
-
-    def look(self) -> Hashable | None:
-        """As `Changes`; takes some microseconds and never waits for a writer."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._engine.raw_connection()
-                    self._connection.detach()
-                    self._cursor = self._connection.cursor()
-                    # The counts of two connections have nothing to do with each other.
-                    self._opened += 1
-                self._cursor.execute("PRAGMA data_version")
-                return self._opened, self._cursor.fetchone()[0]
-            except (sqlite3.Error, DBAPIError):
-                self._close()
-                return None
-
-    def close(self) -> None:
-        """As `Changes`."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = self._cursor = None
-
-
-@final
-class PostgresqlChanges:
-    """PostgreSQL's snapshot: two that are equal see the same rows."""
-
-    waits = True
-
-    def __init__(self, engine: Engine) -> None:
-        # A transaction of its own for each look would be three round trips in place of one.
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
-
-    def look(self) -> Hashable | None:
-        """As `Changes`; takes one round trip."""
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._engine.connect()
-                return self._connection.exec_driver_sql(
-                    "SELECT pg_current_snapshot()::text"
-                ).scalar_one()
-            except DBAPIError:
-                self._close()
-                return None
-
-    def close(self) -> None:
-        """As `Changes`."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None

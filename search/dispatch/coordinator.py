@@ -63,13 +63,8 @@ from storage.repositories.studies import Studies
 
 _log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 0.05
-_LONGER_PAUSE_SECONDS = 0.2
-"""How long a round waits for an attempt to end before it looks at the tables again: longer while
-every slot has one, since nothing begins before one of them ends."""
-
-_LOOK_SECONDS = 0.02
-"""How often it is looked whether anything was written: what comes close together is read once."""
+_PAUSE_SECONDS = 0.2
+"""How long a round waits at most for something to be written: some things are due by the clock."""
 
 _CLAIM_SECONDS = 1.0
 """How often claims are renewed and new studies looked for, unless leases are very short."""
@@ -162,6 +157,8 @@ class Coordinator:
         self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)
         self._tenants = TenantShares()
         self._in_background: dict[str, Future[None]] = {}
+        self._done = False
+        """Whether work in the background is done that no round has seen."""
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set.
@@ -198,8 +195,7 @@ class Coordinator:
 
     def round(self) -> None:
         """Notice what ended, keep the claims, and let each study do what is due."""
-        is_full = bool(self._slots) and all(slot.name in self._on_slot for slot in self._slots)
-        ended = self._wait(_LONGER_PAUSE_SECONDS if is_full else _PAUSE_SECONDS)
+        ended = self._wait(_PAUSE_SECONDS)
         self._slots_changed = bool(ended)
         self._free_slots({exited.attempt_id for exited in ended})
         for exited in ended:
@@ -326,7 +322,12 @@ class Coordinator:
         """
         future = self._threads.submit(self._runs[study_id].tenant, partial(_about, study_id, work))
         self._in_background[study_id] = future
+        future.add_done_callback(self._wake)
         return future
+
+    def _wake(self, _done: Future[None]) -> None:
+        self._done = True
+        self._changes.wake()
 
     def should_give_way(self, study_id: str) -> bool:
         """Whether a study's work in the background keeps another tenant's waiting."""
@@ -471,13 +472,15 @@ class Coordinator:
         return self._tenants.wants_more and study_id in self._runs
 
     def _wait(self, seconds: float) -> Sequence[Exit]:
-        """Wait until an attempt ends or anything is written, or for so long."""
+        """Wait until an attempt ends, anything is written or done, or for so long."""
         deadline = time.monotonic() + seconds
         while True:
+            ended = self._executor.poll(0.0)
             left = deadline - time.monotonic()
-            ended = self._executor.poll(max(0.0, min(left, _LOOK_SECONDS)))
-            if ended or left <= 0 or self._changes.look() != self._committed:
+            if ended or left <= 0 or self._done or self._changes.look() != self._committed:
+                self._done = False
                 return ended
+            self._changes.wait(left)
 
     def _look(self) -> None:
         """Read at once how all our studies stand: those that stand as before have nothing to do."""

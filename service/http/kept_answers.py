@@ -17,7 +17,7 @@ from anyio import to_thread
 from fastapi import Depends, Request
 
 from service.http.entity_tags import IfNoneMatch
-from storage.engine import Changes
+from storage.changes import Changes
 
 _MOST_BYTES: Final = 64 << 20
 _LARGEST: Final = 4 << 20

@@ -38,9 +38,6 @@ from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
-_LOOK_SECONDS = 0.02
-"""How often it is looked whether anything was written: what comes close together is read once."""
-
 GO_ON_SECONDS = 300.0
 """How long attempts are given whose machines are not heard, while no other one is."""
 
@@ -102,7 +99,6 @@ class RemoteExecutor:
         self._lock = threading.Lock()
         self._running: set[str] = set()
         self._exits: list[Exit] = []
-        self._looked_at = 0.0
         self._closed = threading.Event()
 
     def capacity(self) -> Sequence[Slot]:
@@ -212,7 +208,7 @@ class RemoteExecutor:
             left = deadline - time.monotonic()
             if told or left <= 0 or (self._closed.is_set() and not self._running):
                 return told
-            self._closed.wait(min(left, _LOOK_SECONDS / 2))
+            self._changes.wait(left)
 
     def log_path(self, attempt_id: str) -> Path:
         """Name the file that would hold the log, if its machine shared our folder: `log_file`."""
@@ -264,12 +260,9 @@ class RemoteExecutor:
             self._heard |= {booking.attempt_id for booking in exits}
 
     def _has_news(self) -> bool:
-        """Whether anything was written since the last look, which is not repeated at once."""
-        now = time.monotonic()
-        if now - self._looked_at < _LOOK_SECONDS:
-            return False
+        """Whether anything was written since the last look."""
         seen, before = self._changes.look(), self._seen
-        self._looked_at, self._seen = now, seen
+        self._seen = seen
         return seen is None or seen != before
 
     def _told(self) -> Sequence[Exit]:

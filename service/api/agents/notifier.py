@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from anyio import to_thread
@@ -14,7 +15,11 @@ from storage.fleet.machines import Machines
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.02
-"""Between two looks, which cost next to nothing while nothing is written."""
+"""Between two looks at a database that does not tell of commits by itself."""
+_PAUSE_SECONDS = 0.01
+"""Between two looks at one that does: what comes close together is read once."""
+_LONGEST_SECONDS = 0.25
+"""After which one that does is looked at all the same."""
 
 
 @dataclass(eq=False)
@@ -36,11 +41,14 @@ class AgentNotifier:
         self._someone = asyncio.Event()
         self._came = False
         """Whether somebody waits who has not been looked for."""
+        self._rung = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to look."""
+        if (bell := self._changes.fileno()) is not None:
+            asyncio.get_running_loop().add_reader(bell, self._hear)
         self._task = asyncio.create_task(self._run(), name="machine notifier")
 
     def close(self) -> None:
@@ -55,6 +63,8 @@ class AgentNotifier:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if (bell := self._changes.fileno()) is not None:
+            asyncio.get_running_loop().remove_reader(bell)
         self._changes.close()
 
     async def wait(self, machine_id: str, *, changes: int, seconds: float) -> bool:
@@ -65,6 +75,7 @@ class AgentNotifier:
         self._waiting.add(waiting)
         self._came = True
         self._someone.set()
+        self._rung.set()
         try:
             await asyncio.wait_for(waiting.notified.wait(), seconds)
         except TimeoutError:
@@ -78,7 +89,7 @@ class AgentNotifier:
     async def _run(self) -> None:
         while True:
             await self._someone.wait()
-            await asyncio.sleep(self._interval)
+            await self._pause()
             if not await self._has_news():
                 continue
             machine_ids = {waiting.machine_id for waiting in self._waiting}
@@ -92,6 +103,20 @@ class AgentNotifier:
                 # One that is gone has to hear so.
                 if found.get(waiting.machine_id) != waiting.changes:
                     waiting.notified.set()
+
+    def _hear(self) -> None:
+        self._changes.heard()
+        self._rung.set()
+
+    async def _pause(self) -> None:
+        """Wait until a look may find something."""
+        if self._changes.fileno() is None:
+            await asyncio.sleep(self._interval)
+            return
+        await asyncio.sleep(_PAUSE_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._rung.wait(), _LONGEST_SECONDS)
+        self._rung.clear()
 
     async def _has_news(self) -> bool:
         """Whether anything was written since the last look, or somebody came to wait."""

@@ -1,0 +1,117 @@
+"""Whoever waits for commits hears of them, also of those of other processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from storage.engine import Database
+from tests.patience import wait_while_it_moves
+from tests.storage.records import add_study
+
+LONG = 60.0
+SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+LISTENS = """
+import sys
+from storage.engine import Database
+changes = Database(sys.argv[1]).changes()
+changes.look()
+print(changes.fileno(), flush=True)
+while True:
+    changes.wait(60)
+    print("woken", flush=True)
+"""
+
+
+def bells(database_url: str) -> list[Path]:
+    """The bells that hang beside a SQLite file."""
+    return [*Path(f"{make_url(database_url).database}-bells").glob("*")]
+
+
+def commit(database: Database) -> None:
+    with database.write() as session:
+        add_study(session)
+
+
+def test_a_wait_ends_when_something_is_committed(database: Database) -> None:
+    changes = database.changes()
+    before = changes.look()
+    threading.Timer(0.05, commit, [database]).start()
+    until = time.monotonic() + LONG
+    while changes.look() == before and time.monotonic() < until:
+        changes.wait(LONG)
+    assert changes.look() != before
+    assert time.monotonic() < until
+    changes.close()
+
+
+def test_a_commit_before_the_wait_is_heard(database: Database) -> None:
+    changes = database.changes()
+    changes.wait(0.0)
+    commit(database)
+    begun = time.monotonic()
+    changes.wait(LONG)
+    assert time.monotonic() - begun < LONG
+    changes.close()
+
+
+def test_a_wait_can_be_ended_by_hand(database: Database) -> None:
+    changes = database.changes()
+    changes.wake()
+    begun = time.monotonic()
+    changes.wait(LONG)
+    assert time.monotonic() - begun < LONG
+    changes.close()
+
+
+@SQLITE
+def test_nothing_is_read_from_a_bell_that_was_heard(database: Database) -> None:
+    changes = database.changes()
+    pipe = changes.fileno()
+    assert pipe is not None
+    commit(database)
+    assert os.read(pipe, 10)
+    commit(database)
+    changes.heard()
+    with pytest.raises(BlockingIOError):
+        os.read(pipe, 10)
+    changes.close()
+
+
+@SQLITE
+def test_another_process_is_woken_and_its_bell_goes_when_it_is_killed(
+    database: Database, database_url: str
+) -> None:
+    command = [sys.executable, "-c", LISTENS, database_url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline().strip().isdigit()
+        assert len(bells(database_url)) == 1
+        commit(database)
+        assert listener.stdout.readline() == "woken\n"
+        listener.send_signal(signal.SIGKILL)
+    assert len(bells(database_url)) == 1
+    commit(database)
+    assert bells(database_url) == []
+
+
+@SQLITE
+def test_a_bell_that_cannot_hang_leaves_looks(database: Database, database_url: str) -> None:
+    Path(f"{make_url(database_url).database}-bells").write_text("no folder")
+    changes = database.changes()
+    assert changes.fileno() is None
+    before = changes.look()
+    commit(database)
+
+    def seen() -> bool:
+        changes.wait(LONG)
+        return changes.look() != before
+
+    wait_while_it_moves(seen, what="the commit")
+    changes.close()
