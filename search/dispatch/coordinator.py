@@ -211,7 +211,6 @@ class Coordinator:
         order = next_turn(priorities, served=self._served)
         self._runs = {one: self._runs[one] for one in order if one in self._runs}
         self._served.clear()
-        self._folders.alive.touch()
         if self._away:
             self._away = False
             _log.info("the database answers again")
@@ -583,6 +582,7 @@ class Coordinator:
         if self._claimed_at is not None and time.monotonic() - self._claimed_at < every:
             return
         self._claimed_at = time.monotonic()
+        self._folders.alive.touch()
         if self._former_was_killed is None:
             self._former_was_killed = self._report.former_was_killed(self.database)
         self._look_for_slots()

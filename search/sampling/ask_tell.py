@@ -59,6 +59,8 @@ class AskTellLoop:
         self._told: list[tuple[int, datetime]] = []
         """What the sampler was told and rows do not say yet."""
         self._at_work: Future[None] | None = None
+        self._did = False
+        """Whether anything came of what was at work last, as far as is known."""
 
     def go_on(self, *, searching: bool, enqueued: bool) -> None:
         """See to it that what is due is done in the background.
@@ -71,6 +73,7 @@ class AskTellLoop:
         """
         self._searching, self._may_be_enqueued = searching, enqueued
         if not self.is_at_work():
+            self._did = True
             self._at_work = self._study.dispatcher.in_background(
                 self._study.id, self._do_what_is_due
             )
@@ -107,8 +110,9 @@ class AskTellLoop:
         self._halted = True
 
     def has_news(self) -> bool:
-        """Whether what was at work is done and not looked at, or a front is to be told."""
-        return self.front_is_due or (self._at_work is not None and self._at_work.done())
+        """Whether something was done at work that was not looked at, or a front is to be told."""
+        is_done = self._at_work is not None and self._at_work.done()
+        return self.front_is_due or (is_done and self._did)
 
     def is_at_work(self) -> bool:
         """Whether something is asked or told just now.
@@ -126,8 +130,9 @@ class AskTellLoop:
 
     def _do_what_is_due(self) -> bool:
         """Go on until nothing is due; true: another tenant's studies are to go on first."""
-        gives_way = False
+        gives_way = did = False
         while not self._halted and not gives_way and self._advance():
+            did = True
             gives_way = self._study.dispatcher.should_give_way(self._study.id)
         if self._told:
             with self._study.database.write() as session:
@@ -136,6 +141,7 @@ class AskTellLoop:
             return True
         if not self._halted:
             self.copy.go_on()
+        self._did = did
         return False
 
     def _advance(self) -> bool:
