@@ -21,7 +21,6 @@ from search.uploads.uploads import UploadLimits
 from service.api import openapi
 from service.api.agents.notifier import AgentNotifier
 from service.api.agents.routes import PREFIX as AGENTS
-from service.api.attempts.routes import PREFIX as ATTEMPTS
 from service.api.audit.routes import PREFIX as AUDIT
 from service.api.dashboard.routes import dashboard_client
 from service.api.datasets.intake import DatasetIntake
@@ -41,7 +40,6 @@ from service.api.webhooks.routes import SECRET as WEBHOOK_SECRET
 from service.auth.entrance import Entrance
 from service.auth.gate import Doors, Gate, Guard
 from service.auth.keyring import KeyRing
-from service.auth.leases import Leases
 from service.auth.logins import Logins
 from service.auth.origins import is_loopback
 from service.auth.quota_book import QuotaBook
@@ -70,7 +68,6 @@ _PROBES_AT_A_TIME = 2
 _ASSETS = Path(__file__).parent / "rendering" / "assets"
 
 _DOORS = Doors(
-    attempts=ATTEMPTS,
     signs_of_life=("/healthz", "/readyz"),
     open=(LOGIN, LOGOUT, "/assets/"),
     loopback=("/metrics",),
@@ -198,7 +195,6 @@ def _guard(held: Resources) -> Guard:
     settings, database = held.settings, held.database
     return Guard(
         keyring=KeyRing(database),
-        leases=Leases(database),
         logins=Logins(
             database,
             seconds=settings.login_seconds,

@@ -1,7 +1,6 @@
 """The routes, one file per aggregate."""
 
 from service.api.agents import routes as workers
-from service.api.attempts import routes as attempts
 from service.api.audit import routes as audit
 from service.api.catalog import routes as catalog
 from service.api.dashboard import routes as dashboard
@@ -40,7 +39,6 @@ ROUTERS = (
     audit.router,
     health.router,
     metrics.router,
-    attempts.router,
     workers.router,
     login.router,
     pages.router,

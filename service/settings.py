@@ -207,9 +207,8 @@ class Settings(BaseSettings):
     )
     attempts_socket: Path | None = Field(
         default=None,
-        description="Unix socket on which the API also listens, for attempts on this machine, "
-        "which the coordinator then sends there; `serve` makes `run/api.sock` in the data "
-        "directory",
+        description="Unix socket on which the API also listens, for this machine's own agent, "
+        "which comes there without a key; `serve` makes `run/api.sock` in the data directory",
     )
     has_own_agent: bool = Field(
         default=False,
@@ -231,13 +230,14 @@ class Settings(BaseSettings):
         ge=0,
         description="attempts that run side by side on the CPU, with Ray on each node's; by "
         "default one per core; with 0, a worker and Ray's nodes give their GPUs alone, and `serve` "
-        "and `coordinator` run nothing on this machine, not on its GPUs either",
+        "and `coordinator`, which start an agent of this machine otherwise, run nothing on it, not "
+        "on its GPUs either",
     )
     executor: ExecutorName = Field(
         default="local",
         description="what runs attempts, beside machines that join: `local`, on this machine; "
-        "`ray`, on agents that are placed on a Ray cluster; `inline`, within the coordinator's own "
-        "process, for a debugger",
+        "`ray`, on agents that are placed on a Ray cluster; `inline`, one by one within the "
+        "agent's own process, for a debugger",
     )
     ray_address: str = Field(
         default="auto",

@@ -305,15 +305,6 @@ class AttemptRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseRecord:
-    """What tells whether a token is an attempt's, and whether that one still runs."""
-
-    token_digest: str
-    state: AttemptState
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class MetricRecord:
     """One epoch of a trial's learning curve."""
 

@@ -42,6 +42,7 @@ PROGRAMS = frozenset(
         "tests.search.agents.executors.lingering",
         "tests.search.agents.executors.lying",
         "tests.search.dying_coordinator",
+        "tests.search.machine",
         "tests.service.dying_server",
         "tests.search.forked",
         "tests.service.api_process",

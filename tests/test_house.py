@@ -54,7 +54,7 @@ PRIVATE_WORDS: Mapping[str, str] = {
     "showing": "dashboard sync",
     "upkeep": "hooks",
 }
-STANDARD = {"lease_keeper", "LeaseKeeper", "Mirror", "mirror", "mirrors", "floor"}
+STANDARD = {"Mirror", "mirror", "mirrors", "floor"}
 """A keeper of leases keeps leases, a download has mirrors, and `math` has a `floor`."""
 KEPT = {
     "dense_twin": ("models/", "search/"),

@@ -194,9 +194,7 @@ class Agent:
 
     def _start(self, offer: Offer) -> None:
         ticket = AttemptTicket(
-            url="",
             attempt_id=offer.attempt,
-            token="",
             lease_seconds=offer.lease_seconds,
             device=offer.device,
             data=self._folders.data,

@@ -64,13 +64,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class AttemptTicket:
-    """All that an attempt's process is told; everything else it asks over HTTP with the token."""
+    """All that an attempt is told beside its job; what else it needs it asks its agent."""
 
-    url: str
-    """Where the API answers: `http://10.0.0.1:8080`, or `unix:///data/run/api.sock`."""
     attempt_id: str
-    token: str = field(repr=False)
-    """The lease token, a secret: it never stands in argv, the environment or a log."""
     lease_seconds: float
     device: str
     """The slot's device."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
 
-from search.agents.log_sender import last_part
-
+MOST_BYTES: Final = 1 << 20
+"""How much of a log's end is kept."""
 EVERY_SECONDS: Final = 10.0
 """How often a log that grows is told of."""
 
@@ -39,9 +39,23 @@ class LogTail:
             size = self._path.stat().st_size
             if size == self._seen:
                 return None
-            content, cut = last_part(self._path, size)
+            content, cut = _last_part(self._path, size)
         except OSError:
             # It was not made yet, or was taken away.
             return None
         self._seen = size
         return Grown(content, cut)
+
+
+def _last_part(path: Path, size: int) -> tuple[bytes, int]:
+    """The end of the first `size` bytes of a log, from a line's beginning, and what is before."""
+    cut = max(0, size - MOST_BYTES)
+    with path.open("rb") as log:
+        log.seek(cut)
+        content = log.read(size - cut)
+    if cut:
+        # Half a line, and perhaps half a character, says nothing.
+        broken, newline, rest = content.partition(b"\n")
+        if newline:
+            return rest, cut + len(broken) + 1
+    return content, cut

@@ -10,7 +10,8 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import Context
 from multiprocessing.connection import Connection
 from typing import Any, Final, final
@@ -44,13 +45,27 @@ _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _TICKET: TypeAdapter[AttemptTicket] = TypeAdapter(AttemptTicket)
 
 
-def serve_slot(first: AttemptTicket, pipe: Connection) -> int:
+Logging = Callable[[AttemptTicket, str], AbstractContextManager[None]]
+"""Has what an attempt says meanwhile go to a file, by its path."""
+
+
+@contextmanager
+def _in_its_log(ticket: AttemptTicket, log: str) -> Generator[None]:
+    """Have all that this process writes go to the attempt's log, also what comes after it."""
+    _write_to(log)
+    configure_logging(ticket)
+    yield
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def serve_slot(first: AttemptTicket, pipe: Connection, *, logged: Logging = _in_its_log) -> int:
     """Do the jobs that come through the pipe, one by one; returns this process's exit code.
 
     `first` is what the process was forked for: its slot, its threads and its memory.
     """
     line = SlotLine(pipe)
-    slot = _Slot(line, WarmData((first.memory or _DEFAULT_MEMORY) // _SHARE_OF_DATA))
+    slot = _Slot(line, WarmData((first.memory or _DEFAULT_MEMORY) // _SHARE_OF_DATA), logged)
     while (frame := line.next_job()) is not None:
         code = slot.do(frame)
         if code is not None:
@@ -60,9 +75,10 @@ def serve_slot(first: AttemptTicket, pipe: Connection) -> int:
 
 @final
 class _Slot:
-    def __init__(self, line: SlotLine, data: WarmData) -> None:
+    def __init__(self, line: SlotLine, data: WarmData, logged: Logging) -> None:
         self._line = line
         self._data = data
+        self._logged = logged
         self._done = 0
         self._first_bytes = 0
         self._restore = _random_numbers()
@@ -70,17 +86,16 @@ class _Slot:
     def do(self, frame: Frame) -> int | None:
         """Do one job; returns the code with which this process is to end, null while it lives."""
         ticket = _TICKET.validate_python(frame["ticket"])
-        _write_to(frame["log"])
         self._restore()
         # Fields that are bound while it runs are the job's own.
-        return Context().run(self._do, ticket, _JOB.validate_python(frame["job"]))
+        return Context().run(self._do, ticket, _JOB.validate_python(frame["job"]), frame["log"])
 
-    def _do(self, ticket: AttemptTicket, job: Job) -> int | None:
-        configure_logging(ticket)
+    def _do(self, ticket: AttemptTicket, job: Job, log: str) -> int | None:
         # Trained, measured and compared in full single precision, see Note [TF32].
         allow_tf32(allowed=False)
         line = self._line
         with (
+            self._logged(ticket, log),
             warnings.catch_warnings(),
             # So that a model and its dense baseline pay the same for what vanishes.
             denormals_as_zero(),
@@ -97,8 +112,6 @@ class _Slot:
                 return DONE
         self._done += 1
         lives = self._takes_another(completion)
-        sys.stdout.flush()
-        sys.stderr.flush()
         line.end(completion, lives=lives)
         if lives:
             return None

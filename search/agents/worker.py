@@ -1,4 +1,4 @@
-"""One attempt in one process: take the lease's job, do it, say how it ended."""
+"""One attempt: do its job, say what comes of it, and how it ended."""
 
 import logging
 import math
@@ -13,19 +13,15 @@ from typing import Any, Final, final
 
 from torch import Tensor
 
-from models.backends.vendor import allow_tf32
 from models.checkpoint import load, save_bytes
 from models.errors import CheckpointError, ConversionError, ToolMissing
 from models.interface import Interface
-from models.math.precision import denormals_as_zero
 from models.network import Network
 from models.report import parameter_report
 from search.agents.attempt_line import AttemptLine, Hold
 from search.agents.executor import AttemptTicket
 from search.agents.fetched_datasets import FetchedDatasets
-from search.agents.lease_keeper import LeaseKeeper, kill_own_group
 from search.agents.warm_data import WarmData
-from search.agents.worker_client import WorkerLink
 from search.documents.export_kinds import SAMPLES
 from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.logs import JsonLines, bind_for_good
@@ -56,8 +52,6 @@ DONE: Final = 0
 """Exit code: the job ended in a way that the protocol foresees, and was reported."""
 FAILED: Final = 1
 """Exit code: something unexpected happened, and was reported."""
-REFUSED: Final = 3
-"""Exit code: the lease was over; nothing was reported."""
 TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code: SIGTERM came, the state to resume from was stored, and nothing else was reported."""
 
@@ -69,7 +63,7 @@ class _Attempt:
     """What every kind of job is done with."""
 
     link: AttemptLine
-    lease_keeper: Hold
+    hold: Hold
     lock: MeasurementLock
     sources: DataSources
     device: str
@@ -78,51 +72,6 @@ class _Attempt:
 
 class Terminated(Exception):
     """SIGTERM came and the state to resume from is stored."""
-
-
-def run(ticket: AttemptTicket) -> int:
-    """Do the job of this ticket's lease in this process, and return the process's exit code.
-
-    Configures this process's logging and expects it to lead a process group of its own.
-    """
-    configure_logging(ticket)
-    return work(ticket, end=kill_own_group)
-
-
-def work(ticket: AttemptTicket, *, end: Callable[[], None]) -> int:
-    """Do the job of this ticket's lease in this thread; `end` is called when the lease is lost.
-
-    Returns the exit code that a process of its own would have.
-    """
-    # Trained, measured and compared in full single precision, see Note [TF32].
-    allow_tf32(allowed=False)
-    lease = ticket.lease_seconds
-    with (
-        # So that a model and its dense baseline pay the same for what vanishes.
-        denormals_as_zero(),
-        WorkerLink(ticket.url, ticket.attempt_id, ticket.token, lease_seconds=lease) as link,
-    ):
-        try:
-            completion = _work(ticket, link, end)
-            link.complete(completion)
-        except WorkerRefused as refusal:
-            _log.warning("stopped without a word: %s", refusal)
-            return REFUSED
-        except Terminated:
-            _log.info("stopped by SIGTERM; another attempt can go on from here")
-            return TERMINATED
-    return FAILED if completion.outcome == "failed" else DONE
-
-
-def _work(ticket: AttemptTicket, link: WorkerLink, end: Callable[[], None]) -> Completion:
-    with (
-        MeasurementLock(ticket.lock_folder) as lock,
-        LeaseKeeper(
-            link, stood_still_seconds=lambda: lock.stood_still_seconds, end=end
-        ) as lease_keeper,
-    ):
-        job = link.job()
-        return do(job, ticket, line=link, hold=lease_keeper, lock=lock, data=WarmData(0))
 
 
 def do(
@@ -170,7 +119,7 @@ def _outcome(job: Job, attempt: _Attempt) -> Completion:
 
 def _prepare(job: PrepareJob, attempt: _Attempt) -> Completion:
     def report(file: str, received: int, total: int) -> None:
-        attempt.lease_keeper.check()
+        attempt.hold.check()
         attempt.link.progress(Progress(file=file, received=received, total=total))
 
     splits = job.task.load(attempt.sources, progress=report)
@@ -188,7 +137,7 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
     # The lock is held for one shape at a time: a service that answers slowly keeps nobody waiting.
     for report in measure(job, device=attempt.device, alone=attempt.lock.exclusive):
         attempt.link.measurement(report)
-        attempt.lease_keeper.check()
+        attempt.hold.check()
     return Completion(outcome="complete")
 
 
@@ -324,17 +273,17 @@ class _Hooks:
 
     @contextmanager
     def batch(self) -> Generator[None]:
-        self._attempt.lease_keeper.check()
+        self._attempt.hold.check()
         with self._attempt.lock.shared():
             yield
 
     def epoch_done(self, report: EpochReport) -> Verdict:
-        held = {"held_seconds": self._attempt.lease_keeper.held_seconds}
+        held = {"held_seconds": self._attempt.hold.held_seconds}
         waits = self._waits_at is None or report.epoch in self._waits_at
         verdict = self._attempt.link.epoch(report.model_copy(update=held), waits=waits)
         self.epochs_trained = report.epoch
         _log.info("epoch %d: validation %.6g", report.epoch, report.validation)
-        return self._attempt.lease_keeper.stop or verdict
+        return self._attempt.hold.stop or verdict
 
     def save(self, resume: bytes) -> None:
         self._attempt.link.put_artifact("resume", resume)

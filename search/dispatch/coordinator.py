@@ -102,7 +102,6 @@ class Coordinator:
         executor: Executor,
         *,
         optuna_url: str | None,
-        api_url: str,
         owner: str,
         folders: Folders,
         lease_seconds: float,
@@ -118,7 +117,6 @@ class Coordinator:
         self.asks = AskTimes()
         self._executor = executor
         self._copies = None if optuna_url is None else cache(partial(open_storage, optuna_url))
-        self._api_url = api_url
         self._owner = owner
         self._folders = folders
         self._lease_seconds = lease_seconds
@@ -426,14 +424,12 @@ class Coordinator:
         run.lost(attempt, cause, detail)
 
     def _ticket(
-        self, attempt: AttemptRecord, token: str, *, job: Job, slot: Slot, tenant: str
+        self, attempt: AttemptRecord, *, job: Job, slot: Slot, tenant: str
     ) -> AttemptTicket:
         """What the attempt's process is started with."""
         about_trial = {} if attempt.trial is None else {"trial": attempt.trial}
         return AttemptTicket(
-            url=self._api_url,
             attempt_id=attempt.id,
-            token=token,
             lease_seconds=self._lease_seconds,
             device=slot.device,
             data=self._folders.data,

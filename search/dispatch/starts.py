@@ -36,8 +36,8 @@ class Start:
     job: Job
     trial: int | None
     slot: Slot
-    ticket: Callable[[AttemptRecord, str], AttemptTicket]
-    """What its process is started with, by its row and its lease token."""
+    ticket: Callable[[AttemptRecord], AttemptTicket]
+    """What its process is started with, by its row."""
     also: Callable[[Session], None] | None
     """Done in the transaction that writes the row."""
     counts: bool
@@ -148,11 +148,11 @@ class Starts:
             started_at=now,
             machine=slot.machine or platform.node(),
         )
-        token = secrets.token_urlsafe(32)
-        ticket = start.ticket(attempt, token)
+        ticket = start.ticket(attempt)
         if not self._executor.book(session, ticket, slot):
             return None
-        attempts.start(attempt, token_digest=token_digest(token))
+        # Nobody has this one: its machine gets one of its own.
+        attempts.start(attempt, token_digest=token_digest(secrets.token_urlsafe(32)))
         if start.also is not None:
             start.also(session)
         return attempt, ticket

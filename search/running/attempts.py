@@ -6,7 +6,7 @@ that a late word of an older attempt changes nothing.
 
 import hashlib
 import logging
-from collections.abc import Callable, Container, Generator, Mapping
+from collections.abc import Container, Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, TypeVar
@@ -25,7 +25,7 @@ from search.running.attempt_checks import (
     check_training,
 )
 from search.running.early_stopping import judge
-from search.running.trial_endings import BROKEN, end_trial, ended_with, why_ended
+from search.running.trial_endings import BROKEN, end_trial, why_ended
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
@@ -33,7 +33,6 @@ from search.training.jobs import (
     START,
     Completion,
     EpochReport,
-    Heartbeat,
     Job,
     MeasureJob,
     MeasurementReport,
@@ -41,7 +40,6 @@ from search.training.jobs import (
     Progress,
     Stored,
     TrainJob,
-    Verdict,
 )
 from storage.accounts.quotas import Quotas
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
@@ -62,7 +60,6 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.artifact_rows import ArtifactRows
-from storage.repositories.attempt_logs import AttemptLogs
 from storage.repositories.attempts import Attempts
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
@@ -102,65 +99,17 @@ def measurement_id(attempt_id: str, trial: int) -> str:
 
 
 class AttemptHandler:
-    """Takes the words of workers.
+    """Gives out and takes files of attempts that are too large for a word.
 
-    All methods raise `LeaseLost` when the token's lease is not held any more. Those that take a
-    report or a file raise `ReportRefused` when it says what cannot be: nothing of it is stored, and
-    the attempt has ended as failed by its own doing.
+    All methods raise `LeaseLost` when the token's lease is not held any more. The one that takes a
+    file raises `ReportRefused` when it is none that its trial can have: nothing of it is stored,
+    and the attempt has ended as failed by its own doing.
     """
 
     def __init__(self, database: Database, store: ArtifactStore, *, lease_seconds: float) -> None:
         self._database = database
         self._store = store
         self._lease_seconds = lease_seconds
-
-    def job(self, attempt_id: str, token: str) -> Job:
-        """What the attempt is to do."""
-        with self._database.read() as session:
-            return _JOB.validate_python(_authenticate(session, attempt_id, token).job)
-
-    def heartbeat(self, attempt_id: str, token: str, body: Heartbeat) -> Verdict:
-        """Renew the lease."""
-        now = _now()
-        with self._refusing(attempt_id, token), self._database.write() as session:
-            kept = Attempts(session).keep_alive(
-                attempt_id,
-                token_digest(token),
-                until=now + timedelta(seconds=self._lease_seconds),
-                stood_still_seconds=body.stood_still_seconds,
-                held_seconds=body.held_seconds,
-            )
-            check_seconds(body.model_dump(), passed=now - kept.started_at)
-        return self._verdict(kept)
-
-    def progress(self, attempt_id: str, token: str, body: Progress) -> Verdict:
-        """Tell the user how far a download is."""
-
-        def tell(session: Session, attempt: AttemptRecord, _study: StudyRecord) -> None:
-            tell_progress(session, attempt, body)
-
-        return self._renewing(attempt_id, token, tell)
-
-    def epoch(self, attempt_id: str, token: str, body: EpochReport) -> Verdict:
-        """Store one epoch of the trial's curve; one that uses up `total_epochs` ends the study.
-
-        An epoch that is stored for the first time may be the trial's last by the study's rule.
-        """
-
-        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> str | None:
-            spec, job = StudySpec.model_validate(study.spec), job_of(attempt, TrainJob)
-            known = Metrics(session).reporters(study.id, trial_of(attempt), since=body.epoch - 1)
-            return store_epoch(session, attempt, study, spec, job, body, reported=known)
-
-        return self._renewing(attempt_id, token, store, body)
-
-    def measurement(self, attempt_id: str, token: str, body: MeasurementReport) -> Verdict:
-        """Store a throughput measurement, and give it to every waiting trial of the same shape."""
-
-        def store(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
-            store_measurement(session, attempt, study, job_of(attempt, MeasureJob), body)
-
-        return self._renewing(attempt_id, token, store)
 
     def open_artifact(
         self, attempt_id: str, token: str, role: str
@@ -261,82 +210,21 @@ class AttemptHandler:
                 expected_sha256=sha256,
                 check=lambda content: check_artifact(role, content, job),
             )
-        before: list[str] = []
-
-        def name(session: Session, attempt: AttemptRecord, study: StudyRecord) -> None:
-            ArtifactRows(session).lock_names()
-            refuse_if_full(session, study)
-            before[:] = ArtifactRows(session).link(study.id, trial_of(attempt), role, artifact)
-            restore_if_missing(self._store, artifact.sha256, stream)
-
-        self._renewing(attempt_id, token, name)
-        if before:
-            garbage_collect(self._database, self._store, before)
-        return Stored(sha256=artifact.sha256, size=artifact.size)
-
-    def store_log(self, attempt_id: str, token: str, stream: BinaryIO, *, cut: int) -> None:
-        """Keep the end of what the attempt wrote; its last words come after its own last report.
-
-        Raises:
-            LeaseLost: the token is not the attempt's last, or the attempt ended long ago.
-        """
-        now = _now()
-        digest, since = token_digest(token), now - LAST_WORDS
-        with self._database.read() as session:
-            Attempts(session).belonging(attempt_id, digest, ended_since=since)
-        artifact = store_stream(self._store, stream, now)
         with self._database.write() as session:
-            attempt = Attempts(session).belonging(attempt_id, digest, ended_since=since)
-            before = AttemptLogs(session).put(
-                attempt_id, study_id=attempt.study_id, artifact=artifact, cut=cut, at=now
-            )
-            restore_if_missing(self._store, artifact.sha256, stream)
-        if before:
-            garbage_collect(self._database, self._store, before)
-
-    def complete(self, attempt_id: str, token: str, body: Completion) -> Verdict:
-        """End the attempt, and its trial with it unless it failed.
-
-        The coordinator decides about another attempt.
-
-        Saying the same again is harmless.
-
-        Raises:
-            Conflict: a complete trial whose checkpoint or report is not stored yet.
-        """
-        with self._refusing(attempt_id, token), self._database.write() as session:
-            attempts = Attempts(session)
-            if attempts.had_its_last_word(attempt_id, token_digest(token)):
-                return self._verdict(StudyEnding())
-            attempt = attempts.authenticate(attempt_id, token_digest(token))
-            finish(session, attempt, Studies(session).get(attempt.study_id), body)
-            return self._verdict(StudyEnding())
-
-    def _renewing(
-        self,
-        attempt_id: str,
-        token: str,
-        work: Callable[[Session, AttemptRecord, StudyRecord], str | None],
-        body: EpochReport | None = None,
-    ) -> Verdict:
-        """Do the work and renew the lease in one transaction.
-
-        The verdict follows from the study after it, and from why the work says to stop.
-        """
-        with self._refusing(attempt_id, token), self._database.write() as session:
             attempt = _authenticate(session, attempt_id, token)
-            if body is not None:
-                said = body.model_dump(include=OF_THE_LEASE)
-                check_seconds(said, passed=_now() - attempt.started_at)
-            reason = work(session, attempt, Studies(session).get(attempt.study_id))
+            ArtifactRows(session).lock_names()
+            refuse_if_full(session, Studies(session).get(attempt.study_id))
+            before = ArtifactRows(session).link(attempt.study_id, trial_of(attempt), role, artifact)
+            restore_if_missing(self._store, artifact.sha256, stream)
             Attempts(session).renew(
                 attempt_id,
                 until=_now() + timedelta(seconds=self._lease_seconds),
-                stood_still_seconds=None if body is None else body.stood_still_seconds,
-                held_seconds=None if body is None else body.held_seconds,
+                stood_still_seconds=None,
+                held_seconds=None,
             )
-            study = Studies(session).get(attempt.study_id)
-        return self._verdict(study, reason)
+        if before:
+            garbage_collect(self._database, self._store, before)
+        return Stored(sha256=artifact.sha256, size=artifact.size)
 
     @contextmanager
     def _refusing(self, attempt_id: str, token: str) -> Generator[None]:
@@ -347,13 +235,6 @@ class AttemptHandler:
             with suppress(LeaseLost), self._database.write() as session:
                 impossible(session, _authenticate(session, attempt_id, token), refused)
             raise
-
-    def _verdict(self, ending: StudyEnding, reason: str | None = None) -> Verdict:
-        if ending.ending_cause is not None:
-            reason = ended_with(ending).reason
-        if reason is None:
-            return Verdict(lease_seconds=self._lease_seconds)
-        return Verdict(verdict="stop", reason=reason, lease_seconds=self._lease_seconds)
 
 
 def tell_progress(session: Session, attempt: AttemptRecord, body: Progress) -> None:

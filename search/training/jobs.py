@@ -1,31 +1,18 @@
-"""What workers and the service say to each other, as JSON over `/v1/attempts/{id}/...`.
+"""What attempts and the service say to each other, as JSON.
 
-A worker holds one lease: it presents the attempt's token as `Authorization: Bearer <token>` and
-nothing else. The calls, all relative to `/v1/attempts/{id}`:
+An attempt is given a `Job` by its machine's agent, which passes on what the attempt says, see
+`search.agents.protocol`: how far a download is (`Progress`), each epoch (`EpochReport`), each
+measurement (`MeasurementReport`), files by their roles, its log, and how it ended (`Completion`).
+It asks for files of its trial, which may be the checkpoint of another one (`START`, `ORIGINAL`),
+and for the data set that its job names.
 
-| call | body | answer |
-|---|---|---|
-| GET  /job | | a `Job` |
-| POST /heartbeat | `Heartbeat` | `Verdict` |
-| POST /progress | `Progress` | `Verdict` (prepare jobs: a download moved on) |
-| POST /metrics | `EpochReport` | `Verdict` |
-| POST /measurement | `MeasurementReport` | `Verdict` |
-| GET  /artifacts/{role} | | the trial's stored bytes of that role; 404 when there are none |
-| GET  /artifacts/start | | the checkpoint of the trial that this one continues |
-| GET  /artifacts/original | | the checkpoint of the model that the study compresses |
-| PUT  /artifacts/{role} | the bytes, with `Content-SHA256: <hex>` | `Stored` |
-| GET  /datasets/{id} | | the upload that the job names, with `Content-SHA256`; 404: deleted |
-| PUT  /log | the end of the attempt's log, with `Log-Cut: <bytes before it>` | nothing |
-| POST /complete | `Completion` | `Verdict`; repeating it is harmless |
-
-What is sent is checked before it is stored, see `search.running.attempt_checks` and
+What is said is checked before it is stored, see `search.running.attempt_checks` and
 `search.running.artifact_checks`. What cannot be (an accuracy of 5, an epoch beyond the budget, a
-checkpoint of another model) is answered 422 with what is allowed, changes nothing, and ends the
+checkpoint of another model) is refused with what is allowed, changes nothing, and ends the
 attempt as failed by its own doing; a trial that failed so often enough ends as failed.
 
-The log is sent by whoever supervises the attempt's process, and taken for some minutes after its
-end too. For all else, a lease that ended, or that a newer attempt holds, is answered 409: the
-worker stops at once.
+A log is taken for some minutes after its attempt's end too. All else is refused whose lease ended,
+or is a newer attempt's: then the attempt is ended at once.
 """
 
 from typing import Annotated, Any, Literal
@@ -131,13 +118,6 @@ HeldSeconds = Annotated[
         description="how long the attempt's process has had its slot, by a clock that nobody sets",
     ),
 ]
-
-
-class Heartbeat(Spec):
-    """The worker is alive; sent at a third of the lease time while nothing else is."""
-
-    stood_still_seconds: float = Field(default=0.0, ge=0)
-    held_seconds: HeldSeconds = None
 
 
 class Progress(Spec):

@@ -3,8 +3,7 @@
 The local user is let in while no key was ever made, on a server that only loopback reaches, by the
 rules of `service.auth.origins`. What a request may do follows from its method, and for a few paths
 from the path. Whoever is let in becomes `request.state.principal`, which is null for what is open
-to all. A worker that speaks for an attempt shows that one's lease token, which becomes
-`request.state.lease_token`.
+to all.
 
 All of it is decided by a request's head. Nobody reads a body before.
 """
@@ -20,8 +19,6 @@ from starlette.types import Scope as Request
 
 from service.auth.cookies import shown_cookie
 from service.auth.keyring import NEEDED, KeyRing
-from service.auth.leases import Leases, check_call
-from service.auth.listeners import ATTEMPTS_ELSEWHERE, serves_attempts
 from service.auth.logins import Logins
 from service.auth.origins import (
     SAFE_METHODS,
@@ -39,20 +36,17 @@ from service.errors import count_refusal, problem_of
 from service.http.refusals import Reason, Refused, answer_to, too_many
 from service.http.request_watch import RequestCounters
 from service.settings import Settings
-from storage.errors import LeaseLost, StorageError, TooManyAtOnce
+from storage.errors import StorageError, TooManyAtOnce
 
 _log = logging.getLogger(__name__)
 
 _BEARER = "bearer "
-_TOKEN_NEEDED = "an attempt's lease token is needed, as `Authorization: Bearer <token>`"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doors:
     """Which paths are guarded otherwise than all others."""
 
-    attempts: str
-    """The prefix of the paths of attempts, whose credential is a lease token."""
     signs_of_life: tuple[str, ...] = ()
     """Paths that are open to all, under whatever name they come."""
     open: tuple[str, ...] = ()
@@ -70,7 +64,6 @@ class Guard:
     """What the gate looks into; held by the running application."""
 
     keyring: KeyRing
-    leases: Leases
     logins: Logins
     rates: RateLimits
     quotas: QuotaBook
@@ -93,9 +86,6 @@ class Gate:
         """Let a request in and say whose it is; or the answer that refuses it."""
         try:
             await self._admit(scope, headers)
-        except LeaseLost as error:
-            self._counters.refused("lease")
-            return problem_of(error)
         except StorageError as error:
             count_refusal(scope["app"], error)
             return problem_of(error)
@@ -107,7 +97,6 @@ class Gate:
     async def _admit(self, scope: Request, headers: Headers) -> None:
         guard: Guard = scope["app"].state.guard
         path: str = scope["path"]
-        is_attempts = path.startswith(self._doors.attempts)
         is_agents = _is_below(path, self._doors.work)
         state = scope.setdefault("state", {})
         state["principal"] = None
@@ -116,35 +105,22 @@ class Gate:
                 # Its mode keeps all others away: who comes here is the server's own agent.
                 state["principal"] = await self._checked(guard, scope, OWN_AGENT)
                 return
-            if not (is_attempts or path in self._doors.signs_of_life):
-                served = " and ".join((self._doors.attempts, *self._doors.work))
+            if path not in self._doors.signs_of_life:
+                served = " and ".join(self._doors.work)
                 raise _forbidden(
                     "socket",
                     f"{path} is not served on this socket; only {served} are",
                     "Not by this socket",
                 )
         else:
-            if is_attempts:
-                await self._check_served(guard)
             if path not in self._doors.signs_of_life:
                 await self._check_host(guard, headers)
-            if is_attempts or is_agents:
+            if is_agents:
                 _check_origin(scope, headers)
-        if is_attempts:
-            state["lease_token"] = await self._lease_token(guard, scope, headers)
-            return
         # Agents speak as often as something begins and ends on their machines.
         if not (is_agents and _was_let_in(guard, headers)):
             _wait_if(guard.rates.arrival(peer_of(scope)), _FROM_ADDRESS, reason="rate-address")
         state["principal"] = await self._principal(guard, scope, headers)
-
-    async def _check_served(self, guard: Guard) -> None:
-        """Attempts are served by the Unix socket alone where nobody else can have one."""
-        settings = self._settings
-        if serves_attempts(settings, has_keys=False):
-            return
-        if not serves_attempts(settings, has_keys=not await guard.keyring.is_empty()):
-            raise _forbidden("attempts", ATTEMPTS_ELSEWHERE, "Not at this address")
 
     async def _check_host(self, guard: Guard, headers: Headers) -> None:
         """Only a server that keys guard is asked under any name, unless its names are set."""
@@ -154,25 +130,6 @@ class Gate:
         if not self._hosts and not (guard.admits_local_user and await guard.keyring.is_empty()):
             return
         raise _forbidden("host", other, "Not under this name")
-
-    async def _lease_token(self, guard: Guard, scope: Request, headers: Headers) -> str:
-        """The lease token, which is that of the very attempt that the path names."""
-        attempt_id, _, call = scope["path"].removeprefix(self._doors.attempts).partition("/")
-        token = _bearer(headers)
-        if token is None:
-            _wait_if(guard.rates.arrival(peer_of(scope)), _FROM_ADDRESS, reason="rate-address")
-            raise _unknown("no-credential", _TOKEN_NEEDED)
-        lease = guard.leases.remembered(attempt_id, token)
-        if lease is None:
-            # Counted only here: however many slots a machine has, they are not in each other's way.
-            _wait_if(guard.rates.arrival(peer_of(scope)), _FROM_ADDRESS, reason="rate-address")
-            lease = await guard.leases.find(attempt_id, token)
-        if lease is None:
-            wait = guard.rates.refusal(peer_of(scope))
-            _wait_if(wait, "too many wrong tokens came from this address", reason="rate-address")
-            raise LeaseLost(f"attempt {attempt_id!r} holds no lease by this token; stop working")
-        check_call(lease, attempt_id, call)
-        return token
 
     async def _principal(self, guard: Guard, scope: Request, headers: Headers) -> Principal | None:
         method, path = scope["method"], scope["path"]

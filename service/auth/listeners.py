@@ -1,4 +1,4 @@
-"""The sockets that an API listens on: its address, and a Unix socket for its own attempts."""
+"""The sockets that an API listens on: its address, and a Unix socket for its own agent."""
 
 import os
 import socket
@@ -101,10 +101,10 @@ def own_socket(data_dir: Path, private_folder: Path) -> Path:
 
 
 def serves_attempts(settings: Settings, *, has_keys: bool) -> bool:
-    """Whether `/v1/attempts/` is served at the API's address, beside its Unix socket.
+    """Whether machines may join at the API's address, beside its Unix socket.
 
-    Nobody else has to come there while only loopback reaches a server without keys, whose own
-    attempts come by its socket.
+    None has to come there while only loopback reaches a server without keys, whose own agent comes
+    by its socket.
     """
     if settings.public_attempts is not None:
         return settings.public_attempts

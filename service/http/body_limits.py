@@ -14,7 +14,6 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 from starlette.types import Message, Receive, Scope
 
-from search.agents.log_sender import MOST_BYTES
 from search.agents.protocol import MOST_JSON_BYTES, MOST_SLOTS, MOST_SYNC_BYTES, SYNC_TYPE
 from service.http.json_scan import MOST_VALUES, JsonScan, NotPlainJson, NotText, TooDeep
 from service.http.refusals import Reason, Refused
@@ -40,10 +39,6 @@ _MACHINE = Body(_JSON, lambda settings: settings.max_spec_bytes, 2 * MOST_SLOTS 
 _UPLOAD = Body("multipart/form-data", lambda settings: settings.largest_upload)
 
 BODIES: Mapping[tuple[str, str], Body] = {
-    ("PUT", "/v1/attempts/{attempt_id}/artifacts/{role}"): Body(
-        "application/octet-stream", lambda settings: settings.max_artifact_bytes
-    ),
-    ("PUT", "/v1/attempts/{attempt_id}/log"): Body("text/plain", lambda _settings: MOST_BYTES),
     ("POST", "/v1/agents"): _MACHINE,
     ("POST", "/v1/agents/{machine_id}/poll"): _MACHINE,
     ("POST", "/v1/agents/{machine_id}/sync"): Body(

@@ -7,10 +7,8 @@ from contextlib import ExitStack
 
 import optuna
 
-from search.agents.executors import Executor
 from search.agents.executors.remote import RemoteExecutor
-from search.agents.executors.several import SeveralExecutors
-from search.agents.forking.server_process import Launch, by_exec
+from search.agents.launchers.ray import check_installed
 from search.dispatch.coordinator import Coordinator, Folders
 from search.fronts.front_exports import FrontExports
 from search.fronts.retention import Retention
@@ -20,7 +18,8 @@ from service.data_dir.artifact_store import open_artifacts
 from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name
 from service.data_dir.secrets import signing_secret
-from service.processes.executors import attempts_url, make_executor, slot_wait_seconds
+from service.processes.agent_child import agent_beside
+from service.processes.executors import slot_wait_seconds, wants_own_agent
 from service.processes.launching import launch_beside
 from service.settings import Settings
 from service.webhooks.courier import Courier
@@ -33,18 +32,18 @@ class AlreadyCoordinating(Exception):
     """Another coordinator of this machine works with the same data directory."""
 
 
-def coordinate_until_told(settings: Settings, *, launch: Launch = by_exec) -> None:
+def coordinate_until_told(settings: Settings) -> None:
     """Run every study until SIGTERM or SIGINT, see `coordinate`."""
     stop = threading.Event()
     for sign in (signal.SIGTERM, signal.SIGINT):
         signal.signal(sign, lambda _sign, _frame: stop.set())
-    coordinate(settings, stop, launch=launch)
+    coordinate(settings, stop)
 
 
-def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by_exec) -> None:
-    """Run every study, on this machine and on those that joined, until `stop` is set.
+def coordinate(settings: Settings, stop: threading.Event) -> None:
+    """Run every study on the machines that joined, until `stop` is set.
 
-    `launch` starts the fork server of this machine's attempts.
+    Where nobody else serves this machine's own slots, an agent is started for them.
 
     Raises:
         AlreadyCoordinating: the data directory has a coordinator.
@@ -69,11 +68,16 @@ def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by
         # The lock makes this name ours alone, and the same after a restart: the claims of a
         # coordinator that was killed go on at once.
         owner = coordinator_name(data_dir)
-        executor = _executor(settings, database, owner=owner, launch=launch)
+        executor = RemoteExecutor(
+            database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
+        )
         held.callback(executor.close)
-        if settings.executor == "ray" and not settings.has_launcher:
-            held.enter_context(launch_beside(settings))
-        _log.info("slots", extra={"names": [slot.name for slot in executor.capacity()]})
+        if settings.executor == "ray":
+            check_installed()
+            if not settings.has_launcher:
+                held.enter_context(launch_beside(settings))
+        elif wants_own_agent(settings) and not settings.has_own_agent:
+            held.enter_context(agent_beside(settings, database, owner=owner))
         store = open_artifacts(settings)
         exports = FrontExports(database, store, lock=lock_folder(data_dir / "lanes", "cpu"))
         held.callback(exports.close)
@@ -86,7 +90,6 @@ def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by
             database,
             executor,
             optuna_url=settings.optuna_url if settings.optuna_copy else None,
-            api_url=attempts_url(settings),
             owner=owner,
             folders=Folders(
                 data=settings.data_sets,
@@ -99,13 +102,3 @@ def coordinate(settings: Settings, stop: threading.Event, *, launch: Launch = by
             log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)
-
-
-def _executor(settings: Settings, database: Database, *, owner: str, launch: Launch) -> Executor:
-    """What runs attempts by our own settings, if anything, and the machines that join."""
-    remote = RemoteExecutor(
-        database, owner=owner, lease_seconds=settings.lease_seconds, logs=settings.logs_dir
-    )
-    # What `serve` runs for this machine is an agent, as every machine has one.
-    own = None if settings.has_own_agent else make_executor(settings, launch)
-    return SeveralExecutors(remote) if own is None else SeveralExecutors(own, remote)

@@ -8,20 +8,18 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import final
 
 from search.agents.launchers.ray import Cluster, Demand, keep_agents_placed
-from service.auth.api_keys import NewKey, create_key, revoke_key
 from service.data_dir.machine_name import coordinator_name, machine_of
+from service.processes.agents_key import AgentsKey
 from service.processes.executors import api_url
 from service.settings import Settings
-from storage.accounts.keys import Keys
 from storage.engine import Database
-from storage.errors import DatabaseUnavailable, NotFound
+from storage.errors import DatabaseUnavailable
 from storage.fleet.bookings import Bookings
 from storage.fleet.machines import Machines
 from storage.fleet.waiting_work import WaitingWork
-from storage.records import LOCAL, BookingState
+from storage.records import BookingState
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ def launch(settings: Settings, stop: threading.Event) -> None:
     )
     database = Database(settings.database_url)
     owner = coordinator_name(settings.data_dir.absolute())
-    key = _AgentsKey(database, name=f"agents on Ray, of {machine_of(owner)}"[:100])
+    key = AgentsKey(database, name=f"agents on Ray, of {machine_of(owner)}"[:100])
     lease = timedelta(seconds=settings.lease_seconds)
     try:
         keep_agents_placed(
@@ -86,7 +84,7 @@ def launch(settings: Settings, stop: threading.Event) -> None:
         database.dispose()
 
 
-def _demand(database: Database, key: "_AgentsKey", lease: timedelta) -> Demand:
+def _demand(database: Database, key: AgentsKey, lease: timedelta) -> Demand:
     """What waits and what is free; as if there were nothing while the database is away."""
     try:
         text = key.text()
@@ -115,36 +113,3 @@ def _demand(database: Database, key: "_AgentsKey", lease: timedelta) -> Demand:
             "key": text,
         }
     )
-
-
-@final
-class _AgentsKey:
-    """The key with the scope `work` that agents on Ray show, where the server asks for keys.
-
-    It is made when it is first needed, and ends with the launcher.
-    """
-
-    def __init__(self, database: Database, *, name: str) -> None:
-        self._database = database.of(LOCAL)
-        self._name = name
-        self._made: NewKey | None = None
-
-    def text(self) -> str | None:
-        """The key itself; null while no key was ever made, for then the server asks for none."""
-        with self._database.read() as session:
-            keys = Keys(session)
-            if self._made is not None and keys.valid_ones(
-                [self._made.record.id], at=datetime.now(UTC)
-            ):
-                return self._made.text
-            if not keys.any():
-                return None
-        self._made = create_key(self._database, name=self._name, scopes=("work",))
-        _log.info("a key was made for agents on Ray", extra={"key": self._made.record.id})
-        return self._made.text
-
-    def revoke(self) -> None:
-        """Let it open nothing any more."""
-        if self._made is not None:
-            with suppress(NotFound):
-                revoke_key(self._database, self._made.record.id)

@@ -50,7 +50,7 @@ class Held:
 def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Child]:
     """What runs while the server does."""
     api = partial(run_api, settings, listener=held.address, attempts=held.attempts)
-    coordinator = partial(coordinate_until_told, settings, launch=requests.launch)
+    coordinator = partial(coordinate_until_told, settings)
     agent = partial(work_for_own_server, settings, launch=requests.launch)
     launcher = partial(launch_until_told, settings)
     listeners = (held.address.fileno(), held.attempts.fileno())
@@ -63,7 +63,7 @@ def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Chi
 
     return [
         *(role("api", api, *listeners) for _ in range(settings.apis)),
-        role("coordinator", coordinator, requests.descriptor),
+        role("coordinator", coordinator),
         *([role("agent", agent, requests.descriptor)] if settings.has_own_agent else []),
         *([role("launcher", launcher)] if settings.has_launcher else []),
         role(

@@ -120,6 +120,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         if stopping.is_set():
             return
         # Not before: they import what all of it is for.
+        from service.processes.executors import wants_own_agent
         from service.processes.roles import PROGRAMS, Held, children
 
         children_settings = settings.model_copy(
@@ -129,7 +130,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
                 "dashboard_socket": dashboard_socket,
                 "counters_file": settings.counters_file or socket_folder / "counters",
                 "attempts_socket": attempts_socket.absolute(),
-                "has_own_agent": settings.executor == "local" and settings.workers != 0,
+                "has_own_agent": wants_own_agent(settings),
                 "has_launcher": settings.executor == "ray",
             }
         )

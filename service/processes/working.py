@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from search.agents.agent import Agent, AgentFolders
 from search.agents.agent_client import AgentLink
-from search.agents.api_client import unix_url
 from search.agents.executors import Slot
 from search.agents.forking.containment import contain
 from search.agents.forking.server_process import Launch, by_exec
@@ -27,8 +27,11 @@ from search.errors import MachineRefused
 from search.linux import boot_id
 from service.data_dir.locks import hold
 from service.data_dir.private_files import tighten
-from service.processes.executors import own_slots
+from service.processes.executors import own_api_url, own_slots
 from service.settings import Settings
+
+if TYPE_CHECKING:
+    from search.agents.forking.unforked import Unforked
 
 _log = logging.getLogger(__name__)
 
@@ -98,10 +101,19 @@ def work(
             _log.info("joined", extra={"server": server, "machine": as_name, "slots": len(slots)})
             announce(as_name, len(slots))
 
+        unforked = _unforked() if settings.executor == "inline" else None
         processes = partial(
-            SlotProcesses, logs=settings.logs_dir, launch=launch, containment=containment
+            SlotProcesses,
+            logs=settings.logs_dir,
+            launch=launch if unforked is None else unforked.launch,
+            containment=containment,
         )
-        Agent(link, join, processes, folders=folders).run(stop, joined=joined)
+        agent = Agent(link, join, processes, folders=folders)
+        run = partial(agent.run, stop, joined=joined)
+        if unforked is None:
+            run()
+        else:
+            unforked.run(run)
 
 
 def work_for_own_server(settings: Settings, *, launch: Launch) -> None:
@@ -113,13 +125,20 @@ def work_for_own_server(settings: Settings, *, launch: Launch) -> None:
         signal.signal(sign, lambda _sign, _frame: stop.set())
     work(
         settings,
-        server=unix_url(settings.attempts_socket.absolute()),
+        server=own_api_url(settings),
         key=None,
         name=None,
         stop=stop,
         announce=lambda _name, _slots: None,
         launch=launch,
     )
+
+
+def _unforked() -> "Unforked":
+    # All that an attempt needs comes with it, which an agent of processes does without.
+    from search.agents.forking.unforked import Unforked
+
+    return Unforked()
 
 
 def _join(machine_id: str, slots: Sequence[Slot], *, name: str | None, was_killed: bool) -> Join:

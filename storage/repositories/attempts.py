@@ -15,7 +15,7 @@ from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import added, insert, lock_study, lock_study_to_decide
 from storage.mapping import all_columns, columns_of, reader
-from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
+from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyEnding
 from storage.tables import AttemptRow, StudyRow
 from storage.tenants import run
 
@@ -23,7 +23,6 @@ _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
-_lease = reader(LeaseRecord)
 _AT_WORK = (
     AttemptRow.study_id,
     AttemptRow.device_seconds,
@@ -95,13 +94,6 @@ class Attempts:
         if row is None or not belongs or row.state is not AttemptState.RUNNING:
             raise _lost(attempt_id)
         return _record(row)
-
-    def lease(self, attempt_id: str) -> LeaseRecord | None:
-        """The lease of an attempt, whether or not it has ended; decides nothing about its study."""
-        found = self._session.execute(
-            select(*columns_of(LeaseRecord, AttemptRow)).where(AttemptRow.id == attempt_id)
-        ).one_or_none()
-        return None if found is None else _lease(found)
 
     def hand_over(
         self, attempt_id: str, *, token_digest: str, until: datetime

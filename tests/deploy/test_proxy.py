@@ -16,7 +16,7 @@ from tests.deploy.files import DEPLOY, compose
 
 FILE = DEPLOY / "proxy" / "nginx.conf"
 UNITS = {"k": 10, "m": 20, "g": 30}
-WORKERS = ("/v1/attempts/", "/v1/agents")
+WORKERS = ("/v1/agents",)
 
 
 def directives(inside: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def test_no_header_of_a_client_says_who_asks() -> None:
 def test_the_public_server_has_no_worker_paths_and_the_other_nothing_else(tmp_path: Path) -> None:
     seen = list(paths(tmp_path))
     of_workers = [path for path in seen if path.startswith(WORKERS)]
-    assert len(of_workers) > 10
+    assert len(of_workers) > 5
     for path in of_workers:
         assert not passes("8080", path), path
         assert passes("8081", path), path
@@ -138,7 +138,7 @@ def test_the_public_server_has_no_worker_paths_and_the_other_nothing_else(tmp_pa
         assert passes("8080", path) == (path != "/metrics"), path
         assert not passes("8081", path), path
     # Nor by another spelling: nginx decodes and merges a path before it looks for its place.
-    assert not passes("8080", "/v1/attempts")
+    assert not passes("8080", "/v1//agents")
 
 
 @pytest.mark.parametrize("port", ["8080", "8081"])

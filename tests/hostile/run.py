@@ -144,13 +144,13 @@ class _Target:
 
     def other_scope(self, operation: _Operation) -> Headers:
         """A key that is known, and not for this."""
-        is_work = operation.template.startswith(("/v1/agents", "/v1/attempts"))
+        is_work = operation.template.startswith("/v1/agents")
         return self.keys["read" if is_work else "work"]
 
     def right(self, operation: _Operation) -> Headers:
         """What the operation is allowed with."""
-        is_attempts = operation.template.startswith("/v1/attempts")
-        return self.lease.headers if is_attempts else self.keys["right"]
+        is_attempts = "/attempts/" in operation.template
+        return {**self.keys["right"], **(self.lease.headers if is_attempts else {})}
 
     def files(self) -> dict[str, int]:
         """What is on disk."""
@@ -234,7 +234,7 @@ def _media_type(operation: _Operation) -> str:
 
 def _takes_files(operation: _Operation) -> bool:
     is_upload = "multipart" in _media_type(operation)
-    return is_upload or operation.template.startswith("/v1/attempts")
+    return is_upload or "/attempts/" in operation.template
 
 
 def _send_bodies(target: _Target, amounts: Amounts) -> list[Check]:

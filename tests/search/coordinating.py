@@ -1,4 +1,4 @@
-"""An API process and a database, with coordinators that come and go."""
+"""An API process, a database and a machine, with coordinators that come and go."""
 
 import json
 import os
@@ -18,21 +18,35 @@ from tests.service.running import ASKING_SECONDS, wait_until
 
 
 class Site:
-    """An API process and a database; coordinators come and go."""
+    """An API process, a database and a machine with one slot; coordinators come and go."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        lease_seconds: float = 10.0,
+        fork_server: str = "search.agents.forking.fork_server",
+    ) -> None:
+        """`fork_server` is the machine's program."""
         self.folder = folder
+        self._lease_seconds = lease_seconds
         self.database = migrated(f"sqlite:///{folder / 'reflectory.db'}")
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self.http = httpx2.Client(base_url=self.url, timeout=300)
-        settings = {"REFLECTORY_DATA_DIR": str(folder), "REFLECTORY_PORT": str(port)}
+        settings = {
+            "REFLECTORY_DATA_DIR": str(folder),
+            "REFLECTORY_PORT": str(port),
+            "REFLECTORY_LEASE_SECONDS": str(lease_seconds),
+        }
         self.log = folder / "processes.log"
         self._api = self._start("service.cli", "api", environment=settings)
         self._coordinators: list[subprocess.Popen[bytes]] = []
         wait_until(self._answers, what="the API")
+        words = ("tests.search.machine", self.url, str(folder / "machine"), fork_server)
+        self._machine = self._start(*words)
 
     def _answers(self) -> bool:
         with suppress(httpx2.TransportError):
@@ -52,7 +66,7 @@ class Site:
 
     def coordinate(self, point: str, number: int, **given: Any) -> "subprocess.Popen[bytes]":
         """Start a coordinator that does what `tests.search.dying_coordinator` says."""
-        asked = {"folder": str(self.folder), "api_url": self.url, **given}
+        asked = {"folder": str(self.folder), "lease_seconds": self._lease_seconds, **given}
         document = json.dumps({"point": point, "number": number, **asked})
         process = self._start("tests.search.dying_coordinator", document)
         self._coordinators.append(process)
@@ -60,9 +74,7 @@ class Site:
 
     def close(self) -> None:
         self.http.close()
-        self._api.kill()
-        self._api.wait()
-        for process in self._coordinators:
+        for process in (self._machine, self._api, *self._coordinators):
             process.kill()
             process.wait()
         self.database.dispose()

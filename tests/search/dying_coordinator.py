@@ -19,17 +19,13 @@ from pathlib import Path
 import optuna
 from sqlalchemy.orm import Session
 
-# For the fork server of each coordinator, which is forked from here.
-import search.agents.forking.fork_server  # noqa: F401
-from search.agents.executors import LocalExecutor
-from search.agents.executors.slots import cpu_slots
+from search.agents.executors.remote import RemoteExecutor
 from search.dispatch import study_run
 from search.dispatch.coordinator import Coordinator, Folders
 from search.sampling.optuna_study import OptunaStudy
 from search.spaces.dimension import Dimension, Scalar
 from storage.engine import Database
 from storage.records import TrialRecord
-from tests import preloaded
 
 THINKING_SECONDS = 0.4
 """Longer than a trial of one epoch."""
@@ -97,30 +93,28 @@ def run(
     number: int,
     *,
     folder: Path,
-    api_url: str,
     owner: str = "test",
-    lease_seconds: float = 10.0,
+    lease_seconds: float,
     sign: int = signal.SIGKILL,
-    fork_server: str = "search.agents.forking.fork_server",
 ) -> None:
     """Coordinate until killed."""
-    preloaded.install()
-    preloaded.fork_from_here()
     DyingOptunaStudy.released = folder / "released"
     DyingOptunaStudy.point, DyingOptunaStudy.number = point, number
     DyingOptunaStudy.sign = signal.Signals(sign)
     study_run.OptunaStudy = DyingOptunaStudy
-    executor = LocalExecutor(slots=cpu_slots(1), logs=folder / "logs", server_module=fork_server)
+    database = CalmDatabase(f"sqlite:///{folder / 'reflectory.db'}")
+    executor = RemoteExecutor(
+        database, owner=owner, lease_seconds=lease_seconds, logs=folder / "logs"
+    )
     folders = Folders(
         data=None, cache=folder / "cache", locks=folder / "locks", alive=folder / "alive"
     )
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     Coordinator(
-        CalmDatabase(f"sqlite:///{folder / 'reflectory.db'}"),
+        database,
         executor,
         optuna_url=f"sqlite:///{folder / 'optuna.db'}",
-        api_url=api_url,
         owner=owner,
         folders=folders,
         lease_seconds=lease_seconds,

@@ -1,7 +1,7 @@
 """A machine's agent as far as HTTP shows it; it runs nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -26,14 +26,20 @@ class Machine:
         self.id = given.pop("machine", MACHINE)
         self.session = given.pop("session", SESSION)
         self.number = 0
+        self.headers = given.pop("headers", {})
+        """What it shows, where a key is asked for."""
         body = {"name": "ada", "version": version("reflectory"), "slots": SLOTS, **given}
         self.joined = client.post(
-            "/v1/agents", json={"machine": self.id, "session": self.session, **body}
+            "/v1/agents",
+            json={"machine": self.id, "session": self.session, **body},
+            headers=self.headers,
         )
 
     def ask(self, what: str, **body: Any) -> httpx2.Response:
         return self.client.post(
-            f"/v1/agents/{self.id}/{what}", json={"session": self.session, **body}
+            f"/v1/agents/{self.id}/{what}",
+            json={"session": self.session, **body},
+            headers=self.headers,
         )
 
     def poll(self, *running: str, **given: Any) -> dict[str, Any]:
@@ -51,7 +57,7 @@ class Machine:
         return self.say_bytes(len(words).to_bytes(4, "big") + words + b"".join(contents))
 
     def say_bytes(self, body: bytes) -> httpx2.Response:
-        headers = {"Content-Type": SYNC_TYPE}
+        headers = {"Content-Type": SYNC_TYPE, **self.headers}
         return self.client.post(f"/v1/agents/{self.id}/sync", content=body, headers=headers)
 
     def exit(self, attempt: str, **given: Any) -> httpx2.Response:
@@ -112,3 +118,21 @@ def end(**given: Any) -> dict[str, Any]:
         "epochs_trained": 2,
     }
     return {"kind": "end", "completion": {**known, **given}}
+
+
+def word(call: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The word that brings a report of a kind, or the last one."""
+    return {"kind": call, "completion" if call == "end" else "report": dict(body)}
+
+
+def say(
+    client: TestClient, lease: Lease[Any], call: str, body: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Have a machine say one word; why it is refused, and in which words that is told."""
+    return Machine(client).why_not(lease, word(call, body))
+
+
+def beat(client: TestClient, lease: Lease[Any], seconds: float = 1.0) -> list[tuple[str, str]]:
+    """Have a machine say that an attempt is alive; why that is refused."""
+    refused = Machine(client).speak(lease, beat=seconds)["refused"]
+    return [(one["why"], one["detail"]) for one in refused]

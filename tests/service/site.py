@@ -70,10 +70,12 @@ class Lease(Generic[AnyJob]):
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
+        """What an agent shows with each of the attempt's files."""
+        return {"Lease-Token": self.token}
 
     def path(self, call: str) -> str:
-        return f"/v1/attempts/{self.attempt}/{call}"
+        """Where the attempt's agent, of whatever machine, sends and gets files."""
+        return f"/v1/agents/{'a' * 16}/attempts/{self.attempt}/{call}"
 
 
 class Site:

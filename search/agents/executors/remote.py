@@ -124,10 +124,7 @@ class RemoteExecutor:
         return slot.machine in self._machines and not self._closed.is_set()
 
     def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
-        """Offer the attempt to the slot's machine; False when another attempt has the place.
-
-        The machine gets a token of its own; the ticket's opens nothing from then on.
-        """
+        """Offer the attempt to the slot's machine; False when another attempt has the place."""
         machine_id = self._machines.get(slot.machine)
         if machine_id is None:
             return False

@@ -1,6 +1,6 @@
 """The fork server's program: everything that a worker needs, imported once.
 
-`LocalExecutor` starts this program by exec, or has it forked from a process that has imported it.
+`SlotProcesses` starts this program by exec, or has it forked from a process that has imported it.
 Importing it must run no tensor operation and leave CUDA untouched: torch's thread pool and the CUDA
 driver do not survive a fork.
 """
@@ -14,17 +14,10 @@ import torch
 import torch._dynamo  # pyright: ignore[reportUnusedImport]
 
 from models.kernels.library import library
-from search.agents import slot_process, worker
+from search.agents import slot_process
 from search.agents.executor import AttemptTicket
 from search.agents.forking.loop import connect, serve
-from search.agents.worker_client import WorkerLink
 from search.errors import ExecutorError
-
-
-def run_attempt(ticket: AttemptTicket) -> int:
-    """Run the worker in this process, just forked, with the ticket's number of threads."""
-    torch.set_num_threads(ticket.threads)
-    return worker.run(ticket)
 
 
 def run_slot(first: AttemptTicket, pipe: Connection) -> int:
@@ -37,19 +30,17 @@ def warm_up() -> None:
     """Have done here, once, what every attempt would else do at first use."""
     # Builds the CPU kernels where this machine never has; without a compiler it says so, once.
     library()
-    # Nothing is sent. The HTTP client loads its transport when the first one is made.
-    WorkerLink("http://127.0.0.1", "warm-up", "", lease_seconds=1.0).close()
 
 
 def serve_attempts(pipe: Connection) -> None:
-    """Fork an attempt for each request that comes through a pipe, until it ends."""
+    """Fork a slot's process for each request that comes through a pipe, until it ends."""
     if torch.cuda.is_initialized():
         raise ExecutorError(
             "CUDA is initialised in the fork server: something that it imported used it, "
             "and no fork could use a GPU"
         )
     warm_up()
-    serve(pipe, run_attempt, run_slot)
+    serve(pipe, run_slot)
 
 
 if __name__ == "__main__":

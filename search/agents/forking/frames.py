@@ -1,7 +1,6 @@
-"""What the local executor and its fork server say to each other: JSON frames over one socket pair.
+"""What an agent and its fork server say to each other: JSON frames over one socket pair.
 
-`multiprocessing.connection.Connection` frames the bytes with their length. Nothing is pickled, and
-the lease token that a ticket carries is seen by these two processes alone.
+`multiprocessing.connection.Connection` frames the bytes with their length. Nothing is pickled.
 """
 
 from typing import Annotated, Literal
@@ -14,14 +13,15 @@ from search.agents.forking.containment import Containment
 
 
 class StartAttempt(Spec):
-    """To the fork server: fork an attempt whose output goes to the file `log`."""
+    """To the fork server: fork a slot's process; its output goes to the file `log`.
+
+    Its pipe follows.
+    """
 
     kind: Literal["start"] = "start"
     ticket: AttemptTicket
     log: str
     containment: Containment
-    slot: bool = False
-    """Whether it is a slot's process, for one attempt after another: its pipe follows."""
 
 
 class CancelAttempt(Spec):

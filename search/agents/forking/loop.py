@@ -43,13 +43,11 @@ from search.linux import (
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT)
 
 
-Run = Callable[[AttemptTicket], int]
-"""What an attempt's process executes; what it returns is that process's exit code."""
-RunSlot = Callable[[AttemptTicket, Connection], int]
-"""The same of a slot's process, which has a pipe to who started it."""
+Run = Callable[[AttemptTicket, Connection], int]
+"""What a slot's process executes, with its pipe to who started it; returns its exit code."""
 
 
-def serve(pipe: Connection, run: Run, run_slot: RunSlot | None = None) -> None:
+def serve(pipe: Connection, run: Run) -> None:
     """Serve requests from `pipe` until its other end closes or SIGTERM comes; then kill what runs.
 
     Raises:
@@ -67,7 +65,7 @@ def serve(pipe: Connection, run: Run, run_slot: RunSlot | None = None) -> None:
     die_with_parent(signal.SIGTERM)
     adopt_orphans()
     raise_oom_score(FORK_SERVER_SCORE)
-    _ForkServer(pipe, run, run_slot).serve()
+    _ForkServer(pipe, run).serve()
 
 
 @dataclass
@@ -80,10 +78,9 @@ class _Attempt:
 
 @final
 class _ForkServer:
-    def __init__(self, pipe: Connection, run: Run, run_slot: RunSlot | None) -> None:
+    def __init__(self, pipe: Connection, run: Run) -> None:
         self._pipe = pipe
         self._run = run
-        self._run_slot = run_slot
         self._running: dict[int, _Attempt] = {}
         self._emptied: list[Bounds] = []
         self._out_of_memory_kills = out_of_memory_kills()
@@ -123,7 +120,7 @@ class _ForkServer:
 
     def _start(self, request: StartAttempt) -> None:
         attempt_id = request.ticket.attempt_id
-        slots_pipe = recv_handle(self._pipe) if request.slot else None
+        slots_pipe = recv_handle(self._pipe)
         try:
             bounds = request.containment.bounds(request.ticket)
             try:
@@ -135,12 +132,11 @@ class _ForkServer:
             self._report(NotStarted(attempt_id=attempt_id, reason=str(error)))
             return
         finally:
-            if slots_pipe is not None:
-                os.close(slots_pipe)
+            os.close(slots_pipe)
         self._running[pid] = _Attempt(attempt_id, bounds)
         self._report(Started(attempt_id=attempt_id, pid=pid))
 
-    def _fork(self, request: StartAttempt, bounds: Bounds, slots_pipe: int | None) -> int:
+    def _fork(self, request: StartAttempt, bounds: Bounds, slots_pipe: int) -> int:
         """Fork the attempt; return when it leads its own group, so that it can be signalled."""
         log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         leads_read, leads_write = os.pipe()
@@ -151,7 +147,7 @@ class _ForkServer:
             pid = os.fork()
             if pid == 0:
                 os.close(leads_read)
-                run = partial(self._run_whole, request.ticket, slots_pipe)
+                run = partial(self._run, request.ticket, Connection(slots_pipe))
                 device = request.ticket.device
                 self._become(run, bounds, device=device, log=log, leads=leads_write, server=server)
         finally:
@@ -162,13 +158,6 @@ class _ForkServer:
             os.read(leads_read, 1)
             os.close(leads_read)
         return pid
-
-    def _run_whole(self, ticket: AttemptTicket, slots_pipe: int | None) -> int:
-        if slots_pipe is None:
-            return self._run(ticket)
-        if self._run_slot is None:
-            raise ExecutorError("this fork server runs no slots")
-        return self._run_slot(ticket, Connection(slots_pipe))
 
     def _become(
         self,

@@ -1,4 +1,4 @@
-"""The coordinator's side of one fork server: its process, its pipe and the thread that listens."""
+"""The agent's side of one fork server: its process, its pipe and the thread that listens."""
 
 import contextlib
 import os
@@ -64,7 +64,7 @@ def by_exec(module: str, pipe: Connection, errors: Path) -> Launched:
             stdout=said,
             stderr=said,
             env=environment_of_attempts(os.environ),
-            # A session of its own, so that Ctrl-C in a terminal reaches the coordinator alone.
+            # A session of its own, so that Ctrl-C in a terminal reaches the agent alone.
             start_new_session=True,
         )
 
@@ -89,7 +89,7 @@ class ServerProcess:
         self._errors_from = errors.stat().st_size if errors.exists() else 0
         self._on_exit = on_exit
         self._lock = threading.Lock()
-        self._starting: dict[str, Future[int]] = {}
+        self._starting: dict[str, Future[None]] = {}
         self._running: dict[str, int] = {}
         self._ended = False
         self._told_to_end = False
@@ -112,16 +112,14 @@ class ServerProcess:
         """Whether the server is gone; it takes no attempt any more."""
         return self._ended
 
-    def start(
-        self, request: StartAttempt, *, timeout_seconds: float, pipe: Connection | None = None
-    ) -> int:
-        """Have an attempt forked, or a slot that gets its end of `pipe`, and return its pid.
+    def start(self, request: StartAttempt, *, timeout_seconds: float, pipe: Connection) -> None:
+        """Have a slot's process forked, which gets this end of a pipe; it leads its group then.
 
         Raises:
             ExecutorError: it was not; a server that does not answer in time is killed.
         """
         attempt_id = request.ticket.attempt_id
-        started = Future[int]()
+        started = Future[None]()
         with self._lock:
             if attempt_id in self._running or attempt_id in self._starting:
                 raise ExecutorError(f"attempt {attempt_id} runs already")
@@ -131,10 +129,9 @@ class ServerProcess:
             with contextlib.suppress(ConnectionError):
                 # A broken pipe is noticed by the listening thread, which fails this start.
                 self._pipe.send_bytes(REQUESTS.dump_json(request))
-                if pipe is not None:
-                    send_handle(self._pipe, pipe.fileno(), 0)
+                send_handle(self._pipe, pipe.fileno(), 0)
         try:
-            return started.result(timeout_seconds)
+            started.result(timeout_seconds)
         except TimeoutError as error:
             self.kill()
             raise ExecutorError(
@@ -187,7 +184,7 @@ class ServerProcess:
     def _on_started(self, report: Started) -> None:
         with self._lock:
             self._running[report.attempt_id] = report.pid
-            self._starting.pop(report.attempt_id).set_result(report.pid)
+            self._starting.pop(report.attempt_id).set_result(None)
 
     def _on_not_started(self, report: NotStarted) -> None:
         error = ExecutorError(f"attempt {report.attempt_id} was not started: {report.reason}")

@@ -192,7 +192,6 @@ class SlotProcesses:
                 ticket=replace(ticket, attempt_id=process.id),
                 log=str(self.log_path(ticket.attempt_id)),
                 containment=self._containment,
-                slot=True,
             )
             with self._lock:
                 self._all[process.id] = process

@@ -108,7 +108,7 @@ def coordinator(
     executor: _ExecutorOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask, dispatch and tell: run the studies on this machine; `serve` runs it by itself."""
+    """Ask, dispatch and tell; `serve` runs it by itself, this one with an agent as its child."""
     settings = _begin("coordinator", data_dir, executor=executor)
     _outlive_attempts()
     _check_store(settings, as_json=as_json)

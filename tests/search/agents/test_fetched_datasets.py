@@ -8,28 +8,42 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedRandom
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from search.agents.agent_client import AgentLink, NoAnswer
+from search.agents.attempt_line import AttemptLine
 from search.agents.fetched_datasets import FetchedDatasets
-from search.agents.worker_client import WorkerLink
-from search.errors import DataError, SearchError, WorkerRefused
+from search.errors import DataError, SearchError
 from search.uploads import container
 from tests.patience import wait_while_it_moves
 from tests.search.uploads.uploaded import gestures
 
+MACHINE = "a" * 16
 CONTENT = container.to_bytes(gestures()) * 40
 
-_FETCH = """
-import sys
-from pathlib import Path
-from search.agents.fetched_datasets import FetchedDatasets
-from search.agents.worker_client import WorkerLink
-with WorkerLink(sys.argv[1], "a1", "token", lease_seconds=60) as link:
-    print(FetchedDatasets(link, Path(sys.argv[2])).digest("up"))
-"""
+
+class FromAgent:
+    """An attempt's line as far as data sets go, with its agent's calls behind it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def get_dataset(self, dataset_id: str, out: BufferedRandom) -> bool:
+        """Fetch it, again after each transfer that breaks off, as an agent does."""
+        with AgentLink(self._url, MACHINE, key=None) as link:
+            while True:
+                try:
+                    return link.get_dataset("a1", dataset_id, Path(str(out.name)), token="token")
+                except NoAnswer:
+                    continue
+
+
+def shelf_of(url: str, folder: Path) -> FetchedDatasets:
+    return FetchedDatasets(cast(AttemptLine, FromAgent(url)), folder)
 
 
 class Uploads(ThreadingHTTPServer):
@@ -62,8 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(server, Uploads)
         wanted = self.headers.get("Range")
         server.asked.append(wanted)
-        assert self.path == "/v1/attempts/a1/datasets/up"
-        assert self.headers["Authorization"] == "Bearer token"
+        assert self.path == f"/v1/agents/{MACHINE}/attempts/a1/datasets/up"
+        assert self.headers["Lease-Token"] == "token"
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
         content = CONTENT[start:] if server.status == 200 else b"no"
         self.send_response(server.status if start == 0 else 206)
@@ -96,9 +110,8 @@ def uploads() -> Iterator[Uploads]:
 
 
 @pytest.fixture
-def shelf(uploads: Uploads, tmp_path: Path) -> Iterator[FetchedDatasets]:
-    with WorkerLink(uploads.url, "a1", "token", lease_seconds=10) as link:
-        yield FetchedDatasets(link, tmp_path)
+def shelf(uploads: Uploads, tmp_path: Path) -> FetchedDatasets:
+    return shelf_of(uploads.url, tmp_path)
 
 
 def files(folder: Path) -> list[Path]:
@@ -146,11 +159,11 @@ def test_an_upload_that_was_deleted_is_a_fault_of_the_data(
 
 
 @pytest.mark.parametrize("status", [401, 409])
-def test_a_lease_that_is_over_ends_the_worker(
+def test_nothing_is_given_out_for_a_lease_that_is_over(
     uploads: Uploads, shelf: FetchedDatasets, status: int
 ) -> None:
     uploads.status = status
-    with pytest.raises(WorkerRefused, match=str(status)):
+    with pytest.raises(SearchError, match=str(status)):
         shelf.digest("up")
 
 
@@ -158,7 +171,7 @@ def test_a_killed_worker_leaves_nothing_that_looks_whole_and_the_next_one_goes_o
     uploads: Uploads, tmp_path: Path
 ) -> None:
     uploads.held.clear()
-    command = [sys.executable, "-c", _FETCH, uploads.url, str(tmp_path)]
+    command = [sys.executable, "-m", __name__, uploads.url, str(tmp_path)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     wait_until(lambda: len(uploads.asked) == 1)
     wait_until(lambda: any(path.stat().st_size > 0 for path in files(tmp_path)))
@@ -186,3 +199,7 @@ def waits_for_a_lock(pid: int) -> bool:
 
 def wait_until(holds: Any) -> None:
     wait_while_it_moves(holds, what="a condition", pause=0.01)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(shelf_of(sys.argv[1], Path(sys.argv[2])).digest("up") + "\n")

@@ -1,6 +1,8 @@
 """Processes that do not end with their attempts, and such as say what cannot be."""
 
 from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,19 +25,32 @@ SPEC: dict[str, Any] = {
 }
 
 
+@contextmanager
+def site_with(folder: Path, fork_server: str, **given: Any) -> Generator[Site]:
+    site = Site(folder, fork_server=f"tests.search.agents.executors.{fork_server}", **given)
+    try:
+        yield site
+    finally:
+        site.close()
+
+
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
-    made = Site(tmp_path_factory.mktemp("lingering"))
-    yield made
-    made.close()
+def lingering(tmp_path: Path) -> Generator[Site]:
+    with site_with(tmp_path, "lingering", lease_seconds=2.0) as site:
+        yield site
 
 
-def test_a_process_that_outlives_its_attempt_gives_its_slot_back(site: Site) -> None:
+@pytest.fixture
+def lying(tmp_path: Path) -> Generator[Site]:
+    with site_with(tmp_path, "lying") as site:
+        yield site
+
+
+def test_a_process_that_outlives_its_attempt_gives_its_slot_back(lingering: Site) -> None:
     """There is one slot, and each attempt stands still on it when its last word is said."""
+    site = lingering
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    coordinator = site.coordinate(
-        "never", 0, lease_seconds=2.0, fork_server="tests.search.agents.executors.lingering"
-    )
+    coordinator = site.coordinate("never", 0)
     wait_until(
         lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
         what=f"the study's end; log {site.log}",
@@ -49,10 +64,11 @@ def test_a_process_that_outlives_its_attempt_gives_its_slot_back(site: Site) -> 
 
 
 def test_a_trial_whose_worker_says_what_cannot_be_fails_and_the_others_complete(
-    site: Site,
+    lying: Site,
 ) -> None:
+    site = lying
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    coordinator = site.coordinate("never", 0, fork_server="tests.search.agents.executors.lying")
+    coordinator = site.coordinate("never", 0)
     wait_until(
         lambda: site.http.get(f"/v1/studies/{study_id}").json()["state"] == "finished",
         what=f"the study's end; log {site.log}",

@@ -76,7 +76,6 @@ def coordinator(site: Site, machine: Machine) -> Coordinator:
         site.database,
         machine,
         optuna_url=site.settings.optuna_url,
-        api_url="http://127.0.0.1:9",
         owner="test",
         folders=Folders(
             data=None, cache=folder / "cache", locks=folder / "locks", alive=folder / "alive"

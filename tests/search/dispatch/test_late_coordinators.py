@@ -35,7 +35,7 @@ LEASE_SECONDS = 3.0
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
-    made = Site(tmp_path_factory.mktemp("late"))
+    made = Site(tmp_path_factory.mktemp("late"), lease_seconds=LEASE_SECONDS)
     yield made
     made.close()
 
@@ -44,11 +44,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
 def test_what_a_late_coordinator_was_about_to_do_is_done_once(site: Site, point: str) -> None:
     """It stops between Optuna and our rows, and wakes up when the other has gone on."""
     study_id = site.http.post("/v1/studies", json=SPEC).json()["id"]
-    late = site.coordinate(point, 2, owner="late", lease_seconds=LEASE_SECONDS, sign=signal.SIGSTOP)
+    late = site.coordinate(point, 2, owner="late", sign=signal.SIGSTOP)
     stopped = psutil.Process(late.pid)
     wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, what="the point")
     said = site.log.stat().st_size
-    other = site.coordinate("never", 0, owner="other", lease_seconds=LEASE_SECONDS)
+    other = site.coordinate("never", 0, owner="other")
     wait_until(lambda: told(site, study_id) > 3, what="the other's work")
     os.kill(late.pid, signal.SIGCONT)
     wait_until(

@@ -77,9 +77,7 @@ class Floor:
 def ticket(lease: Lease, *, attempt: str = "") -> AttemptTicket:
     nowhere = Path("/nonexistent")
     return AttemptTicket(
-        url="http://127.0.0.1:9",
         attempt_id=attempt or lease.attempt,
-        token=lease.token,
         lease_seconds=30.0,
         device="cpu",
         data=None,
@@ -90,10 +88,12 @@ def ticket(lease: Lease, *, attempt: str = "") -> AttemptTicket:
     )
 
 
-def job(client: TestClient, attempt: str, token: str) -> int:
-    """What a worker hears who asks for its job with this token."""
-    path = f"/v1/attempts/{attempt}/job"
-    return client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code
+def opens(client: TestClient, attempt: str, token: str) -> bool:
+    """Whether a token is the attempt's: then it is told that there is no such file."""
+    path = f"/v1/agents/{MACHINE}/attempts/{attempt}/artifacts/resume"
+    status = client.get(path, headers={"Lease-Token": token}).status_code
+    assert status in (404, 409)
+    return status == 404
 
 
 def booking_state(site: Site, attempt: str) -> BookingState | None:
@@ -110,8 +110,8 @@ def test_an_attempt_is_handed_out_with_a_token_that_nobody_else_has(
     [offer] = machine.poll()["start"]
     assert offer["attempt"] == lease.attempt
     assert (offer["device"], offer["threads"], offer["log_fields"]) == ("cpu", 1, {"trial": 0})
-    assert job(client, lease.attempt, offer["token"]) == 200
-    assert job(client, lease.attempt, lease.token) == 409
+    assert opens(client, lease.attempt, offer["token"])
+    assert not opens(client, lease.attempt, lease.token)
     assert (
         offer["token"].encode()
         not in Path(site.settings.database_url.removeprefix("sqlite:///")).read_bytes()
@@ -127,8 +127,8 @@ def test_an_offer_whose_answer_was_lost_is_made_again_and_voids_the_first(
     lease = floor.start()
     lost, heard = (machine.poll()["start"][0]["token"] for _ in range(2))
     assert lost != heard
-    assert job(client, lease.attempt, lost) == 409
-    assert job(client, lease.attempt, heard) == 200
+    assert not opens(client, lease.attempt, lost)
+    assert opens(client, lease.attempt, heard)
 
 
 def test_a_poll_that_arrives_late_or_twice_voids_nothing(client: TestClient, site: Site) -> None:
@@ -138,7 +138,7 @@ def test_a_poll_that_arrives_late_or_twice_voids_nothing(client: TestClient, sit
     for number in (5, 4):
         late = machine.ask("poll", number=number, wait_seconds=0)
         assert late.status_code == 409
-    assert job(client, lease.attempt, offer["token"]) == 200
+    assert opens(client, lease.attempt, offer["token"])
 
 
 def test_an_end_is_told_once_however_often_the_machine_tells_it(

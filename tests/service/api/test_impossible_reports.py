@@ -24,6 +24,7 @@ from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 from tests.search.honest_words import DEVICE, files, measurement, resume_file
+from tests.service.machines import beat, say
 from tests.service.site import SMALL_SPEC, Lease, Site
 
 EPOCH: dict[str, Any] = {"epoch": 1, "train_loss": 1.0, "validation": 0.5, "seconds": 0.1}
@@ -50,10 +51,6 @@ def lease(site: Site, study: StudyRecord) -> Lease[TrainJob]:
     return site.lease(study, 0)
 
 
-def say(client: TestClient, lease: Lease[Any], call: str, body: Mapping[str, Any]) -> Any:
-    return client.post(lease.path(call), headers=lease.headers, json=dict(body))
-
-
 def put(client: TestClient, lease: Lease[Any], role: str, content: bytes) -> Any:
     return client.put(lease.path(f"artifacts/{role}"), headers=lease.headers, content=content)
 
@@ -61,18 +58,22 @@ def put(client: TestClient, lease: Lease[Any], role: str, content: bytes) -> Any
 def assert_refused(
     client: TestClient, site: Site, lease: Lease[Any], answer: Any, path: str
 ) -> None:
-    """422 with the place of the fault, and the attempt has ended by its own doing."""
-    assert answer.status_code == 422, answer.text
-    problem = answer.json()
-    assert problem["type"] == "urn:reflectory:report-refused"
-    assert path in [fault["path"] for fault in problem["errors"]], problem
+    """Refused with the place of the fault, and the attempt has ended by its own doing."""
+    if isinstance(answer, list):
+        [(why, detail)] = answer
+        assert why == "invalid"
+        assert path in detail
+    else:
+        assert answer.status_code == 422, answer.text
+        problem = answer.json()
+        assert problem["type"] == "urn:reflectory:report-refused"
+        assert path in [fault["path"] for fault in problem["errors"]], problem
     with site.database.read() as session:
         attempt = Attempts(session).get(lease.attempt)
     assert attempt.state == AttemptState.ENDED
     assert attempt.cause is AttemptCause.IMPOSSIBLE
     assert (attempt.detail or "").startswith(f"{path}: ")
-    late = say(client, lease, "heartbeat", {})
-    assert late.status_code == 409, "it goes on"
+    assert [why for why, _ in beat(client, lease)] == ["lease"], "it goes on"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_an_epoch_that_cannot_be(
     path: str,
     change: Mapping[str, Any],
 ) -> None:
-    assert_refused(client, site, lease, say(client, lease, "metrics", {**EPOCH, **change}), path)
+    assert_refused(client, site, lease, say(client, lease, "epoch", {**EPOCH, **change}), path)
     with site.database.read() as session:
         assert Metrics(session).curve(study.id, 0) == []
         assert Trials(session).get(study.id, 0).epochs_trained == 0
@@ -113,20 +114,20 @@ def test_an_epoch_may_be_said_again_and_by_the_next_attempt(
     client: TestClient, site: Site, study: StudyRecord, lease: Lease[TrainJob]
 ) -> None:
     for number in (1, 1, 2):
-        assert say(client, lease, "metrics", {**EPOCH, "epoch": number}).status_code == 200
+        assert say(client, lease, "epoch", {**EPOCH, "epoch": number}) == []
     again = site.lease(study, 0, attempt=2)
     for number in (2, 1):
-        assert say(client, again, "metrics", {**EPOCH, "epoch": number}).status_code == 200
+        assert say(client, again, "epoch", {**EPOCH, "epoch": number}) == []
 
 
 def test_a_heartbeat_of_more_time_than_there_was(
     client: TestClient, site: Site, study: StudyRecord, lease: Lease[TrainJob]
 ) -> None:
     """A clock that is set back by hours is no lie; what uses up a budget of years is."""
-    assert say(client, lease, "heartbeat", {"held_seconds": 7200.0}).status_code == 200
+    assert beat(client, lease, 7200.0) == []
     with site.database.read() as session:
         before = Attempts(session).device_seconds(study.id, lease_time(site, lease))
-    answer = say(client, lease, "heartbeat", {"held_seconds": 1e9})
+    answer = beat(client, lease, 1e9)
     assert_refused(client, site, lease, answer, "held_seconds")
     with site.database.read() as session:
         after = Attempts(session).device_seconds(study.id, lease_time(site, lease))
@@ -168,20 +169,20 @@ def test_an_end_that_cannot_be(
 ) -> None:
     for number in (1, 2):
         body = {**EPOCH, "epoch": number, "validation": 0.5 / number}
-        assert say(client, lease, "metrics", body).status_code == 200
+        assert say(client, lease, "epoch", body) == []
     for role, content in files(lease.job).items():
         assert put(client, lease, role, content).status_code == 200
-    assert_refused(client, site, lease, say(client, lease, "complete", {**END, **change}), path)
+    assert_refused(client, site, lease, say(client, lease, "end", {**END, **change}), path)
     with site.database.read() as session:
         assert Trials(session).get(study.id, 0).state == TrialState.RUNNING
     again = site.lease(study, 0, attempt=2)
-    assert say(client, again, "complete", END).status_code == 200
+    assert say(client, again, "end", END) == []
 
 
 def test_a_trial_that_never_trained_is_not_complete(
     client: TestClient, site: Site, lease: Lease[TrainJob]
 ) -> None:
-    answer = say(client, lease, "complete", END)
+    answer = say(client, lease, "end", END)
     assert_refused(client, site, lease, answer, "epochs_trained")
 
 
@@ -433,7 +434,7 @@ def measured(job: MeasureJob) -> dict[str, Any]:
 def test_a_measurement_of_the_jobs_own_shape_is_taken(
     client: TestClient, site: Site, study: StudyRecord, measuring: Lease[MeasureJob]
 ) -> None:
-    assert say(client, measuring, "measurement", measured(measuring.job)).status_code == 200
+    assert say(client, measuring, "measurement", measured(measuring.job)) == []
     with site.database.read() as session:
         assert Trials(session).get(study.id, 0).throughput == 1000.0
 
@@ -486,7 +487,7 @@ def test_a_job_is_spoken_of_in_its_own_words_alone(
     client: TestClient, site: Site, study: StudyRecord, measuring: Lease[MeasureJob]
 ) -> None:
     """Who measures trains nothing and stores nothing."""
-    assert say(client, measuring, "metrics", EPOCH).status_code == 409
+    assert [why for why, _ in say(client, measuring, "epoch", EPOCH)] == ["conflict"]
     answer = put(client, measuring, "checkpoint", b"junk")
     assert answer.status_code == 409
     assert_nothing_stored(site, study)
@@ -509,8 +510,8 @@ def test_data_that_cannot_be_prepare_no_study(
 ) -> None:
     job = PrepareJob(task=StudySpec.model_validate(study.spec).task)
     lease = site.attempt(study, job)
-    answer = say(client, lease, "complete", {"outcome": "complete", "prepared": found})
-    assert answer.status_code == 422, answer.text
+    answer = say(client, lease, "end", {"outcome": "end", "prepared": found})
+    assert [why for why, _ in answer] == ["invalid"]
     with site.database.read() as session:
         assert Studies(session).get(study.id).prepared is None
         assert Attempts(session).get(lease.attempt).state == AttemptState.ENDED

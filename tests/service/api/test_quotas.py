@@ -32,6 +32,7 @@ from storage.repositories.studies import Studies
 from storage.tenant_quota import QUOTA_NAMES, TenantQuota
 from tests.search.honest_words import resume_file
 from tests.service.listening import listening
+from tests.service.machines import beat
 from tests.service.model_files import plain, saved
 from tests.service.pages.test_form_pages import send
 from tests.service.running import wait_until
@@ -254,8 +255,7 @@ def test_a_trial_over_stored_bytes_is_put_off_and_its_study_waits(site: Site) ->
         assert kept.size == len(large), "nothing is lost"
         assert reason.startswith("quota stored_bytes")
         assert f"{len(large)} of {most}" in reason
-        beat = client.post(lease.path("heartbeat"), json={}, headers=lease.headers)
-        assert beat.status_code == 200
+        assert beat(client, lease) == []
         assert states() == [StudyState.PAUSED, *before[1:]], "it stays so"
         override(site, "ours", stored_bytes=2 * len(large))
         assert states() == before

@@ -132,7 +132,7 @@ def test_no_byte_of_a_body_is_read_for_who_may_not_come_in(
         "none": None,
         "bogus": "rfl_" + "A" * 43,
         "revoked": revoked.text,
-        # No key opens an attempt, and a machine's key opens nothing of a tenant's.
+        # A machine's key opens nothing of a tenant's.
         "of another scope": create_key(site.database, name="machine", scopes=("work",)).text,
     }[credential]
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
@@ -150,16 +150,6 @@ def test_no_byte_of_a_body_is_read_for_who_may_not_come_in(
             assert door.read == 0, (method, template)
 
 
-def test_another_attempts_token_opens_no_attempt(guarded: tuple[Site, Door]) -> None:
-    site, door = guarded
-    lease, other = running(site), running(site)
-    for method, template in routes():
-        if template.startswith("/v1/attempts/"):
-            path = path_of(template).replace("unknown", lease.attempt)
-            assert door.ask(method, path, headers=other.headers)[0] == 409
-            assert door.read == 0
-
-
 def test_what_is_open_to_all_takes_little(guarded: tuple[Site, Door]) -> None:
     _, door = guarded
     for method, template in routes():
@@ -168,24 +158,27 @@ def test_what_is_open_to_all_takes_little(guarded: tuple[Site, Door]) -> None:
             assert door.read == 0
 
 
-def test_a_unix_socket_opens_attempts_and_nothing_else(guarded: tuple[Site, Door]) -> None:
+def test_a_unix_socket_opens_what_agents_ask_and_nothing_else(guarded: tuple[Site, Door]) -> None:
     site, door = guarded
     admin = create_key(site.database, name="admin", scopes=("admin",))
     by_socket: dict[str, Any] = {"client": None, "server": ("/run/reflectory/api.sock", None)}
     nothing = {"content-length": "0"}
     for method, template in routes():
-        if not template.startswith(("/v1/attempts/", "/v1/agents")) and template not in OPEN:
+        if not template.startswith("/v1/agents") and template not in OPEN:
             headers = {"Authorization": f"Bearer {admin.text}"}
             path = path_of(template)
             assert door.ask(method, path, headers=headers, **by_socket)[0] == 403, template
     lease = running(site)
-    headers = {**nothing, **lease.headers}
-    assert door.ask("GET", lease.path("job"), headers=headers, **by_socket)[0] == 200
-    assert door.ask("GET", lease.path("job"), headers=nothing, **by_socket)[0] == 401
+    path, headers = lease.path("artifacts/resume"), {**nothing, **lease.headers}
+    # It has none; another attempt's token, or none, is told nothing.
+    assert door.ask("GET", path, headers=headers, **by_socket)[0] == 404
+    wrong = {**nothing, "Lease-Token": "another"}
+    assert door.ask("GET", path, headers=wrong, **by_socket)[0] == 409
+    assert door.ask("GET", path, headers=nothing, **by_socket)[0] == 422
     assert door.ask("GET", "/healthz", headers=nothing, **by_socket)[0] == 200
     # A name is nothing that a socket has.
     strange = {**headers, "host": "anything"}
-    assert door.ask("GET", lease.path("job"), headers=strange, **by_socket)[0] == 200
+    assert door.ask("GET", path, headers=strange, **by_socket)[0] == 404
 
 
 def test_every_body_that_is_no_json_has_a_limit_of_its_own(guarded: tuple[Site, Door]) -> None:

@@ -18,7 +18,7 @@ from storage.account_records import AuditRecord
 from storage.accounts.audit import Audit
 from storage.accounts.browser_sessions import BrowserSessions
 from storage.accounts.keys import Keys, key_digest
-from storage.records import LOCAL, TrialState
+from storage.records import LOCAL
 from tests.service.processes import wait_until
 from tests.service.site import SMALL_SPEC, Site
 
@@ -537,23 +537,22 @@ def test_a_key_that_asks_too_much_waits_and_others_do_not(site: Site) -> None:
 
 def test_an_address_that_asks_too_much_waits_whatever_it_shows(site: Site) -> None:
     key = create_key(site.database, name="k", scopes=("read",))
-    study = site.study()
-    site.trial(study, 0, state=TrialState.RUNNING)
-    lease = site.lease(study, 0)
+    working = create_key(site.database, name="w", scopes=("work",))
     right = {"Authorization": f"Bearer {key.text}"}
+    machines = {"Authorization": f"Bearer {working.text}"}
     settings = site.settings.model_copy(update={"address_requests_per_minute": 6})
     app = create_app(settings)
     with TestClient(app, base_url=HOST, client=("203.0.113.9", 1)) as client:
-        # Whoever holds a lease is known for a moment, and then counted no more.
-        assert client.get(lease.path("job"), headers=lease.headers).status_code == 200
+        # A machine's key is known for a moment, and then counted no more.
+        path = "/v1/agents/nobody/poll"
+        assert client.post(path, headers=machines, json={}).status_code == 422
         shown = (right, {}, {"Authorization": "Bearer wrong"}, right, {}, right, {}, right)
         answers = [client.get("/v1/studies", headers=headers) for headers in shown]
         assert [a.status_code for a in answers] == [200, 401, 401, 200, 401, 429, 429, 429]
         assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
         assert client.get("/login").status_code == 429
-        assert client.post(lease.path("heartbeat"), headers={}, json={}).status_code == 429
-        answer = client.post(lease.path("heartbeat"), headers=lease.headers, json={})
-        assert answer.status_code == 200
+        assert client.post(path, headers={}, json={}).status_code == 429
+        assert client.post(path, headers=machines, json={}).status_code == 422
         # Other addresses are others.
         elsewhere = TestClient(app, base_url=HOST, client=("203.0.113.10", 1))
         assert elsewhere.get("/v1/studies", headers=right).status_code == 200
@@ -624,7 +623,7 @@ def test_a_name_that_was_not_set_is_refused(site: Site) -> None:
         assert client.get("/healthz", headers={"Host": "10.0.0.7:8080"}).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/agents", "/v1/attempts/nobody/heartbeat"])
+@pytest.mark.parametrize("path", ["/v1/agents", "/v1/agents/nobody/sync"])
 def test_no_page_speaks_as_a_worker(guarded: Guarded, path: str) -> None:
     key = create_key(guarded.site.database, name="machine", scopes=("work",))
     headers = {"Authorization": f"Bearer {key.text}", "Origin": "http://evil.example"}

@@ -65,7 +65,7 @@ WITHOUT_BODY = {
 NOT_THERE_YET = {"/v1/studies/{study_id}/trials/{number}/log"}
 """What not even its owner has here."""
 
-OF_MACHINES = ("/v1/attempts/", "/v1/agents/")
+OF_MACHINES = ("/v1/agents/",)
 """Routes that no tenant's key opens, see tests/service/api/test_agents_routes.py."""
 
 DASHBOARD = {
@@ -298,11 +298,13 @@ def test_nobody_says_over_http_for_whom_the_dashboard_is_asked(two: Two) -> None
     assert study_name(two.study) not in answer.text
 
 
-def test_a_key_is_no_lease_and_a_lease_no_key(two: Two) -> None:
+def test_a_key_opens_no_attempt_and_a_lease_token_is_no_key(two: Two) -> None:
     study = two.site.study(tenant=OURS)
     two.site.trial(study, 0, state=TrialState.RUNNING)
     lease = two.site.lease(study, 0)
-    assert two.client.get(lease.path("job"), headers=lease.headers).status_code == 200
-    assert two.client.get("/v1/studies", headers=lease.headers).status_code == 401
+    path = lease.path("artifacts/resume")
+    for shown in (lease.headers, {"Authorization": f"Bearer {lease.token}"}):
+        for asked in ("/v1/studies", path):
+            assert two.client.get(asked, headers=shown).status_code == 401
     for tenant in (OURS, THEIRS):
-        assert two.ask(tenant, "GET", lease.path("job")).status_code == 409
+        assert two.ask(tenant, "GET", path, headers=lease.headers).status_code == 403

@@ -125,8 +125,7 @@ def documented(site: Site) -> set[tuple[str, str]]:
     return {
         (method, path)
         for method, path, _ in operations(document)
-        if not path.startswith(("/v1/attempts/", "/v1/agents/"))
-        and (method, path) != ("post", "/v1/agents")
+        if not path.startswith("/v1/agents/") and (method, path) != ("post", "/v1/agents")
     }
 
 

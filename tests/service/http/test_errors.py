@@ -87,7 +87,7 @@ def test_an_upload_has_its_own_limit(site: Site) -> None:
                 answer = client.put(path, content=content, headers=lease.headers)
                 assert answer.status_code == status
         # JSON is not as large there, as anywhere.
-        answer = client.post(lease.path("heartbeat"), content=b" " * 2048, headers=lease.headers)
+        answer = client.post("/v1/agents/nobody/poll", content=b" " * 2048)
         assert answer.status_code == 413
 
 

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 from service.app import create_app
 from service.auth.api_keys import create_key
 from tests.service.auth.test_door import running
+from tests.service.machines import Machine
 from tests.service.site import SMALL_SPEC, Site
 
 HUGE = 10**400
@@ -138,65 +139,73 @@ BODIES: dict[str, tuple[str, str, Any]] = {
             "wait_seconds": 0.0,
         },
     ),
-    "exits": (
-        "POST",
-        f"/v1/agents/{MACHINE}/exits",
-        {
-            "session": SESSION,
-            "exits": [{"attempt": ATTEMPT, "returncode": 0, "signal": None, "detail": "over"}],
-        },
-    ),
-    "a heartbeat": (
-        "POST",
-        "/v1/attempts/{attempt}/heartbeat",
-        {"stood_still_seconds": 0.5, "held_seconds": 1.0},
+    "an exit": (
+        "SAY",
+        "",
+        {"kind": "exit", "attempt": ATTEMPT, "returncode": 0, "signal": None, "detail": "over"},
     ),
     "progress": (
-        "POST",
-        "/v1/attempts/{attempt}/progress",
-        {"file": "a.gz", "received": 1, "total": 2},
+        "SAY",
+        "",
+        {
+            "kind": "progress",
+            "attempt": ATTEMPT,
+            "report": {"file": "a.gz", "received": 1, "total": 2},
+        },
     ),
     "an epoch": (
-        "POST",
-        "/v1/attempts/{attempt}/metrics",
+        "SAY",
+        "",
         {
-            "epoch": 1,
-            "train_loss": 1.0,
-            "validation": 0.5,
-            "spectral_margin": 0.1,
-            "gradient_first": 0.1,
-            "gradient_last": 0.1,
-            "recovered_batches": 0,
-            "seconds": 0.1,
-            "stood_still_seconds": 0.0,
-            "held_seconds": 1.0,
+            "kind": "epoch",
+            "attempt": ATTEMPT,
+            "report": {
+                "epoch": 1,
+                "train_loss": 1.0,
+                "validation": 0.5,
+                "spectral_margin": 0.1,
+                "gradient_first": 0.1,
+                "gradient_last": 0.1,
+                "recovered_batches": 0,
+                "seconds": 0.1,
+                "stood_still_seconds": 0.0,
+                "held_seconds": 1.0,
+            },
         },
     ),
     "a measurement": (
-        "POST",
-        "/v1/attempts/{attempt}/measurement",
+        "SAY",
+        "",
         {
-            "trial": 0,
-            "shape_key": "a",
-            "device": "a CPU",
-            "samples_per_second": 10.0,
-            "ratio": 1.0,
-            "seconds": 0.5,
-            "record": {"batch_size": 64, "threads": 1},
+            "kind": "measurement",
+            "attempt": ATTEMPT,
+            "report": {
+                "trial": 0,
+                "shape_key": "a",
+                "device": "a CPU",
+                "samples_per_second": 10.0,
+                "ratio": 1.0,
+                "seconds": 0.5,
+                "record": {"batch_size": 64, "threads": 1},
+            },
         },
     ),
     "an end": (
-        "POST",
-        "/v1/attempts/{attempt}/complete",
+        "SAY",
+        "",
         {
-            "outcome": "failed",
-            "reason": "because",
-            "quality": 0.5,
-            "test_quality": 0.5,
-            "test_metrics": {"accuracy": 0.5},
-            "best_epoch": 1,
-            "epochs_trained": 1,
-            "prepared": {"samples": 1},
+            "kind": "end",
+            "attempt": ATTEMPT,
+            "completion": {
+                "outcome": "failed",
+                "reason": "because",
+                "quality": 0.5,
+                "test_quality": 0.5,
+                "test_metrics": {"accuracy": 0.5},
+                "best_epoch": 1,
+                "epochs_trained": 1,
+                "prepared": {"samples": 1},
+            },
         },
     ),
 }
@@ -249,24 +258,31 @@ def test_no_place_of_a_document_takes_a_strange_value_for_a_server_error(
     study = site.study()
     site.trial(study, 0, quality=0.5)
     lease = running(site)
-    scope = "work" if path.startswith("/v1/agents") else "admin"
+    says = method == "SAY"
+    scope = "work" if says or path.startswith("/v1/agents") else "admin"
     key = create_key(site.database, name="strange", scopes=(scope,)).text
 
-    def ask(content: str) -> int:
-        nonlocal lease
-        status = asked_once(content)
-        if "{attempt}" in path and status == 409:
-            # What was said before this ended the attempt.
-            lease = running(site)
-            status = asked_once(content)
-        return status
+    shown = {"Authorization": f"Bearer {key}"}
 
-    def asked_once(content: str) -> int:
-        given = path.replace("{study}", study.id).replace("{attempt}", lease.attempt)
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-        if "{attempt}" in path:
-            headers |= lease.headers
+    def ask(content: str) -> int:
+        if says:
+            return said(content)
+        given = path.replace("{study}", study.id)
+        headers = {"Content-Type": "application/json", **shown}
         return client.request(method, given, content=content.encode(), headers=headers).status_code
+
+    def said(content: str) -> int:
+        nonlocal lease
+        machine = Machine(client, headers=shown)
+        tokens = json.dumps({lease.attempt: lease.token})
+        item = content.replace(ATTEMPT, lease.attempt)
+        words = f'{{"session": "{machine.session}", "tokens": {tokens}, "items": [{item}]}}'
+        encoded = words.encode()
+        answer = machine.say_bytes(len(encoded).to_bytes(4, "big") + encoded)
+        if answer.status_code == 200 and answer.json()["refused"]:
+            # What was said may have ended the attempt.
+            lease = running(site)
+        return answer.status_code
 
     for template in places(document):
         # In place of a key as well, where it is text.

@@ -113,23 +113,21 @@ def test_what_is_turned_away_is_counted_by_why(client: TestClient, site: Site) -
     study = site.study()
     site.trial(study, 0, state=TrialState.RUNNING)
     lease = site.lease(study, 0)
-    beat = lease.path("heartbeat")
+    file = lease.path("artifacts/resume")
     for reason, status, path, headers, content in (
-        ("no-credential", 401, beat, json, b"{}"),
-        ("lease", 409, beat, {**json, "Authorization": "Bearer wrong"}, b"{}"),
         ("wrong-key", 401, "/v1/studies", {"Authorization": "Bearer wrong"}, b"{}"),
         ("host", 403, "/v1/studies", {"Host": "evil.example"}, b"{}"),
-        ("origin", 403, beat, {**lease.headers, "Origin": "http://evil.example"}, b"{}"),
+        ("origin", 403, file, {**lease.headers, "Origin": "http://evil.example"}, b"{}"),
         ("not-local", 403, "/v1/studies", {"Origin": "http://evil.example"}, b"{}"),
         ("body-encoded", 415, "/v1/studies", {"Content-Encoding": "gzip"}, b"{}"),
         ("body-too-large", 413, "/v1/studies", json, b" " * (2 << 20)),
-        ("body-too-large", 413, lease.path("log"), lease.headers, iter([b" " * (2 << 20)])),
+        ("body-too-large", 413, file, lease.headers, iter([b" " * (2 << 20)])),
         ("body-too-deep", 422, "/v1/studies", json, b"[" * 101),
         ("body-not-text", 400, "/v1/studies", json, b"\xff"),
         ("body-not-plain", 422, "/v1/studies", json, rb'"\ud800"'),
     ):
         before = scrape(client).value(counted, reason=reason)
-        method = "PUT" if path.endswith("/log") else "POST"
+        method = "PUT" if path.endswith("/resume") else "POST"
         answer = client.request(method, path, headers=headers, content=content)
         assert answer.status_code == status, reason
         assert scrape(client).value(counted, reason=reason) == before + 1, reason

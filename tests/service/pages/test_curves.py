@@ -1,6 +1,5 @@
 """A learning curve on its whole way, from a worker's words to the document that tells it."""
 
-import json
 from typing import Any
 
 import pytest
@@ -8,6 +7,7 @@ from starlette.testclient import TestClient
 
 from service.rendering.plots.curves import panels
 from storage.records import MetricRecord, TrialState
+from tests.service.machines import Machine, say, word
 from tests.service.site import Site
 
 SOUND = {
@@ -29,8 +29,7 @@ def test_every_number_of_a_report_comes_back(client: TestClient, site: Site) -> 
     site.trial(study, 0, state=TrialState.RUNNING)
     lease = site.lease(study, 0)
     for report in (SOUND, BARE):
-        answer = client.post(lease.path("metrics"), headers=lease.headers, json=report)
-        assert answer.status_code == 200
+        assert say(client, lease, "epoch", report) == []
     unknown = {"spectral_margin": None, "gradient_first": None, "gradient_last": None}
     curve = client.get(f"/v1/studies/{study.id}/trials/0/metrics").json()
     assert curve == [SOUND, {**BARE, **unknown, "recovered_batches": 0}]
@@ -72,10 +71,9 @@ def test_a_diagnostic_that_cannot_be_is_refused(
     site.run(study)
     site.trial(study, 0, state=TrialState.RUNNING)
     lease = site.lease(study, 0)
-    # As Python writes it: NaN and Infinity, which httpx itself would refuse.
-    body = json.dumps({**SOUND, field: value})
-    headers = {**lease.headers, "Content-Type": "application/json"}
-    answer = client.post(lease.path("metrics"), headers=headers, content=body)
+    # As Python writes it: with NaN and Infinity.
+    item = {"attempt": lease.attempt, **word("epoch", {**SOUND, field: value})}
+    answer = Machine(client).say(item, tokens={lease.attempt: lease.token})
     assert answer.status_code == 422
-    assert answer.json()["errors"][0]["path"] == field
+    assert f"report.{field}: " in answer.json()["detail"]
     assert client.get(f"/v1/studies/{study.id}/trials/0/metrics").json() == []

@@ -22,6 +22,7 @@ from storage.repositories.studies import Studies
 from tests.chaos.audit import audit_store, audit_study
 from tests.chaos.small_disk import fill, mount, unmount
 from tests.search.honest_words import files
+from tests.service.machines import beat
 from tests.service.running import Server, wait_until
 from tests.service.site import Site
 from tests.service.uploading import CSV
@@ -108,8 +109,7 @@ def test_an_upload_without_room_is_answered_507_and_taken_later(site, small_disk
         with site.database.read() as session:
             assert ArtifactRows(session).of_trial(study.id, 0) == {}
         assert files_below(site.settings.artifacts_dir) == []
-        beat = client.post(lease.path("heartbeat"), json={}, headers=lease.headers)
-        assert beat.status_code == 200, "the reserve is there for the database"
+        assert beat(client, lease) == [], "the reserve is there for the database"
         ballast.unlink()
         assert put()[0] == 200
 

@@ -63,7 +63,7 @@ TARGETS = {
     "absolute": b"/assets//etc/passwd",
     "an id that goes up": b"/v1/studies/..%2f..%2fsecret.csv",
     "a dataset's id that goes up": b"/v1/datasets/%2e%2e%2f%2e%2e%2fsecret.csv",
-    "an attempt's id that goes up": b"/v1/attempts/..%2f../job",
+    "an attempt's id that goes up": b"/v1/agents/a/attempts/..%2f../artifacts/resume",
     "a page, upwards": b"/studies/..%2f..%2fsecret.csv",
     "a line end": b"/v1/studies/a%0d%0a" + MARK.encode() + b":%20yes",
     "a line end in a query": b"/v1/studies?cursor=a%0d%0a" + MARK.encode() + b":%20yes",
@@ -127,19 +127,19 @@ JSON = b"Content-Type: application/json"
 BOGUS = b"Authorization: Bearer " + b"x" * 43
 
 UNREAD = {
-    "no token": (b"POST /v1/attempts/nobody/heartbeat", (JSON, HUGE), b"[" * 1000, 401),
-    "no token, in chunks": (
-        b"POST /v1/attempts/nobody/heartbeat",
-        (JSON, CHUNKED),
-        b"6\r\n[],[],\r\n",
+    "no key": (b"POST /v1/keys", (JSON, HUGE, BOGUS), b"[" * 1000, 401),
+    "no key, in chunks": (b"POST /v1/studies", (JSON, CHUNKED, BOGUS), b"6\r\n[],[],\r\n", 401),
+    "a wrong key": (
+        b"PUT /v1/agents/a/attempts/nobody/artifacts/resume",
+        (BOGUS, HUGE),
+        b"x" * 1000,
         401,
     ),
-    "a wrong token": (b"PUT /v1/attempts/nobody/artifacts/resume", (BOGUS, HUGE), b"x" * 1000, 409),
-    "a wrong token, that waits": (
-        b"PUT /v1/attempts/nobody/log",
+    "a wrong key, that waits": (
+        b"POST /v1/agents/a/sync",
         (BOGUS, HUGE, b"Expect: 100-continue"),
         b"",
-        409,
+        401,
     ),
     "a page": (
         b"POST /v1/agents",
@@ -203,8 +203,9 @@ def test_what_is_sent_without_a_credential_is_neither_kept_nor_read(
     process = psutil.Process(api.process.pid)
     files = sorted(site.settings.data_dir.rglob("*"))
     before, sent = process.memory_info().rss, 0
-    for target in (b"POST /v1/attempts/nobody/heartbeat", b"PUT /v1/attempts/nobody/artifacts/a"):
-        for credential in (JSON, BOGUS):
+    targets = (b"POST /v1/agents/a/sync", b"PUT /v1/agents/a/attempts/nobody/artifacts/a")
+    for target in targets:
+        for credential in (b"Origin: http://evil.example", BOGUS):
             lines = [target + b" HTTP/1.1", b"Host: localhost", credential, HUGE]
             with connected(api) as wire, suppress(BrokenPipeError, ConnectionResetError):
                 wire.sendall(b"\r\n".join(lines) + b"\r\n\r\n")

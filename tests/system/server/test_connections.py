@@ -212,7 +212,7 @@ def test_requests_beyond_the_limits_are_refused_and_the_rest_goes_on(
         assert "12 requests are under way" in refused.json()["detail"]
         assert httpx2.get(f"{api.url}/healthz", timeout=600).status_code == 200
         with api_client(unix_url(site.settings.data_dir / "api.sock"), "", timeout=600) as own:
-            assert own.get("/v1/attempts/nobody/job").status_code == 401
+            assert own.post("/v1/agents/nobody/poll", json={}).status_code == 422
 
     wait_until(lambda: httpx2.get(f"{api.url}/v1/studies", timeout=600).status_code == 200)
 

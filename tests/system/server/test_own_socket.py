@@ -10,10 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from search.agents.agent_client import AgentLink
 from search.agents.api_client import api_client, unix_url
-from search.agents.log_sender import LogSender
-from search.agents.worker_client import WorkerLink
-from search.training.jobs import TrainJob
+from search.agents.protocol import Join
 from service.auth.listeners import (
     LONGEST_SOCKET_PATH,
     SocketIsTaken,
@@ -21,12 +20,9 @@ from service.auth.listeners import (
     serves_attempts,
     unix_listener,
 )
-from service.processes.executors import attempts_url
+from service.processes.executors import own_api_url
 from service.settings import Settings
-from storage.records import TrialState
-from storage.repositories.attempt_logs import AttemptLogs
 from tests.service.processes import running_api
-from tests.service.processes import wait_until as wait_for
 from tests.service.running import Server
 from tests.service.site import Site
 
@@ -36,6 +32,14 @@ SPEC: dict[str, Any] = {
     "parametrizations": ["dense"],
     "space": {"hidden_size": 16},
     "budget": {"trials": 2, "epochs": 1},
+}
+
+
+MACHINE = {
+    "machine": "4f1d2c3b5a697887",
+    "name": "ada",
+    "session": "0a1b2c3d4e5f6071",
+    "slots": [{"name": "cpu-0", "device": "cpu", "model": "a CPU", "share": 1.0}],
 }
 
 
@@ -59,12 +63,7 @@ def test_only_its_user_reaches_the_socket(server: Server) -> None:
     assert mode(socket_of(server)) == 0o600
 
 
-def test_a_study_trains_while_no_public_listener_serves_attempts(server: Server) -> None:
-    refused = server.http.post(
-        "/v1/attempts/nobody/heartbeat", headers={"Authorization": "Bearer x"}
-    )
-    assert refused.status_code == 403
-    assert "REFLECTORY_PUBLIC_ATTEMPTS" in refused.json()["detail"]
+def test_a_study_trains_on_the_servers_own_machine(server: Server) -> None:
     study = server.submit(SPEC)
     assert server.wait(study)["state"] == "finished"
     assert [trial["outcome"] for trial in server.trials(study)] == ["complete", "complete"]
@@ -72,13 +71,7 @@ def test_a_study_trains_while_no_public_listener_serves_attempts(server: Server)
 
 
 def test_a_machine_whose_attempts_would_not_be_served_is_not_let_in(server: Server) -> None:
-    join = {
-        "machine": "4f1d2c3b5a697887",
-        "name": "ada",
-        "session": "0a1b2c3d4e5f6071",
-        "version": version("reflectory"),
-        "slots": [{"name": "cpu-0", "device": "cpu", "model": "a CPU", "share": 1.0}],
-    }
+    join = {**MACHINE, "version": version("reflectory")}
     refused = server.http.post("/v1/agents", json=join)
     assert refused.status_code == 403
     assert "REFLECTORY_PUBLIC_ATTEMPTS=true" in refused.json()["detail"]
@@ -99,7 +92,7 @@ def test_attempts_go_on_over_the_same_socket_when_the_api_starts_again(server: S
 def test_the_socket_serves_attempts_and_a_probe_and_nothing_else(server: Server) -> None:
     with api_client(unix_url(socket_of(server)), "", timeout=600) as http:
         assert http.get("/healthz").status_code == 200
-        assert http.get("/v1/attempts/nobody/job").status_code == 401
+        assert http.post("/v1/agents/nobody/poll", json={}).status_code == 422
         for path in ("/", "/v1/studies", "/metrics", "/v1/keys", "/login"):
             assert http.get(path).status_code in (403, 404), path
 
@@ -169,37 +162,19 @@ def test_a_file_that_is_no_socket_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_api_alone_listens_on_the_socket_that_its_settings_name(site: Site) -> None:
-    study = site.study()
-    site.run(study)
-    site.trial(study, 0, state=TrialState.RUNNING)
-    lease = site.lease(study, 0)
     path = site.settings.data_dir / "a socket %41.sock"
     settings = site.settings.model_copy(update={"attempts_socket": path})
-    log = site.settings.data_dir / "attempt.log"
-    log.write_text("a line\n")
-    url = attempts_url(settings)
-    with (
-        running_api(settings) as api,
-        WorkerLink(url, lease.attempt, lease.token, lease_seconds=60) as link,
-    ):
-        assert isinstance(link.job(), TrainJob)
-        sender = LogSender(url, every_seconds=0.05)
-        sender.watch(lease.attempt, token=lease.token, path=log)
-        wait_for(lambda: _log_is_stored(site, lease.attempt))
-        sender.ended(lease.attempt)
-        sender.close()
+    url = own_api_url(settings)
+    join = Join.model_validate({**MACHINE, "version": version("reflectory")})
+    with running_api(settings) as api, AgentLink(url, join.machine, key=None) as link:
+        assert link.join(join).name == "ada"
         # A second process over the same data directory leaves the socket to the first.
         with running_api(settings.model_copy(update={"log_level": "INFO"})) as other:
             assert httpx2.get(f"{other.url}/healthz").status_code == 200
-            assert isinstance(link.job(), TrainJob)
-        assert isinstance(link.job(), TrainJob)
+            assert link.join(join).name == "ada"
+        assert link.join(join).name == "ada"
         assert httpx2.get(f"{api.url}/healthz").status_code == 200
     assert not path.exists() or not _listens(path)
-
-
-def _log_is_stored(site: Site, attempt: str) -> bool:
-    with site.database.read() as session:
-        return AttemptLogs(session).get(attempt) is not None
 
 
 def _listens(path: Path) -> bool:
@@ -231,8 +206,8 @@ def test_attempts_are_served_in_public_only_where_others_may_come(
     assert serves_attempts(settings, has_keys=has_keys) is served
 
 
-def test_attempts_elsewhere_are_sent_to_the_address(tmp_path: Path) -> None:
-    given: dict[str, Any] = {"data_dir": tmp_path, "attempts_socket": tmp_path / "a b.sock"}
-    assert attempts_url(Settings(**given)) == f"unix://{tmp_path}/a%20b.sock"
-    ray = Settings(**given, executor="ray", url="http://10.0.0.1:8080")
-    assert attempts_url(ray) == "http://10.0.0.1:8080"
+def test_an_agent_of_the_same_machine_comes_by_the_socket(tmp_path: Path) -> None:
+    given: dict[str, Any] = {"data_dir": tmp_path, "url": "http://10.0.0.1:8080"}
+    assert own_api_url(Settings(**given)) == "http://10.0.0.1:8080"
+    socket = tmp_path / "a b.sock"
+    assert own_api_url(Settings(**given, attempts_socket=socket)) == f"unix://{tmp_path}/a%20b.sock"

@@ -9,12 +9,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
-from search.agents.fetched_datasets import FetchedDatasets
-from search.agents.worker_client import WorkerLink
-from search.errors import DataError
+from search.agents.agent_client import AgentLink
 from search.studies import states as studies
-from search.tasks import DataSources
-from search.training.jobs import TrainJob
 from search.uploads import container
 from storage.records import StudyRecord, StudyState, TrialState
 from storage.repositories.attempts import Attempts
@@ -112,6 +108,10 @@ def study_of(
         return Studies(session).get(answer.json()["id"])
 
 
+def path_of(lease: Lease, dataset_id: str) -> str:
+    return f"/v1/agents/{'a' * 16}/attempts/{lease.attempt}/datasets/{dataset_id}"
+
+
 def leased(client: httpx2.Client | TestClient, site: Site, dataset: dict[str, Any]) -> Lease:
     study = study_of(client, site, dataset)
     site.run(study)
@@ -122,12 +122,13 @@ def leased(client: httpx2.Client | TestClient, site: Site, dataset: dict[str, An
 def test_a_worker_gets_its_own_jobs_upload_with_its_digest(client: TestClient, site: Site) -> None:
     dataset = upload(client, prices(), "prices.npz")
     lease = leased(client, site, dataset)
-    whole = client.get(lease.path(f"datasets/{dataset['id']}"), headers=lease.headers)
+    path, token = path_of(lease, dataset["id"]), {"Lease-Token": lease.token}
+    whole = client.get(path, headers=token)
     assert whole.status_code == 200
     assert whole.headers["content-sha256"] == sha256(whole.content)
     assert container.read(io.BytesIO(whole.content)).facts.problem == "regression"
-    headers = {**lease.headers, "Range": "bytes=100-", "If-Range": whole.headers["etag"]}
-    rest = client.get(lease.path(f"datasets/{dataset['id']}"), headers=headers)
+    headers = {**token, "Range": "bytes=100-", "If-Range": whole.headers["etag"]}
+    rest = client.get(path, headers=headers)
     assert (rest.status_code, rest.content) == (206, whole.content[100:])
     assert rest.headers["content-sha256"] == whole.headers["content-sha256"]
 
@@ -137,10 +138,11 @@ def test_a_worker_gets_no_other_upload(client: TestClient, site: Site) -> None:
     other = upload(client, gestures(), "gestures.ts", unequal_lengths="pad")
     lease, others = leased(client, site, own), leased(client, site, other)
     for dataset_id in (other["id"], "nothing", "..%2F..%2Fetc"):
-        answer = client.get(lease.path(f"datasets/{dataset_id}"), headers=lease.headers)
+        answer = client.get(path_of(lease, dataset_id), headers={"Lease-Token": lease.token})
         assert (answer.status_code, answer.headers["content-type"]) == (404, PROBLEM)
-    for headers, status in (({}, 401), (others.headers, 409), ({"Authorization": "Bearer x"}, 409)):
-        answer = client.get(lease.path(f"datasets/{own['id']}"), headers=headers)
+    for token, status in ((None, 422), (others.token, 409), ("x", 409)):
+        headers = {} if token is None else {"Lease-Token": token}
+        answer = client.get(path_of(lease, own["id"]), headers=headers)
         assert (answer.status_code, answer.headers["content-type"]) == (status, PROBLEM)
 
 
@@ -150,7 +152,7 @@ def test_a_worker_on_another_task_gets_none(client: TestClient, site: Site) -> N
     site.run(study)
     site.trial(study, 0, state=TrialState.RUNNING)
     lease = site.lease(study, 0)
-    answer = client.get(lease.path(f"datasets/{dataset['id']}"), headers=lease.headers)
+    answer = client.get(path_of(lease, dataset["id"]), headers={"Lease-Token": lease.token})
     assert answer.status_code == 404
 
 
@@ -178,25 +180,19 @@ def test_a_dry_run_knows_the_uploads_shapes_and_believes_no_facts(client: TestCl
 def test_a_worker_elsewhere_trains_on_what_it_fetched(site: Site, tmp_path: Path) -> None:
     with listening(site) as (host, port):
         url = f"http://{host}:{port}"
-        with httpx2.Client(base_url=url) as http:
+        with httpx2.Client(base_url=url) as http, AgentLink(url, "a" * 16, key=None) as agent:
             dataset = upload(http, prices(), "prices.npz")
             lease = leased(http, site, dataset)
-            with WorkerLink(url, lease.attempt, lease.token, lease_seconds=30) as link:
-                elsewhere = DataSources(
-                    cache=tmp_path / "worker", datasets=FetchedDatasets(link, tmp_path / "worker")
-                )
-                job = link.job()
-                assert isinstance(job, TrainJob)
-                fetched = job.task.load(elsewhere)
-                assert fetched.sizes == {"train": 48, "validation": 16, "test": 16}
-                # The arrays are there; from now on the upload itself is not asked for.
-                with site.database.write() as session:
-                    study_id = Attempts(session).get(lease.attempt).study_id
-                    studies.enter(session, study_id, StudyState.FINISHED, at=now())
-                assert http.delete(f"/v1/datasets/{dataset['id']}").status_code == 204
-                assert job.task.load(elsewhere).sizes == fetched.sizes
-                late = DataSources(
-                    cache=tmp_path / "late", datasets=FetchedDatasets(link, tmp_path / "late")
-                )
-                with pytest.raises(DataError, match="it was deleted"):
-                    job.task.load(late)
+            file = tmp_path / "fetched"
+
+            def fetch() -> bool:
+                file.touch()
+                return agent.get_dataset(lease.attempt, dataset["id"], file, token=lease.token)
+
+            assert fetch()
+            assert container.read(file).facts.problem == "regression"
+            with site.database.write() as session:
+                study_id = Attempts(session).get(lease.attempt).study_id
+                studies.enter(session, study_id, StudyState.FINISHED, at=now())
+            assert http.delete(f"/v1/datasets/{dataset['id']}").status_code == 204
+            assert not fetch()

@@ -16,6 +16,8 @@ from storage.records import MetricRecord, StudyRecord, TrialOrigin, TrialOutcome
 from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
+from tests.service.machines import Machine, say
+from tests.service.machines import epoch as epoch_word
 from tests.service.running import Server, wait_until
 from tests.service.site import SMALL_SPEC, Lease, Site, now
 
@@ -114,10 +116,11 @@ def metric(epoch: int, value: float) -> MetricRecord:
 
 
 def report(client: TestClient, lease: Lease, epoch: int, value: float) -> dict[str, Any]:
-    body = {"epoch": epoch, "train_loss": 1.0, "validation": value, "seconds": 0.1}
-    answer = client.post(lease.path("metrics"), headers=lease.headers, json=body)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
+    """Report an epoch; the verdict, and why."""
+    told = Machine(client).speak(lease, epoch_word(epoch, validation=value))
+    assert told["refused"] == []
+    reason = told["stop"].get(lease.attempt)
+    return {"verdict": "continue" if reason is None else "stop", "reason": reason}
 
 
 def stop(client: TestClient, lease: Lease, *, epochs: int, reason: str = "stopped") -> None:
@@ -129,8 +132,7 @@ def stop(client: TestClient, lease: Lease, *, epochs: int, reason: str = "stoppe
         "best_epoch": 1,
         "epochs_trained": epochs,
     }
-    answer = client.post(lease.path("complete"), headers=lease.headers, json=body)
-    assert answer.status_code == 200, answer.text
+    assert say(client, lease, "end", body) == []
 
 
 def trial_of(client: TestClient, study: StudyRecord, number: int = RUNNING_TRIAL) -> dict[str, Any]:

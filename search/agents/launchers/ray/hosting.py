@@ -16,7 +16,7 @@ import ray
 from search.agents.launchers.ray.messages import Cluster, Place
 from search.linux import boot_id
 
-_BOUND = "search.agents.launchers.ray.bound"
+_BOUND = "search.agents.launchers.bound"
 _DEATHS = 3
 """How often an agent is started that something kills, before its place is given up."""
 _PAUSE_SECONDS = 1.0

@@ -1,38 +1,67 @@
 """Tickets for scripted attempts, and what /proc knows of their processes."""
 
+import contextlib
+import queue
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from search.agents.executors import AttemptTicket, Executor, Exit, Slot
+from search.agents.executors import AttemptTicket, Exit
+from search.agents.forking.containment import Containment
+from search.agents.forking.server_process import by_exec
+from search.agents.slots.slot_processes import SlotProcesses
 from tests.patience import wait_while_it_moves
 
 SCRIPTED = "tests.search.agents.executors.scripted"
-SLOT = Slot("cpu-0", "cpu", "some processor", 1.0)
-TOKEN = "a-lease-token-that-nobody-else-may-see"
 
 
-def ticket(
-    script: str, attempt_id: str = "a1", *, threads: int = 1, device: str = "cpu"
-) -> AttemptTicket:
+def ticket(script: str, attempt_id: str = "a1", **given: Any) -> AttemptTicket:
     folder = Path("/nonexistent")
-    return AttemptTicket(
-        url=f"script://{script}",
-        attempt_id=attempt_id,
-        token=TOKEN,
-        lease_seconds=10.0,
-        device=device,
-        data=None,
-        cache=folder,
-        lock_folder=folder,
-        threads=threads,
-    )
+    known: dict[str, Any] = {
+        "lease_seconds": 10.0,
+        "device": "cpu",
+        "data": None,
+        "cache": folder,
+        "lock_folder": folder,
+        "threads": 1,
+    }
+    return AttemptTicket(attempt_id=attempt_id, log_fields={"script": script}, **known | given)
+
+
+class Scripted:
+    """Slots whose fork server is another program: each attempt does what its script says."""
+
+    def __init__(
+        self, logs: Path, *, program: str = SCRIPTED, containment: Containment | None = None
+    ) -> None:
+        self._ends = queue.Queue[Exit]()
+        self._slots = SlotProcesses(
+            logs=logs,
+            on_frame=lambda *_: None,
+            on_free=lambda _attempt, ended: self._ends.put(ended),
+            launch=lambda _module, pipe, errors: by_exec(program, pipe, errors),
+            containment=containment,
+        )
+        self.cancel = self._slots.cancel
+        self.log_path = self._slots.log_path
+        self.close = self._slots.close
+
+    def start(self, ticket: AttemptTicket) -> None:
+        """Have an attempt begin, at a place of its own."""
+        self._slots.start(ticket, {}, place=ticket.attempt_id)
+
+    def poll(self, timeout_seconds: float) -> list[Exit]:
+        """What has ended; waits for a first one."""
+        with contextlib.suppress(queue.Empty):
+            return [self._ends.get(timeout=timeout_seconds)]
+        return []
 
 
 def wait_until(true: Callable[[], bool], *, seconds: float = 60.0) -> None:
     wait_while_it_moves(true, what="a condition", seconds=seconds, pause=0.01)
 
 
-def exits(executor: Executor, count: int) -> Sequence[Exit]:
+def exits(executor: Scripted, count: int) -> Sequence[Exit]:
     found: list[Exit] = []
     wait_until(lambda: len(found.__iadd__(executor.poll(1.0))) >= count)
     return found
@@ -57,6 +86,6 @@ def descendants(pid: int) -> list[int]:
     return found + [lower for child in found for lower in descendants(child)]
 
 
-def said(executor: Executor, attempt_id: str) -> list[str]:
+def said(executor: Scripted, attempt_id: str) -> list[str]:
     path = executor.log_path(attempt_id)
     return path.read_text().splitlines() if path.exists() else []

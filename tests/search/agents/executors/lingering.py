@@ -1,17 +1,20 @@
-"""A fork server whose attempts stand still for good when they have said their last word."""
+"""A fork server whose slots stand still for good when the last word of a job is said."""
 
 import os
 import signal
 import sys
+from multiprocessing.connection import Connection
 
+from search.agents import slot_process
 from search.agents.executor import AttemptTicket
-from search.agents.forking.fork_server import run_attempt
+from search.agents.forking.fork_server import run_slot
 from search.agents.forking.loop import connect, serve
 
 
-def run_and_linger(ticket: AttemptTicket) -> int:
-    """Do the ticket's job, and do not end, as with a driver that hangs at exit."""
-    code = run_attempt(ticket)
+def run_and_linger(first: AttemptTicket, pipe: Connection) -> int:
+    """Do the first job, and do not end, as with a driver that hangs at exit."""
+    slot_process.MOST_JOBS = 1  # pyright: ignore[reportConstantRedefinition]
+    code = run_slot(first, pipe)
     os.kill(os.getpid(), signal.SIGSTOP)
     return code
 

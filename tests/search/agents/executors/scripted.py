@@ -1,4 +1,4 @@
-"""A fork server without torch, whose attempts do what the host of their ticket's URL says."""
+"""A fork server without torch, whose attempts do what their ticket's `script` says."""
 
 import os
 import signal
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 
 from search.agents.executor import AttemptTicket
 from search.agents.forking.loop import connect, serve
@@ -20,7 +21,7 @@ def exit_with(ticket: AttemptTicket) -> int:
 
 
 def crash(ticket: AttemptTicket) -> int:
-    raise RuntimeError(f"attempt {ticket.attempt_id} does not like its job")
+    raise RuntimeError("this attempt does not like its job")
 
 
 def leave(ticket: AttemptTicket) -> int:
@@ -134,8 +135,9 @@ SCRIPTS = {
 }
 
 
-def run(ticket: AttemptTicket) -> int:
-    return SCRIPTS[ticket.url.removeprefix("script://")](ticket)
+def run(ticket: AttemptTicket, pipe: Connection) -> int:
+    pipe.close()
+    return SCRIPTS[str(ticket.log_fields["script"])](ticket)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from search.agents.executors import LocalExecutor
 from search.agents.forking.containment import Containment, contain
 from search.errors import ExecutorError
 from search.linux import ATTEMPT_SCORE, FORK_SERVER_SCORE
 from tests.search.agents.executors.attempts import (
-    SCRIPTED,
-    SLOT,
+    Scripted,
     children,
     exits,
     said,
@@ -27,7 +25,7 @@ def score(pid: int) -> int:
     return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
 
 
-def server_of(executor: LocalExecutor, attempt_id: str) -> int:
+def server_of(executor: Scripted, attempt_id: str) -> int:
     """The fork server of this attempt that runs; other tests' processes may be about."""
     log = executor.log_path(attempt_id)
     (server,) = (
@@ -63,9 +61,9 @@ def group(tmp_path: Path) -> Path:
 def test_an_attempt_is_killed_before_its_server_and_that_before_the_coordinator(
     tmp_path: Path,
 ) -> None:
-    executor = LocalExecutor([SLOT], logs=tmp_path, server_module=SCRIPTED)
+    executor = Scripted(tmp_path)
     try:
-        executor.start(ticket("stand_up"), SLOT)
+        executor.start(ticket("stand_up"))
         wait_until(lambda: said(executor, "a1") == ["ready"])
         server = server_of(executor, "a1")
         (attempt,) = children(server)
@@ -79,11 +77,11 @@ def test_an_attempt_is_killed_before_its_server_and_that_before_the_coordinator(
 def test_a_limit_refuses_memory_beyond_the_slots(tmp_path: Path) -> None:
     """What the server has already is not counted: a second attempt gets as much."""
     held = Containment(kind="rlimit")
-    executor = LocalExecutor([SLOT], logs=tmp_path, server_module=SCRIPTED, containment=held)
+    executor = Scripted(tmp_path, containment=held)
     try:
         for name in ("a1", "a2"):
             asked = replace(ticket("take_until_refused", name), memory=256 * MEBIBYTE)
-            executor.start(asked, SLOT)
+            executor.start(asked)
             (ended,) = exits(executor, 1)
             assert ended.returncode == 0
             (taken,) = map(int, said(executor, name))
@@ -176,18 +174,18 @@ def test_the_kernel_ends_what_goes_over_its_groups_limit_and_says_whose_it_was(
     tmp_path: Path, delegated: Containment
 ) -> None:
     assert delegated.group is not None
-    executor = LocalExecutor([SLOT], logs=tmp_path, server_module=SCRIPTED, containment=delegated)
+    executor = Scripted(tmp_path, containment=delegated)
     try:
-        executor.start(ticket("stand_up", "a0"), SLOT)
+        executor.start(ticket("stand_up", "a0"))
         asked = replace(ticket("take_what_there_is"), memory=128 * MEBIBYTE)
-        executor.start(asked, SLOT)
+        executor.start(asked)
         (ended,) = exits(executor, 1)
         assert ended.attempt_id == "a1"
         assert ended.detail == "out of memory: the kernel ended it at its limit of 0.134 GB"
         executor.cancel("a0", 600.0)
         (ended,) = exits(executor, 1)
         assert (ended.attempt_id, ended.returncode) == ("a0", 143)
-        executor.start(ticket("wait", "a2"), SLOT)
+        executor.start(ticket("wait", "a2"))
         (attempt,) = children(server_of(executor, "a2"))
         os.kill(attempt, signal.SIGKILL)
         (ended,) = exits(executor, 1)

@@ -1,6 +1,5 @@
 """What the fork server does once, before its first fork, so that no attempt does it again."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,8 @@ from models.kernels.library import library
 from models.model import ModelSpec
 from models.parametrizations import LowRank
 from models.spec import Signature
-from search.agents.executors import AttemptTicket, LocalExecutor
 from search.training.jobs import MeasureJob, MeasurementReport, Shape
-from tests.search.agents.executors.attempts import SLOT, exits
-from tests.search.attempt_api import TOKEN, AttemptApi
+from tests.search.agents.slots.harness import Slots, slots_in
 
 MODEL = ModelSpec(
     architecture=Gru(hidden_size=8),
@@ -24,68 +21,44 @@ MODEL = ModelSpec(
 JOB = MeasureJob(shapes=(Shape(trial=0, shape_key="shape", model=MODEL),), batch_size=2)
 
 
-@pytest.fixture
-def api() -> Iterator[AttemptApi]:
-    with AttemptApi(JOB) as api:
-        yield api
-
-
-def measure(api: AttemptApi, executor: LocalExecutor, folder: Path) -> None:
-    """Run a measuring attempt to its good end."""
-    ticket = AttemptTicket(
-        url=api.url,
-        attempt_id="a1",
-        token=TOKEN,
-        lease_seconds=60.0,
-        device=SLOT.device,
-        data=None,
-        cache=folder / "cache",
-        lock_folder=folder / "lock",
-        threads=1,
-    )
-    executor.start(ticket, SLOT)
-    (ended,) = exits(executor, 1)
-    assert ended.returncode == 0, executor.log_path("a1").read_text()
-
-
-def records(api: AttemptApi) -> list[dict[str, Any]]:
-    return [report.record for report in api.bodies(MeasurementReport)]
+def measure(slots: Slots, attempt: str) -> dict[str, Any]:
+    """The record of a measuring attempt that came to its good end."""
+    assert slots.do(attempt, JOB).returncode == 0, slots.log(attempt)
+    (report,) = slots.of(attempt).bodies(MeasurementReport)
+    return report.record
 
 
 @pytest.mark.skipif(library() is None, reason="no C++ compiler here")
 def test_kernels_are_built_before_the_first_attempt_and_never_again(
-    api: AttemptApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = tmp_path / "kernels"
     monkeypatch.setenv("REFLECTORY_KERNEL_CACHE", str(kernels))
-    executor = LocalExecutor([SLOT], logs=tmp_path / "logs")
-    try:
-        measure(api, executor, tmp_path)
+    with slots_in(tmp_path) as slots:
+        records = [measure(slots, "a1")]
         (built,) = kernels.glob("*.so")
-        # An attempt that looked for the library itself would now build another.
+        # A process that looked for the library itself would now build another.
         built.unlink()
-        measure(api, executor, tmp_path)
-    finally:
-        executor.close()
+        slots.processes.retire_idle(0.0)
+        records.append(measure(slots, "a2"))
     assert list(kernels.glob("*.so")) == []
-    assert [record["backend"] for record in records(api)] == [["cpp"], ["cpp"]]
+    assert [record["backend"] for record in records] == [["cpp"], ["cpp"]]
     # The dense baseline's memory is asked for like the model's: all in one process.
-    assert [record["huge_pages"] for record in records(api)] == [True, True]
+    assert [record["huge_pages"] for record in records] == [True, True]
 
 
 def test_a_missing_compiler_is_said_once_and_stops_no_attempt(
-    api: AttemptApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("REFLECTORY_KERNEL_CACHE", str(tmp_path / "kernels"))
-    executor = LocalExecutor([SLOT], logs=tmp_path / "logs")
-    try:
-        for _ in range(2):
-            measure(api, executor, tmp_path)
-    finally:
-        executor.close()
+    with slots_in(tmp_path) as slots:
+        records = []
+        for attempt in ("a1", "a2"):
+            records.append(measure(slots, attempt))
+            slots.processes.retire_idle(0.0)
+        assert "no CPU kernels" not in slots.log("a2")
     said = (tmp_path / "logs" / "fork-server.stderr.log").read_text()
     assert said.count("no CPU kernels") == 1
     assert "no-such-compiler" in said
-    assert "no CPU kernels" not in executor.log_path("a1").read_text()
-    assert [record["backend"] for record in records(api)] == [["torch"], ["torch"]]
+    assert [record["backend"] for record in records] == [["torch"], ["torch"]]

@@ -1,25 +1,16 @@
 """What a slot's process keeps for its next attempt, and what it must not."""
 
-import json
 import os
 import signal
-from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from models.architectures import Gru, Mlp, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
-from search.agents.executor import AttemptTicket, Exit
 from search.agents.slot_process import MOST_JOBS
-from search.agents.slots.slot_line import Frame
-from search.agents.slots.slot_processes import SlotProcesses
 from search.agents.worker import DONE, FAILED, TERMINATED
 from search.errors import ExecutorError
 from search.tasks import Digits
@@ -27,95 +18,7 @@ from search.training.jobs import TrainJob
 from search.training.trial_spec import TrainingSpec, TrialSpec
 from storage.endings import AttemptCause
 from tests.patience import wait_while_it_moves
-
-PLACE = "cpu-0"
-TIMES = {"seconds", "held_seconds"}
-"""What an epoch's report says of the clock."""
-
-
-class Slots:
-    """Slots' processes, and what their agent hears of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._others = {one.pid for one in psutil.Process().children()}
-        self.processes = SlotProcesses(
-            logs=folder / "logs", on_frame=self._on_frame, on_free=self._on_free
-        )
-        self._heard: dict[str, list[tuple[Frame, bytes | None]]] = defaultdict(list)
-        self._ends: dict[str, Exit] = {}
-
-    def _on_frame(self, attempt: str, frame: Frame, content: bytes | None) -> None:
-        self._heard[attempt].append((frame, content))
-        if frame["kind"] == "fetch":
-            self.processes.tell(attempt, {"kind": "fetched"})
-        if frame.get("waits"):
-            self.processes.tell(attempt, {"kind": "go_on"})
-
-    def _on_free(self, attempt: str, ended: Exit) -> None:
-        self._ends[attempt] = ended
-
-    def start(self, attempt: str, job: TrainJob, **given: Any) -> None:
-        """Have a job done."""
-        ticket = AttemptTicket(
-            url="",
-            attempt_id=attempt,
-            token="",
-            lease_seconds=60.0,
-            device="cpu",
-            data=None,
-            cache=self._folder / "cache",
-            lock_folder=self._folder / "lock",
-            threads=1,
-            memory=None,
-            tenant="local",
-        )
-        ticket = replace(ticket, **given)
-        self.processes.start(ticket, job.model_dump(mode="json"), place=PLACE)
-
-    def end_of(self, attempt: str) -> Exit:
-        """How an attempt ended, once it has."""
-        return wait_while_it_moves(
-            lambda: self._ends.get(attempt),
-            what=f"the end of {attempt}",
-            moved=lambda: len(self._heard[attempt]),
-            pause=0.01,
-        )
-
-    def do(self, attempt: str, job: TrainJob, **given: Any) -> Exit:
-        """Have a job done, up to its end."""
-        self.start(attempt, job, **given)
-        return self.end_of(attempt)
-
-    def said(self, attempt: str, kind: str) -> list[tuple[Frame, bytes | None]]:
-        """What an attempt said of a kind, in order."""
-        return [
-            (frame, content) for frame, content in self._heard[attempt] if frame["kind"] == kind
-        ]
-
-    def epochs(self, attempt: str) -> list[dict[str, Any]]:
-        """What an attempt reported of its epochs, but for the time that they took."""
-        reports = [json.loads(frame["report"]) for frame, _ in self.said(attempt, "epoch")]
-        return [{name: one[name] for name in one if name not in TIMES} for one in reports]
-
-    def checkpoint(self, attempt: str) -> bytes | None:
-        """The last checkpoint that an attempt stored."""
-        stored = self.said(attempt, "artifact")
-        return next(content for frame, content in stored if frame["role"] == "checkpoint")
-
-    def pids(self) -> list[int]:
-        """The processes of slots: children of our own fork server, of all that this process has."""
-        servers = [one for one in psutil.Process().children() if one.pid not in self._others]
-        return [one.pid for server in servers for one in server.children()]
-
-
-@contextmanager
-def slots_in(folder: Path) -> Iterator[Slots]:
-    slots = Slots(folder)
-    try:
-        yield slots
-    finally:
-        slots.processes.close()
+from tests.search.agents.slots.harness import Slots, slots_in
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""What attempts of trials say while they run, with a lease token as their credential."""
