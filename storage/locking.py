@@ -1,5 +1,6 @@
 """What the repositories share: the lock on a study, and inserts that meet a row of theirs."""
 
+from collections.abc import Collection
 from typing import TypeAlias
 
 from sqlalchemy import ScalarSelect, bindparam, select, update
@@ -10,7 +11,7 @@ from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from storage.columns import LARGEST_INTEGER
 from storage.errors import NotFound
-from storage.tables import StudyRow, Table
+from storage.tables import AttemptRow, StudyRow, Table
 from storage.tenants import run
 
 WRITING = "writing"
@@ -25,6 +26,19 @@ _NEXT_VERSION = (
     .values(data_version=StudyRow.data_version + 1)
 )
 
+_HELD = (
+    select(StudyRow.id)
+    .where(
+        StudyRow.id.in_(
+            select(AttemptRow.study_id).where(
+                AttemptRow.id.in_(bindparam("attempts", expanding=True))
+            )
+        )
+    )
+    .order_by(StudyRow.id)
+    .with_for_update(key_share=True)
+)
+
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 
@@ -37,7 +51,14 @@ def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
     locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
     if study_id not in locked and session.get_bind().dialect.name == "postgresql":
         held = select(StudyRow.id).where(StudyRow.id == study_id).with_for_update(key_share=True)
-        locked.update(session.scalars(held))
+        locked.update(run(session, held).scalars())
+
+
+def lock_studies_of(session: Session, attempt_ids: Collection[str]) -> None:
+    """Take `lock_study` for the studies of these attempts, in the one order that all take."""
+    if attempt_ids and session.get_bind().dialect.name == "postgresql":
+        locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
+        locked.update(run(session, _HELD, {"attempts": list(attempt_ids)}).scalars())
 
 
 def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) -> None:

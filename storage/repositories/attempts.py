@@ -1,12 +1,23 @@
 """Attempts: leases on jobs, and the fence that keeps a late worker out."""
 
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, case, func, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Update,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
@@ -23,6 +34,7 @@ _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
+_BY_IDS = select(*_COLUMNS).where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
 _lease = reader(LeaseRecord)
 _AT_WORK = (
     AttemptRow.study_id,
@@ -41,6 +53,15 @@ class KeptAlive(StudyEnding):
 
 
 _kept = reader(KeptAlive)
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """What an attempt's worker said last of its lease, see `Attempts.renew`."""
+
+    attempt_id: str
+    stood_still_seconds: float
+    held_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -93,8 +114,21 @@ class Attempts:
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or row.state is not AttemptState.RUNNING:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _record(row)
+
+    def proved(self, tokens: Mapping[str, str]) -> dict[str, AttemptRecord]:
+        """Those of some attempts that the token with this digest belongs to, running or ended.
+
+        `tokens` has the digests by attempt. In a writing session that has locked their studies, see
+        `lock_studies_of`, they stay as they are.
+        """
+        found: dict[str, AttemptRecord] = {}
+        for some in batched(tokens):
+            for row in run(self._session, _BY_IDS, {"attempts": some}):
+                if hmac.compare_digest(row.token_digest.encode(), tokens[row.id].encode()):
+                    found[row.id] = _record(row)
+        return found
 
     def lease(self, attempt_id: str) -> LeaseRecord | None:
         """The lease of an attempt, whether or not it has ended; decides nothing about its study."""
@@ -122,7 +156,7 @@ class Attempts:
             .returning(AttemptRow.job),
         ).scalar()
         if job is None:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return job
 
     def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
@@ -132,14 +166,6 @@ class Attempts:
             select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids)),
         )
         return {row.id: row.state for row in rows}
-
-    def studies_of(self, attempt_ids: Collection[str]) -> dict[str, str]:
-        """The studies of those of these attempts that exist."""
-        rows = run(
-            self._session,
-            select(AttemptRow.id, AttemptRow.study_id).where(AttemptRow.id.in_(attempt_ids)),
-        )
-        return {row.id: row.study_id for row in rows}
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""
@@ -160,7 +186,7 @@ class Attempts:
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _record(row)
 
     def get(self, attempt_id: str) -> AttemptRecord:
@@ -201,7 +227,26 @@ class Attempts:
             .returning(AttemptRow.id),
         ).scalar()
         if renewed is None:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
+
+    def renew_all(self, renewals: Sequence[Renewal], *, until: datetime) -> None:
+        """Prolong leases, as `renew` does, in the order of the attempts.
+
+        Those that are over stay so. As `keep_alive` it waits for no other writer of a study.
+        """
+        for held in (True, False):
+            rows = [
+                {
+                    "attempt": one.attempt_id,
+                    "until": until,
+                    "stood_still": one.stood_still_seconds,
+                    **({"held": one.held_seconds} if held else {}),
+                }
+                for one in sorted(renewals, key=attrgetter("attempt_id"))
+                if (one.held_seconds is not None) is held
+            ]
+            if rows:
+                run(self._session, _RENEW_HELD if held else _RENEW, rows)
 
     def keep_alive(
         self,
@@ -236,7 +281,7 @@ class Attempts:
             .returning(AttemptRow.started_at, *of_study),
         ).one_or_none()
         if kept is None:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _kept(kept)
 
     def end(
@@ -260,7 +305,7 @@ class Attempts:
         lock_study(self._session, _study_of(attempt_id))
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None or row.state is not AttemptState.RUNNING:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         values = {
             "state": state,
             "ended_at": at,
@@ -378,16 +423,30 @@ def _renewal(
     until: datetime, stood_still_seconds: float | None, held_seconds: float | None
 ) -> dict[str, Any]:
     """What a renewal changes; sums never shrink."""
-    given = literal(stood_still_seconds or 0.0, FiniteFloat())
+    held = None if held_seconds is None else literal(held_seconds, FiniteFloat())
+    return _renewed(until, literal(stood_still_seconds or 0.0, FiniteFloat()), held)
+
+
+def _renewed(
+    until: Any, given: ColumnElement[float], held: ColumnElement[float] | None
+) -> dict[str, Any]:
     before = AttemptRow.stood_still_seconds
     stood_still = case((before < given, given), else_=before)
     values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
-    if held_seconds is not None:
+    if held is not None:
         known = func.coalesce(AttemptRow.device_seconds, 0.0)
-        held = literal(held_seconds, FiniteFloat()) - stood_still
-        counted = AttemptRow.slot_share * held
+        counted = AttemptRow.slot_share * (held - stood_still)
         values["device_seconds"] = case((known < counted, counted), else_=known)
     return values
+
+
+def _renews(held: ColumnElement[float] | None) -> Update:
+    values = _renewed(bindparam("until"), bindparam("stood_still", type_=FiniteFloat()), held)
+    return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _RUNNING).values(values)
+
+
+_RENEW = _renews(None)
+_RENEW_HELD = _renews(bindparam("held", type_=FiniteFloat()))
 
 
 def _device_seconds(
@@ -403,5 +462,6 @@ def _device_seconds(
     return share * max(0.0, (until - started_at).total_seconds() - stood_still_seconds)
 
 
-def _lost(attempt_id: str) -> LeaseLost:
+def lost(attempt_id: str) -> LeaseLost:
+    """The error for an attempt that holds no lease."""
     return LeaseLost(f"attempt {attempt_id!r} holds no lease (any more); stop working on it")

@@ -60,6 +60,11 @@ _CHANGED = (
     )
     .order_by(TrialRow.number)
 )
+_SET_EPOCHS = (
+    update(TrialRow)
+    .where(TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial"))
+    .values(epochs_trained=bindparam("epochs"))
+)
 _NOTHING = TrialOutcome()
 
 TrialOrder: TypeAlias = Literal[
@@ -379,6 +384,15 @@ class Trials:
         """
         if not self._change(study_id, number, {"epochs_trained": epochs}):
             raise _missing(study_id, number)
+
+    def set_all_epochs(self, study_id: str, epochs: Mapping[int, int]) -> None:
+        """Keep how many epochs trials have trained, by number; what is not there is passed over."""
+        lock_study(self._session, study_id)
+        rows = [
+            {"study": study_id, "trial": number, "epochs": count}
+            for number, count in sorted(epochs.items())
+        ]
+        run(self._session, _SET_EPOCHS, rows)
 
     def set_stopping(self, study_id: str, number: int, stopping: Mapping[str, Any]) -> None:
         """Say that the trial is to stop, and why; it stands there unless it ends otherwise.
