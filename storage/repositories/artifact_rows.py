@@ -1,6 +1,6 @@
 """Which stored bytes are named by which rows; they are in the store before a row names them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 
 from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, update
@@ -98,8 +98,7 @@ class ArtifactRows:
             artifact = artifacts.get((number, role))
             if artifact is not None and artifact.sha256 != sha256:
                 before.append(sha256)
-        # In one order, for two may bring the same bytes.
-        self._add_all(sorted(artifacts.values(), key=attrgetter("sha256")))
+        self.add_all(artifacts.values())
         put = insert(self._session, TrialArtifactRow)
         linked = put.on_conflict_do_update(
             index_elements=["study_id", "number", "role"], set_={"sha256": put.excluded.sha256}
@@ -191,11 +190,14 @@ class ArtifactRows:
 
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""
-        self._add_all([artifact])
+        self.add_all([artifact])
 
-    def _add_all(self, artifacts: Sequence[ArtifactRecord]) -> None:
+    def add_all(self, artifacts: Iterable[ArtifactRecord]) -> None:
+        """Note several, as `add` does; at least one."""
         new = insert(self._session, ArtifactRow).on_conflict_do_nothing()
-        run(self._session, new, [dict(vars(artifact)) for artifact in artifacts])
+        # In one order, for others may bring the same bytes.
+        rows = [dict(vars(one)) for one in sorted(artifacts, key=attrgetter("sha256"))]
+        run(self._session, new, rows)
 
     def digests(self) -> list[str]:
         """The digests of all bytes that rows name."""
