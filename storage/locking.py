@@ -1,7 +1,8 @@
 """What the repositories share: the lock on a study, and inserts that meet a row of theirs."""
 
-from collections.abc import Collection
-from typing import TypeAlias
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any, TypeAlias
 
 from sqlalchemy import ScalarSelect, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -85,14 +86,22 @@ def insert(session: Session, table: type[Table]) -> Insert:
     return sqlite.insert(table)
 
 
-def added(session: Session, statement: TypedReturnsRows[str], *, missing: str) -> bool:
-    """Run an insert that does nothing on a conflict; whether the row is new.
+@cache
+def _adding(dialect: str, table: type[Table]) -> TypedReturnsRows[Any]:
+    """An insert that does nothing on a conflict, and gives what it wrote of the primary key."""
+    of = postgresql if dialect == "postgresql" else sqlite
+    return of.insert(table).on_conflict_do_nothing().returning(*table.__table__.primary_key)
+
+
+def add(session: Session, table: type[Table], values: Mapping[str, Any], *, missing: str) -> bool:
+    """Insert a row; whether it is new. On a conflict nothing is done.
 
     Raises:
         NotFound: with `missing`, if a row that the new one belongs to does not exist.
     """
+    statement = _adding(session.get_bind().dialect.name, table)
     try:
-        return run(session, statement).scalar() is not None
+        return run(session, statement, values).first() is not None
     except IntegrityError as error:
         raise NotFound(missing) from error
 

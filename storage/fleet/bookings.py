@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import AttemptCause
-from storage.locking import insert
+from storage.locking import add
 from storage.mapping import columns_of, reader
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
@@ -72,22 +72,16 @@ class Bookings:
         """
         if run(self._session, _STAYS, {"machine": machine_id}).scalar() is None:
             return False
-        booked = run(
-            self._session,
-            insert(self._session, BookingRow)
-            .values(
-                attempt_id=attempt_id,
-                machine_id=machine_id,
-                place=place,
-                owner=owner,
-                state=BookingState.OFFERED,
-                offer=dict(offer),
-                booked_at=at,
-            )
-            .on_conflict_do_nothing()
-            .returning(BookingRow.attempt_id),
-        ).scalar()
-        return booked is not None
+        values = {
+            "attempt_id": attempt_id,
+            "machine_id": machine_id,
+            "place": place,
+            "owner": owner,
+            "state": BookingState.OFFERED,
+            "offer": dict(offer),
+            "booked_at": at,
+        }
+        return add(self._session, BookingRow, values, missing=f"there is no {machine_id!r}")
 
     def adopt(self, attempt_id: str, *, owner: str) -> bool:
         """Give an attempt's place to another coordinator; False when it has none any more."""

@@ -127,16 +127,20 @@ class ArtifactRows:
         lock_study(self._session, study_id)
         self.lock_names()
         digests = list[str]()
+        alike: dict[tuple[str, ...], list[int]] = {}
         for number in sorted(roles):
-            digests += self._session.scalars(
-                delete(TrialArtifactRow)
-                .where(
-                    TrialArtifactRow.study_id == study_id,
-                    TrialArtifactRow.number == number,
-                    TrialArtifactRow.role.in_(roles[number]),
+            alike.setdefault(tuple(sorted(roles[number])), []).append(number)
+        for those, numbers in alike.items():
+            for some in batched(numbers):
+                digests += self._session.scalars(
+                    delete(TrialArtifactRow)
+                    .where(
+                        TrialArtifactRow.study_id == study_id,
+                        TrialArtifactRow.number.in_(some),
+                        TrialArtifactRow.role.in_(those),
+                    )
+                    .returning(TrialArtifactRow.sha256)
                 )
-                .returning(TrialArtifactRow.sha256)
-            )
         self.drop_unused(digests)
         if digests:
             self._note_changes(study_id, sorted(roles))

@@ -24,7 +24,7 @@ from storage.batches import batched
 from storage.columns import FiniteFloat
 from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
-from storage.locking import added, insert, lock_study, lock_study_to_decide
+from storage.locking import add, lock_study, lock_study_to_decide
 from storage.mapping import all_columns, columns_of, reader
 from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
 from storage.tables import AttemptRow, StudyRow
@@ -35,6 +35,11 @@ _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
 _BY_IDS = select(*_COLUMNS).where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
+_NUMBERS = select(func.max(AttemptRow.number)).where(
+    AttemptRow.study_id == bindparam("study"), AttemptRow.kind == bindparam("of_kind")
+)
+_LAST = _NUMBERS.where(AttemptRow.trial == bindparam("of_trial"))
+_LAST_OF_STUDY = _NUMBERS.where(AttemptRow.trial.is_(None))
 _lease = reader(LeaseRecord)
 _AT_WORK = (
     AttemptRow.study_id,
@@ -89,12 +94,10 @@ class Attempts:
         if record.state is not AttemptState.RUNNING:
             raise ValueError(f"an attempt starts as 'running', not as {record.state.value!r}")
         lock_study(self._session, record.study_id)
-        is_new = added(
+        is_new = add(
             self._session,
-            insert(self._session, AttemptRow)
-            .values(**vars(record), token_digest=token_digest)
-            .on_conflict_do_nothing()
-            .returning(AttemptRow.id),
+            AttemptRow,
+            {**vars(record), "token_digest": token_digest},
             missing=f"there is no study {record.study_id!r}, or it has no trial {record.trial}",
         )
         if not is_new:
@@ -365,14 +368,8 @@ class Attempts:
 
     def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
         """The number of the next attempt at this job; the first is 1."""
-        last = run(
-            self._session,
-            select(func.max(AttemptRow.number)).where(
-                AttemptRow.study_id == study_id,
-                AttemptRow.kind == kind,
-                AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
-            ),
-        ).scalar()
+        of = {"study": study_id, "of_kind": kind, "of_trial": trial}
+        last = run(self._session, _LAST_OF_STUDY if trial is None else _LAST, of).scalar()
         return 1 if last is None else last + 1
 
     def device_seconds(self, study_id: str, now: datetime) -> float:

@@ -20,8 +20,7 @@ from storage.batches import batched
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
 from storage.locking import (
-    added,
-    insert,
+    add,
     lock_study,
     lock_study_to_decide,
     next_version,
@@ -42,7 +41,7 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
-from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
+from storage.tables import AttemptRow, StudyRow, TrialArtifactRow, TrialRow
 from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
@@ -59,6 +58,20 @@ _CHANGED = (
         )
     )
     .order_by(TrialRow.number)
+)
+_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+_VERSION = select(StudyRow.data_version + 1).where(StudyRow.id == bindparam("study"))
+_START = (
+    update(TrialRow)
+    .where(TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial"), _OPEN)
+    .values(
+        state=TrialState.RUNNING,
+        dispatched=True,
+        started_at=func.coalesce(TrialRow.started_at, bindparam("at")),
+        # Without another version of the study's data, of which it changes nothing.
+        data_version=_VERSION.scalar_subquery(),
+    )
+    .returning(TrialRow.number)
 )
 _SET_EPOCHS = (
     update(TrialRow)
@@ -84,7 +97,6 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
-_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 
 
 class _StateCounts(NamedTuple):
@@ -129,15 +141,11 @@ class Trials:
         lock_study(self._session, record.study_id)
         values = values_of(record, "artifacts")
         if record.state.has_ended:
-            values["data_version"] = next_version(record.study_id)
-        is_new = added(
-            self._session,
-            insert(self._session, TrialRow)
-            .values(**values)
-            .on_conflict_do_nothing()
-            .returning(TrialRow.study_id),
-            missing=f"there is no study {record.study_id!r}",
-        )
+            values["data_version"] = run(
+                self._session, _VERSION, {"study": record.study_id}
+            ).scalar()
+        missing = f"there is no study {record.study_id!r}"
+        is_new = add(self._session, TrialRow, values, missing=missing)
         if not is_new:
             raise Conflict(f"study {record.study_id!r} has a trial {record.number} already")
         if record.state.has_ended:
@@ -366,14 +374,9 @@ class Trials:
             Conflict: if the trial has ended.
             NotFound: if there is no such trial.
         """
-        values = {
-            "state": TrialState.RUNNING,
-            "dispatched": True,
-            "started_at": func.coalesce(TrialRow.started_at, at),
-            # Without another version of the study's data, of which it changes nothing.
-            "data_version": next_version(study_id),
-        }
-        if not self._change(study_id, number, values, where=_OPEN):
+        lock_study(self._session, study_id)
+        of = {"study": study_id, "trial": number, "at": at}
+        if not storable_integer(number) or run(self._session, _START, of).scalar() is None:
             raise self._has_ended(study_id, number, "started")
 
     def set_epochs(self, study_id: str, number: int, epochs: int) -> None:
