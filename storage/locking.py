@@ -21,12 +21,18 @@ WRITING = "writing"
 _LOCKED = "locked"
 """Key in `Session.info`: the studies that this session has locked."""
 
+_LOCKED_OF = "locked_of"
+"""Key in `Session.info`: the attempts whose studies it has locked."""
+
 _NEXT_VERSION = (
     update(StudyRow)
     .where(StudyRow.id == bindparam("study"))
     .values(data_version=StudyRow.data_version + 1)
 )
 
+_HELD_ONE = (
+    select(StudyRow.id).where(StudyRow.id == bindparam("study")).with_for_update(key_share=True)
+)
 _HELD = (
     select(StudyRow.id)
     .where(
@@ -43,7 +49,7 @@ _HELD = (
 Insert: TypeAlias = sqlite.Insert | postgresql.Insert
 
 
-def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
+def lock_study(session: Session, study_id: str) -> None:
     """Make this transaction the only writer of the study until it ends.
 
     See Note [One writer per study] in the README.
@@ -51,21 +57,29 @@ def lock_study(session: Session, study_id: str | ScalarSelect[str]) -> None:
     # A session has one transaction, which keeps what it has locked.
     locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
     if study_id not in locked and session.get_bind().dialect.name == "postgresql":
-        held = select(StudyRow.id).where(StudyRow.id == study_id).with_for_update(key_share=True)
-        locked.update(run(session, held).scalars())
+        locked.update(run(session, _HELD_ONE, {"study": study_id}).scalars())
 
 
 def lock_studies_of(session: Session, attempt_ids: Collection[str]) -> None:
     """Take `lock_study` for the studies of these attempts, in the one order that all take."""
-    if attempt_ids and session.get_bind().dialect.name == "postgresql":
+    known: set[str] = session.info.setdefault(_LOCKED_OF, set[str]())
+    new = [one for one in attempt_ids if one not in known]
+    if new and session.get_bind().dialect.name == "postgresql":
         locked: set[str] = session.info.setdefault(_LOCKED, set[str]())
-        locked.update(run(session, _HELD, {"attempts": list(attempt_ids)}).scalars())
+        locked.update(run(session, _HELD, {"attempts": new}).scalars())
+        known.update(new)
 
 
-def lock_study_to_decide(session: Session, study_id: str | ScalarSelect[str]) -> None:
+def lock_study_to_decide(session: Session, study_id: str) -> None:
     """Take `lock_study` in a writing session, whose reads are decisions; readers never wait."""
     if session.info.get(WRITING, False):
         lock_study(session, study_id)
+
+
+def lock_study_of_to_decide(session: Session, attempt_id: str) -> None:
+    """Take `lock_study_to_decide` for the study of an attempt."""
+    if session.info.get(WRITING, False):
+        lock_studies_of(session, [attempt_id])
 
 
 def note_change(session: Session, study_id: str) -> None:

@@ -37,6 +37,7 @@ DRAWS_PER_TRIAL = 20
 REDRAWS = 3
 """How often a configuration that an earlier trial has is drawn again, where the user wants that."""
 
+_MOST_AHEAD = 300
 _MOST_TOGETHER = 32
 _MOMENT_SECONDS = 0.05
 """How long trials wait for others that are written with them."""
@@ -112,16 +113,21 @@ class Suggestions:
         waiting = counts.by_state.get(TrialState.QUEUED, 0)
         return min(
             _MOST_TOGETHER,
-            3 * max(1, len(self._study.slots)) - counts.unknown,
+            self._room() - counts.unknown,
             self._study.spec.budget.trials - counts.dispatched - waiting,
         )
 
     def have_room(self, counts: TrialCounts) -> bool:
         """Whether fewer trials are ahead of what the sampler knows than there may be.
 
-        One on each slot there is just now, and twice as many that wait or are measured.
+        One on each slot there is just now, and twice as many that wait or are measured, but for a
+        great many slots: rounds look at all that wait.
         """
-        return counts.unknown < 3 * max(1, len(self._study.slots))
+        return counts.unknown < self._room()
+
+    def _room(self) -> int:
+        slots = max(1, len(self._study.slots))
+        return slots + min(2 * slots, _MOST_AHEAD)
 
     def are_wanted(self, counts: TrialCounts) -> bool:
         """Whether the budgets leave another suggestion, with all that wait."""

@@ -9,12 +9,11 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    ScalarSelect,
+    Executable,
     Update,
     bindparam,
     case,
     func,
-    literal,
     select,
     update,
 )
@@ -24,7 +23,7 @@ from storage.batches import batched
 from storage.columns import FiniteFloat
 from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
-from storage.locking import add, lock_study, lock_study_to_decide
+from storage.locking import add, lock_studies_of, lock_study, lock_study_of_to_decide
 from storage.mapping import all_columns, columns_of, reader
 from storage.records import AttemptKind, AttemptRecord, AttemptState, LeaseRecord, StudyEnding
 from storage.tables import AttemptRow, StudyRow
@@ -35,6 +34,18 @@ _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
 _BY_IDS = select(*_COLUMNS).where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
+_ENDS: Any = (
+    update(AttemptRow)
+    .where(AttemptRow.id == bindparam("attempt"))
+    .values(
+        state=bindparam("new_state"),
+        ended_at=bindparam("at"),
+        cause=bindparam("why"),
+        detail=bindparam("told"),
+        device_seconds=bindparam("took"),
+    )
+)
+_END: Executable = _ENDS.returning(*_COLUMNS)
 _NUMBERS = select(func.max(AttemptRow.number)).where(
     AttemptRow.study_id == bindparam("study"), AttemptRow.kind == bindparam("of_kind")
 )
@@ -112,7 +123,7 @@ class Attempts:
         Raises:
             LeaseLost: if there is none, whatever the reason: the worker can only stop.
         """
-        lock_study_to_decide(self._session, _study_of(attempt_id))
+        lock_study_of_to_decide(self._session, attempt_id)
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
@@ -198,7 +209,7 @@ class Attempts:
         Raises:
             NotFound: if there is none.
         """
-        lock_study_to_decide(self._session, _study_of(attempt_id))
+        lock_study_of_to_decide(self._session, attempt_id)
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None:
             raise NotFound(f"there is no attempt {attempt_id!r}")
@@ -220,16 +231,12 @@ class Attempts:
         Raises:
             LeaseLost: if the attempt has ended.
         """
-        values = _renewal(until, stood_still_seconds, held_seconds)
-        lock_study(self._session, _study_of(attempt_id))
-        renewed = run(
-            self._session,
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, _RUNNING)
-            .values(**values)
-            .returning(AttemptRow.id),
-        ).scalar()
-        if renewed is None:
+        lock_studies_of(self._session, [attempt_id])
+        values = {"attempt": attempt_id, "until": until, "stood_still": stood_still_seconds or 0.0}
+        if held_seconds is not None:
+            values["held"] = held_seconds
+        renew = _RENEW if held_seconds is None else _RENEW_HELD
+        if run(self._session, renew.returning(AttemptRow.id), values).scalar() is None:
             raise lost(attempt_id)
 
     def renew_all(self, renewals: Sequence[Renewal], *, until: datetime) -> None:
@@ -276,12 +283,16 @@ class Attempts:
             .label(column.key)
             for column in columns_of(StudyEnding, StudyRow)
         ]
+        values = {"attempt": attempt_id, "until": until, "stood_still": stood_still_seconds}
+        renew = _RENEW
+        if held_seconds is not None:
+            values["held"], renew = held_seconds, _RENEW_HELD
         kept = run(
             self._session,
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, AttemptRow.token_digest == token_digest, _RUNNING)
-            .values(**_renewal(until, stood_still_seconds, held_seconds))
-            .returning(AttemptRow.started_at, *of_study),
+            renew.where(AttemptRow.token_digest == token_digest).returning(
+                AttemptRow.started_at, *of_study
+            ),
+            values,
         ).one_or_none()
         if kept is None:
             raise lost(attempt_id)
@@ -305,16 +316,17 @@ class Attempts:
         """
         if state is AttemptState.RUNNING:
             raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
-        lock_study(self._session, _study_of(attempt_id))
+        lock_studies_of(self._session, [attempt_id])
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None or row.state is not AttemptState.RUNNING:
             raise lost(attempt_id)
         values = {
-            "state": state,
-            "ended_at": at,
-            "cause": cause,
-            "detail": detail,
-            "device_seconds": _device_seconds(
+            "attempt": attempt_id,
+            "new_state": state,
+            "at": at,
+            "why": cause,
+            "told": detail,
+            "took": _device_seconds(
                 row.device_seconds,
                 row.slot_share,
                 row.started_at,
@@ -322,8 +334,7 @@ class Attempts:
                 until=at,
             ),
         }
-        ended: Any = update(AttemptRow).where(AttemptRow.id == attempt_id).values(**values)
-        return _record(run(self._session, ended.returning(*_COLUMNS)).one())
+        return _record(run(self._session, _END, values).one())
 
     def running(self, study_id: str | None = None) -> list[AttemptRecord]:
         """Attempts that hold a lease, of one study or of all."""
@@ -412,33 +423,18 @@ class Attempts:
         return [_record(row) for row in rows]
 
 
-def _study_of(attempt_id: str) -> ScalarSelect[str]:
-    return select(AttemptRow.study_id).where(AttemptRow.id == attempt_id).scalar_subquery()
-
-
-def _renewal(
-    until: datetime, stood_still_seconds: float | None, held_seconds: float | None
-) -> dict[str, Any]:
-    """What a renewal changes; sums never shrink."""
-    held = None if held_seconds is None else literal(held_seconds, FiniteFloat())
-    return _renewed(until, literal(stood_still_seconds or 0.0, FiniteFloat()), held)
-
-
-def _renewed(
-    until: Any, given: ColumnElement[float], held: ColumnElement[float] | None
-) -> dict[str, Any]:
-    before = AttemptRow.stood_still_seconds
+def _renews(held: ColumnElement[float] | None) -> Update:
+    """Prolong an attempt's lease; sums never shrink."""
+    before, given = AttemptRow.stood_still_seconds, bindparam("stood_still", type_=FiniteFloat())
     stood_still = case((before < given, given), else_=before)
-    values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
+    values: dict[str, Any] = {
+        "lease_until": bindparam("until"),
+        "stood_still_seconds": stood_still,
+    }
     if held is not None:
         known = func.coalesce(AttemptRow.device_seconds, 0.0)
         counted = AttemptRow.slot_share * (held - stood_still)
         values["device_seconds"] = case((known < counted, counted), else_=known)
-    return values
-
-
-def _renews(held: ColumnElement[float] | None) -> Update:
-    values = _renewed(bindparam("until"), bindparam("stood_still", type_=FiniteFloat()), held)
     return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _RUNNING).values(values)
 
 

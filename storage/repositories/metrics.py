@@ -16,6 +16,11 @@ from storage.tables import MetricRow
 from storage.tenants import run
 
 _record = reader(MetricRecord)
+_CURVE = (
+    select(*columns_of(MetricRecord, MetricRow))
+    .where(MetricRow.study_id == bindparam("study"), MetricRow.number == bindparam("trial"))
+    .order_by(MetricRow.epoch)
+)
 _REPORTERS = select(MetricRow.epoch, MetricRow.attempt).where(
     MetricRow.study_id == bindparam("study"),
     MetricRow.number == bindparam("trial"),
@@ -60,12 +65,7 @@ class Metrics:
 
     def curve(self, study_id: str, number: int) -> list[MetricRecord]:
         """The trial's epochs in order."""
-        rows = run(
-            self._session,
-            select(*columns_of(MetricRecord, MetricRow))
-            .where(MetricRow.study_id == study_id, MetricRow.number == number)
-            .order_by(MetricRow.epoch),
-        )
+        rows = run(self._session, _CURVE, {"study": study_id, "trial": number})
         return [_record(row) for row in rows]
 
     def reporters(self, study_id: str, number: int, *, since: int) -> dict[int, int]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
+    Executable,
     bindparam,
     exists,
     false,
@@ -17,6 +19,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.batches import batched
+from storage.columns import Instant
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
 from storage.locking import (
@@ -61,23 +64,26 @@ _CHANGED = (
 )
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 _VERSION = select(StudyRow.data_version + 1).where(StudyRow.id == bindparam("study"))
+_TYPES = TrialRow.__table__.columns
+_ONE = TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
+_GET = select(*_COLUMNS).where(*_ONE)
+_LINKS = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+    TrialArtifactRow.study_id == bindparam("study")
+)
+_LINKS_BETWEEN = _LINKS.where(TrialArtifactRow.number.between(bindparam("low"), bindparam("high")))
 _START = (
     update(TrialRow)
-    .where(TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial"), _OPEN)
+    .where(*_ONE, _OPEN)
     .values(
         state=TrialState.RUNNING,
         dispatched=True,
-        started_at=func.coalesce(TrialRow.started_at, bindparam("at")),
+        started_at=func.coalesce(TrialRow.started_at, bindparam("at", type_=Instant())),
         # Without another version of the study's data, of which it changes nothing.
         data_version=_VERSION.scalar_subquery(),
     )
     .returning(TrialRow.number)
 )
-_SET_EPOCHS = (
-    update(TrialRow)
-    .where(TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial"))
-    .values(epochs_trained=bindparam("epochs"))
-)
+_SET_EPOCHS = update(TrialRow).where(*_ONE).values(epochs_trained=bindparam("epochs"))
 _NOTHING = TrialOutcome()
 
 TrialOrder: TypeAlias = Literal[
@@ -158,10 +164,11 @@ class Trials:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        rows = run(self._session, select(*_COLUMNS).where(*_one(study_id, number))).all()
-        if not rows:
+        of = {"study": study_id, "trial": number}
+        row = run(self._session, _GET, of).one_or_none() if storable_integer(number) else None
+        if row is None:
             raise _missing(study_id, number)
-        return self._records(rows)[0]
+        return self._records([row])[0]
 
     def find(self, study_id: str, number: int) -> TrialRecord | None:
         """One trial, if there is one."""
@@ -481,7 +488,6 @@ class Trials:
         values: dict[str, Any] = {
             "state": state,
             "finished_at": at,
-            "data_version": next_version(study_id),
             **vars(outcome),
         }
         if epochs_trained is not None:
@@ -489,8 +495,10 @@ class Trials:
         if state != TrialState.STOPPED:
             values["stopping"] = None
         lock_study(self._session, study_id)
-        ended: Any = update(TrialRow).where(*_one(study_id, number), _OPEN).values(**values)
-        row = run(self._session, ended.returning(*_COLUMNS)).one_or_none()
+        given = {f"new_{name}": value for name, value in values.items()}
+        of = {"study": study_id, "trial": number, **given}
+        known = storable_integer(number)
+        row = run(self._session, _ending(tuple(values)), of).one_or_none() if known else None
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
         note_change(self._session, study_id)
@@ -581,14 +589,11 @@ class Trials:
         if not rows:
             return []
         numbers = [row.number for row in rows]
+        between = {"study": rows[0].study_id, "low": min(numbers), "high": max(numbers)}
         if linked is None:
-            linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
-        links = run(
-            self._session,
-            select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
-                TrialArtifactRow.study_id == rows[0].study_id, linked
-            ),
-        )
+            links = run(self._session, _LINKS_BETWEEN, between)
+        else:
+            links = run(self._session, _LINKS.where(linked), {"study": rows[0].study_id})
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
         for number, role, sha256 in links:
             if number in artifacts:
@@ -600,6 +605,14 @@ def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     if not storable_integer(number):
         return (false(),)
     return (TrialRow.study_id == study_id, TrialRow.number == number)
+
+
+@cache
+def _ending(names: tuple[str, ...]) -> Executable:
+    """Give an open trial its outcome, of which these columns are given."""
+    given = {name: bindparam(f"new_{name}", type_=_TYPES[name].type) for name in names}
+    ended: Any = update(TrialRow).where(*_ONE, _OPEN)
+    return ended.values(data_version=_VERSION.scalar_subquery(), **given).returning(*_COLUMNS)
 
 
 def _throughput(study_id: str, measurement: MeasurementRecord) -> dict[str, Any]:
