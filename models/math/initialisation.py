@@ -21,7 +21,8 @@ def generator_of(seed: int | None) -> torch.Generator:
 @torch.no_grad()
 def uniform_(tensor: Tensor, low: float, high: float, *, generator: torch.Generator) -> Tensor:
     """Fill with U(low, high) in place."""
-    return tensor.uniform_(low, high, generator=generator)
+    # Without memory there is nothing to fill, and torch takes long to find that out.
+    return tensor if tensor.is_meta else tensor.uniform_(low, high, generator=generator)
 
 
 def glorot_uniform_(tensor: Tensor, *, generator: torch.Generator) -> Tensor:
@@ -47,6 +48,8 @@ def orthogonal_(tensor: Tensor, *, generator: torch.Generator) -> Tensor:
 
     Square matrices are drawn evenly from all orthogonal ones (Mezzadri, math-ph/0609050).
     """
+    if tensor.is_meta:
+        return tensor
     out_features, in_features = tensor.shape[-2:]
     shape = (*tensor.shape[:-2], max(out_features, in_features), min(out_features, in_features))
     gaussian = normal_(tensor.new_empty(shape), 1.0, generator=generator)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, final
 
@@ -97,5 +98,6 @@ class CoordinatorReport:
             Coordinators(session).remove(self._owner)
 
 
+@lru_cache(maxsize=8192)
 def _record(slot: Slot) -> SlotRecord:
     return place_of(SlotRecord, vars(slot))

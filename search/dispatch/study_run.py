@@ -75,6 +75,10 @@ _OPEN = (TrialState.QUEUED, TrialState.RUNNING)
 _TICK_SECONDS = 1.0
 _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
 """How long a study of which nothing has changed is left alone."""
+_CHECKPOINT_SECONDS = 2.0
+"""At most this long apart are two states that a trial stores to resume from, on a few slots."""
+_CHECKPOINTS_PER_SECOND = 50
+"""So many of them all slots store together: on more slots each stores fewer, and loses more."""
 _PUT_ASIDE_SECONDS = 10.0
 """How long a trial that is paused has to store the state from which it goes on."""
 
@@ -405,6 +409,9 @@ class StudyRun:
             number=trial.number,
             epochs=self._study.spec.budget.epochs,
             continues=trial.continues,
+            checkpoint_seconds=max(
+                _CHECKPOINT_SECONDS, len(self._study.slots) / _CHECKPOINTS_PER_SECOND
+            ),
             waits_at=_waits_at(self._study.spec),
         )
         self._study.dispatcher.start(

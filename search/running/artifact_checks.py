@@ -138,8 +138,8 @@ def _check_samples(stream: BinaryIO, size: int, job: TrainJob) -> None:  # noqa:
 
 
 def _check_report(stream: BinaryIO, size: int, job: TrainJob) -> None:
-    right = parameter_report(job.trial.model)
-    content = _document(stream, size, len(right.model_dump_json()) + _DOCUMENT)
+    right, length = _right_report(job.trial.model.model_dump_json())
+    content = _document(stream, size, length + _DOCUMENT)
     if ParameterReport.model_validate_json(content) != right:
         raise CheckpointError("it is not the parameter report of the trial's model")
 
@@ -161,14 +161,21 @@ def _document(stream: BinaryIO, size: int, most: int) -> bytes:
     return stream.read()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
+def _right_report(model: str) -> tuple[ParameterReport, int]:
+    """The report of a model, given as JSON, and how long it is."""
+    report = parameter_report(ModelSpec.model_validate_json(model))
+    return report, len(report.model_dump_json())
+
+
+@lru_cache(maxsize=2048)
 def _file_layout(model: str) -> _Layout:
     """What the checkpoint of a model, given as JSON, holds: integers and scales at few bits."""
     layout = layout_of(ModelSpec.model_validate_json(model))
     return {name: StoredTensor(_NAMES[dtype], shape) for name, (dtype, shape) in layout.items()}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)
 def _layout(model: str) -> _Layout:
     """What a model, given as JSON, is while it trains: by name its tensors' types and shapes."""
     state = ModelSpec.model_validate_json(model).build_on_meta().state_dict()

@@ -6,7 +6,7 @@ that a late word of an older attempt changes nothing.
 
 import hashlib
 import logging
-from collections.abc import Container, Generator, Mapping
+from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, TypeVar
@@ -242,36 +242,53 @@ def tell_progress(session: Session, attempt: AttemptRecord, body: Progress) -> N
     Events(session).append(attempt.study_id, "download", body.model_dump(), _now())
 
 
-def store_epoch(
-    session: Session,
-    attempt: AttemptRecord,
-    study: StudyRecord,
-    spec: StudySpec,
-    job: TrainJob,
-    body: EpochReport,
-    *,
-    reported: Container[int],
-) -> str | None:
-    """Store one epoch of a curve; returns why the trial is to stop, if it is.
+def checked_epoch(
+    attempt: AttemptRecord, job: TrainJob, body: EpochReport, *, reported: Container[int]
+) -> MetricRecord:
+    """What is to be stored of one epoch of a curve.
 
-    `reported` tells of this epoch and of the one before whether they are stored.
+    `reported` tells of the epoch before whether it is stored.
 
     Raises:
         ReportRefused: it cannot be.
     """
-    number, metrics = trial_of(attempt), Metrics(session)
     check_epoch(body, job, reported=reported.__contains__)
     check_seconds({"seconds": body.seconds}, passed=_now() - attempt.started_at)
-    is_new = body.epoch not in reported
-    row = body.model_dump(exclude=OF_THE_LEASE)
-    metrics.put(study.id, number, MetricRecord(**row, attempt=attempt.number))
-    Trials(session).set_epochs(study.id, number, body.epoch)
-    Events(session).append(study.id, "epoch", {"trial": number, **row}, _now())
+    return MetricRecord(**body.model_dump(exclude=OF_THE_LEASE), attempt=attempt.number)
+
+
+def store_epochs(
+    session: Session, study_id: str, metrics: Sequence[tuple[int, MetricRecord]]
+) -> None:
+    """Store epochs of a study's curves, each with its trial's number, and tell of them."""
+    Metrics(session).put_all(study_id, metrics)
+    Trials(session).set_all_epochs(study_id, {number: one.epoch for number, one in metrics})
+    told = [
+        {"trial": number, **{name: value for name, value in vars(one).items() if name != "attempt"}}
+        for number, one in metrics
+    ]
+    Events(session).append_all(study_id, "epoch", told, _now())
+
+
+def judge_epoch(
+    session: Session,
+    study: StudyRecord,
+    spec: StudySpec,
+    number: int,
+    epoch: int,
+    *,
+    is_new: bool,
+) -> str | None:
+    """Why a trial is to stop whose epoch was just stored; null while it goes on.
+
+    `is_new` says that the epoch was not stored before. One that uses up `total_epochs` ends the
+    study.
+    """
     total = spec.budget.total_epochs
-    if total is not None and metrics.epochs_trained(study.id) >= total:
+    if total is not None and Metrics(session).epochs_trained(study.id) >= total:
         Studies(session).set_ending(study.id, StudyCause.BUDGET, "total_epochs")
     is_new = is_new and study.ending is None
-    return judge(session, study, spec, number, body.epoch, is_new=is_new)
+    return judge(session, study, spec, number, epoch, is_new=is_new)
 
 
 def store_measurement(

@@ -196,12 +196,12 @@ class AskTellLoop:
         with self._study.database.read() as session:
             study = Studies(session).get(self._study.id)
             standing = self.figures.standing(session, study)
+            before, self._front = self._front, [trial.number for trial in standing.front]
+            new = [trial for trial in standing.front if trial.number not in before]
+            if not new:
+                # Points leave a front only when others come onto it.
+                return
             epochs = Metrics(session).epochs_trained(study.id)
-        before, self._front = self._front, [trial.number for trial in standing.front]
-        new = [trial for trial in standing.front if trial.number not in before]
-        if not new:
-            # Points leave a front only when others come onto it.
-            return
         last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
         payload: dict[str, Json] = {
             "trials": [*self._front],

@@ -1,7 +1,8 @@
 """Suggestions: asked of Optuna ahead of need, refused by hard limits, and made our rows at once."""
 
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import cast
 
@@ -23,6 +24,7 @@ from search.spaces import (
 from search.studies import bytes_wanted, need_of, refusals, replicate_seed
 from search.training.compression import ORIGINAL_TRIAL
 from search.training.trial_spec import TrialSpec
+from storage.accounts.quotas import Quotas
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.exchanges import Exchanges
@@ -34,6 +36,20 @@ DRAWS_PER_TRIAL = 20
 
 REDRAWS = 3
 """How often a configuration that an earlier trial has is drawn again, where the user wants that."""
+
+_MOST_AHEAD = 300
+_MOST_TOGETHER = 32
+_MOMENT_SECONDS = 0.05
+"""How long trials wait for others that are written with them."""
+
+
+@dataclass(frozen=True)
+class _Admitted:
+    """A trial whose row is to be written."""
+
+    trial: TrialRecord
+    refusal: TrialOutcome | None
+    also: Callable[[Session], None] | None
 
 
 class Suggestions:
@@ -52,9 +68,14 @@ class Suggestions:
         self._optuna_study = optuna_study
         self._duplicates = Duplicates(study)
         self._size = study.spec.sampler.size(study.space)
+        self._together: list[_Admitted] | None = None
+        """What is written later, together; null: each trial at once."""
 
     def ask(self, counts: TrialCounts) -> bool:
-        """Ask for one suggestion, if there is room ahead and the budgets leave some.
+        """Ask for suggestions, as many as there is room for ahead and the budgets leave.
+
+        What a quick sampler answers within a moment is written together: each transaction waits
+        for whoever else writes the study.
 
         Returns:
             Whether one was asked for.
@@ -66,16 +87,47 @@ class Suggestions:
         waits = bool(counts.by_state.get(TrialState.QUEUED))
         if waits and not self._study.dispatcher.may_queue(self._study.id):
             return False
-        with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
-            self.enter(self._optuna_study.ask())
+        until = time.monotonic() + _MOMENT_SECONDS
+        self._together = []
+        try:
+            for left in reversed(range(self._most_together(counts))):
+                with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
+                    self.enter(self._optuna_study.ask())
+                # What was refused is told before anything else is asked.
+                refused = any(one.refusal is not None for one in self._together)
+                if left == 0 or refused or time.monotonic() >= until:
+                    break
+        finally:
+            admitted, self._together = self._together, None
+        self._write(admitted)
         return True
+
+    def _most_together(self, counts: TrialCounts) -> int:
+        """How many trials may be asked for before their rows are written."""
+        if self._size is not None:
+            # Rows tell whether a sampler has more to suggest.
+            return 1
+        with self._study.database.read() as session:
+            if Quotas(session).of(self._study.tenant).queued_trials is not None:
+                return 1
+        waiting = counts.by_state.get(TrialState.QUEUED, 0)
+        return min(
+            _MOST_TOGETHER,
+            self._room() - counts.unknown,
+            self._study.spec.budget.trials - counts.dispatched - waiting,
+        )
 
     def have_room(self, counts: TrialCounts) -> bool:
         """Whether fewer trials are ahead of what the sampler knows than there may be.
 
-        One on each slot there is just now, and twice as many that wait or are measured.
+        One on each slot there is just now, and twice as many that wait or are measured, but for a
+        great many slots: rounds look at all that wait.
         """
-        return counts.unknown < 3 * max(1, len(self._study.slots))
+        return counts.unknown < self._room()
+
+    def _room(self) -> int:
+        slots = max(1, len(self._study.slots))
+        return slots + min(2 * slots, _MOST_AHEAD)
 
     def are_wanted(self, counts: TrialCounts) -> bool:
         """Whether the budgets leave another suggestion, with all that wait."""
@@ -236,22 +288,36 @@ class Suggestions:
             continues=continues,
             created_at=now,
         )
+        admitted = _Admitted(trial, refusal, also)
+        if self._together is None:
+            self._write([admitted])
+        else:
+            self._together.append(admitted)
+
+    def _write(self, admitted: Sequence[_Admitted]) -> None:
+        slot = self._study.measuring_slot()
         with self._study.database.write() as session:
             self._first(session)
-            Trials(session).add(trial)
-            Exchanges(session).append(self._study.id, "ask", number)
-            announce_trial(session, trial, at=now)
-            if also is not None:
-                also(session)
-            if refusal is not None:
-                end_trial(
-                    session, self._study.id, number, state=TrialState.INFEASIBLE, outcome=refusal
-                )
-                return
-            slot = self._study.measuring_slot()
-            known = slot and Measurements(session).find(self._study.id, trial.shape_key, slot.model)
-            if known:
-                Trials(session).set_throughput(self._study.id, number, known)
+            for one in admitted:
+                self._write_one(session, one, measured_on=None if slot is None else slot.model)
+
+    def _write_one(self, session: Session, admitted: _Admitted, *, measured_on: str | None) -> None:
+        trial, refusal = admitted.trial, admitted.refusal
+        Trials(session).add(trial)
+        Exchanges(session).append(self._study.id, "ask", trial.number)
+        announce_trial(session, trial, at=trial.created_at)
+        if admitted.also is not None:
+            admitted.also(session)
+        if refusal is not None:
+            end_trial(
+                session, self._study.id, trial.number, state=TrialState.INFEASIBLE, outcome=refusal
+            )
+            return
+        known = measured_on and Measurements(session).find(
+            self._study.id, trial.shape_key, measured_on
+        )
+        if known:
+            Trials(session).set_throughput(self._study.id, trial.number, known)
 
     def _refusal(self, drawn: DrawnTrial) -> TrialOutcome | None:
         """Why a draw is refused before any training, and by how much; null if it is not."""

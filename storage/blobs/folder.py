@@ -40,6 +40,8 @@ class LocalArtifactStore:
         self._root = root
         self._reserve_bytes = reserve_bytes
         self._was_there = root.exists()
+        self._lasting: set[Path] = set()
+        """Subfolders whose names have reached the disk."""
 
     def __str__(self) -> str:
         """The folder."""
@@ -90,8 +92,10 @@ class LocalArtifactStore:
             unfinished.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
-        # The subfolder may be new, and then its own name has to reach the disk as well.
-        _sync_folder(self._root)
+        if path.parent not in self._lasting:
+            # The subfolder may be new, and then its own name has to reach the disk as well.
+            _sync_folder(self._root)
+            self._lasting.add(path.parent)
 
     def remove(self, artifact_id: str) -> None:
         """See `ArtifactStore`."""

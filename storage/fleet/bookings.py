@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, bindparam, delete, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.endings import AttemptCause
-from storage.locking import insert
+from storage.locking import add
 from storage.mapping import columns_of, reader
 from storage.records import BookingState, Json
 from storage.tables import BookingRow, MachineRow
@@ -24,8 +24,8 @@ _STAYS = select(MachineRow.id).where(MachineRow.id == bindparam("machine"), ~Mac
 
 
 @dataclass(frozen=True, kw_only=True)
-class BookingRecord:
-    """An attempt's place on a machine."""
+class TakenPlace:
+    """Which attempt has a place on a machine, and for whom."""
 
     attempt_id: str
     machine_id: str
@@ -33,6 +33,12 @@ class BookingRecord:
     owner: str
     """The coordinator that booked it."""
     state: BookingState
+
+
+@dataclass(frozen=True, kw_only=True)
+class BookingRecord(TakenPlace):
+    """An attempt's place on a machine."""
+
     offer: Mapping[str, Json] | None
     """What the machine starts the attempt with; no secret is in it."""
     grace_seconds: float | None
@@ -47,6 +53,8 @@ class BookingRecord:
 
 _record = reader(BookingRecord)
 _COLUMNS = columns_of(BookingRecord, BookingRow)
+_place = reader(TakenPlace)
+_PLACES = select(*columns_of(TakenPlace, BookingRow))
 _EXITS = select(*_COLUMNS).where(BookingRow.owner == bindparam("whose"), ~_OPEN)
 
 
@@ -72,22 +80,16 @@ class Bookings:
         """
         if run(self._session, _STAYS, {"machine": machine_id}).scalar() is None:
             return False
-        booked = run(
-            self._session,
-            insert(self._session, BookingRow)
-            .values(
-                attempt_id=attempt_id,
-                machine_id=machine_id,
-                place=place,
-                owner=owner,
-                state=BookingState.OFFERED,
-                offer=dict(offer),
-                booked_at=at,
-            )
-            .on_conflict_do_nothing()
-            .returning(BookingRow.attempt_id),
-        ).scalar()
-        return booked is not None
+        values = {
+            "attempt_id": attempt_id,
+            "machine_id": machine_id,
+            "place": place,
+            "owner": owner,
+            "state": BookingState.OFFERED,
+            "offer": dict(offer),
+            "booked_at": at,
+        }
+        return add(self._session, BookingRow, values, missing=f"there is no {machine_id!r}")
 
     def adopt(self, attempt_id: str, *, owner: str) -> bool:
         """Give an attempt's place to another coordinator; False when it has none any more."""
@@ -156,6 +158,10 @@ class Bookings:
     def open(self, machine_id: str) -> list[BookingRecord]:
         """The bookings of a machine whose place is taken."""
         return self._where(_OPEN, BookingRow.machine_id == machine_id)
+
+    def places(self) -> list[TakenPlace]:
+        """Every booking, ends that were not heard of included, without what it offers."""
+        return [_place(row) for row in run(self._session, _PLACES)]
 
     def all(self) -> list[BookingRecord]:
         """Every booking, ends that were not heard of included."""

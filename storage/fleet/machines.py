@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, bindparam, case, delete, exists, select, update
@@ -186,5 +187,10 @@ def _record(row: Any) -> MachineRecord:
 
 def place_of(kind: type[_Place], stored: Any) -> _Place:
     """A place as it was stored as JSON; what else was stored with it is left out."""
-    names = {field.name for field in fields(kind)}
+    names = _names_of(kind)
     return kind(**{name: value for name, value in stored.items() if name in names})
+
+
+@cache
+def _names_of(kind: type[PlaceRecord]) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind))

@@ -1,13 +1,15 @@
 """Which stored bytes are named by which rows; they are in the store before a row names them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from sqlalchemy import and_, bindparam, delete, exists, func, or_, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
+from storage.errors import NotFound
 from storage.locking import (
-    added,
     insert,
     lock_study,
     next_version,
@@ -24,21 +26,34 @@ from storage.tables import (
     TrialRow,
     UploadedModelRow,
 )
-from storage.tenants import ACROSS_TENANTS, run
+from storage.tenants import run
 
 # Any number will do; every transaction that adds or takes away names of artifacts waits for it.
 _NAMING_LOCK = 0x6E616D65
-
+_LOCK_NAMES = select(func.pg_advisory_xact_lock(_NAMING_LOCK))
 
 _record = reader(ArtifactRecord)
-_BEFORE = select(TrialArtifactRow.sha256).where(
+_BEFORE = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
     TrialArtifactRow.study_id == bindparam("study"),
-    TrialArtifactRow.number == bindparam("trial"),
-    TrialArtifactRow.role == bindparam("of_role"),
-    TrialArtifactRow.sha256 != bindparam("but"),
+    TrialArtifactRow.number.in_(bindparam("trials", expanding=True)),
 )
-_STATE = select(TrialRow.state).where(
-    TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
+_ENDED = select(TrialRow.number).where(
+    TrialRow.study_id == bindparam("study"),
+    TrialRow.number.in_(bindparam("trials", expanding=True)),
+    TrialRow.state.in_([state for state in TrialState if state.has_ended]),
+)
+_DROP_UNUSED = delete(ArtifactRow).where(
+    ArtifactRow.sha256.in_(bindparam("digests", expanding=True)),
+    ~exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256),
+    ~exists().where(
+        or_(
+            DatasetRow.sha256 == ArtifactRow.sha256,
+            DatasetRow.test_sha256 == ArtifactRow.sha256,
+            DatasetRow.container_sha256 == ArtifactRow.sha256,
+        )
+    ),
+    ~exists().where(UploadedModelRow.sha256 == ArtifactRow.sha256),
+    ~exists().where(AttemptLogRow.sha256 == ArtifactRow.sha256),
 )
 _OF_TRIAL = (
     select(TrialArtifactRow.role, *columns_of(ArtifactRecord, ArtifactRow))
@@ -68,27 +83,40 @@ class ArtifactRows:
         Raises:
             NotFound: if there is no such trial.
         """
+        return self.link_all(study_id, {(number, role): artifact})
+
+    def link_all(
+        self, study_id: str, artifacts: Mapping[tuple[int, str], ArtifactRecord]
+    ) -> list[str]:
+        """Link several, each as `link` does, by the number of its trial and its role."""
         lock_study(self._session, study_id)
         self.lock_names()
-        of = {"study": study_id, "trial": number, "of_role": role, "but": artifact.sha256}
-        before = run(self._session, _BEFORE, of).scalars().all()
-        self.add(artifact)
-        added(
-            self._session,
-            insert(self._session, TrialArtifactRow)
-            .values(study_id=study_id, number=number, role=role, sha256=artifact.sha256)
-            .on_conflict_do_update(
-                index_elements=["study_id", "number", "role"], set_={"sha256": artifact.sha256}
-            )
-            .returning(TrialArtifactRow.study_id),
-            missing=f"study {study_id!r} has no trial {number}",
+        numbers = sorted({number for number, _ in artifacts})
+        of = {"study": study_id, "trials": numbers}
+        before: list[str] = []
+        for number, role, sha256 in run(self._session, _BEFORE, of):
+            artifact = artifacts.get((number, role))
+            if artifact is not None and artifact.sha256 != sha256:
+                before.append(sha256)
+        self.add_all(artifacts.values())
+        put = insert(self._session, TrialArtifactRow)
+        linked = put.on_conflict_do_update(
+            index_elements=["study_id", "number", "role"], set_={"sha256": put.excluded.sha256}
         )
+        rows = [
+            {"study_id": study_id, "number": number, "role": role, "sha256": artifact.sha256}
+            for (number, role), artifact in artifacts.items()
+        ]
+        try:
+            run(self._session, linked, rows)
+        except IntegrityError as error:
+            raise NotFound(f"study {study_id!r} has no trial {numbers[0]}") from error
         self.drop_unused(before)
         # Nothing follows yet from what a trial stores while it trains.
-        of = {"study": study_id, "trial": number}
-        if run(self._session, _STATE, of).scalar_one().has_ended:
-            self._note_changes(study_id, [number])
-        return list(before)
+        ended = run(self._session, _ENDED, of).scalars().all()
+        if ended:
+            self._note_changes(study_id, ended)
+        return before
 
     def unlink(self, study_id: str, roles: Mapping[int, Collection[str]]) -> list[str]:
         """Take these roles from trials of a study, and the rows of what nothing else names.
@@ -99,16 +127,20 @@ class ArtifactRows:
         lock_study(self._session, study_id)
         self.lock_names()
         digests = list[str]()
+        alike: dict[tuple[str, ...], list[int]] = {}
         for number in sorted(roles):
-            digests += self._session.scalars(
-                delete(TrialArtifactRow)
-                .where(
-                    TrialArtifactRow.study_id == study_id,
-                    TrialArtifactRow.number == number,
-                    TrialArtifactRow.role.in_(roles[number]),
+            alike.setdefault(tuple(sorted(roles[number])), []).append(number)
+        for those, numbers in alike.items():
+            for some in batched(numbers):
+                digests += self._session.scalars(
+                    delete(TrialArtifactRow)
+                    .where(
+                        TrialArtifactRow.study_id == study_id,
+                        TrialArtifactRow.number.in_(some),
+                        TrialArtifactRow.role.in_(those),
+                    )
+                    .returning(TrialArtifactRow.sha256)
                 )
-                .returning(TrialArtifactRow.sha256)
-            )
         self.drop_unused(digests)
         if digests:
             self._note_changes(study_id, sorted(roles))
@@ -162,10 +194,14 @@ class ArtifactRows:
 
     def add(self, artifact: ArtifactRecord) -> None:
         """Note that there are such bytes; harmless when repeated."""
-        run(
-            self._session,
-            insert(self._session, ArtifactRow).values(**vars(artifact)).on_conflict_do_nothing(),
-        )
+        self.add_all([artifact])
+
+    def add_all(self, artifacts: Iterable[ArtifactRecord]) -> None:
+        """Note several, as `add` does; at least one."""
+        new = insert(self._session, ArtifactRow).on_conflict_do_nothing()
+        # In one order, for others may bring the same bytes.
+        rows = [dict(vars(one)) for one in sorted(artifacts, key=attrgetter("sha256"))]
+        run(self._session, new, rows)
 
     def digests(self) -> list[str]:
         """The digests of all bytes that rows name."""
@@ -177,7 +213,7 @@ class ArtifactRows:
         See Note [Named bytes stay] in the README.
         """
         if self._session.get_bind().dialect.name == "postgresql":
-            self._session.execute(select(func.pg_advisory_xact_lock(_NAMING_LOCK)))
+            run(self._session, _LOCK_NAMES)
 
     def _note_changes(self, study_id: str, numbers: Sequence[int]) -> None:
         for some in batched(numbers):
@@ -192,26 +228,8 @@ class ArtifactRows:
         """Take away the rows of those artifacts that nothing of anybody names."""
         if not digests:
             return
-        used_by_trial = exists().where(TrialArtifactRow.sha256 == ArtifactRow.sha256)
-        used_by_dataset = exists().where(
-            or_(
-                DatasetRow.sha256 == ArtifactRow.sha256,
-                DatasetRow.test_sha256 == ArtifactRow.sha256,
-                DatasetRow.container_sha256 == ArtifactRow.sha256,
-            )
-        )
-        used_by_model = exists().where(UploadedModelRow.sha256 == ArtifactRow.sha256)
-        used_as_log = exists().where(AttemptLogRow.sha256 == ArtifactRow.sha256)
-        self._session.execute(
-            delete(ArtifactRow).where(
-                ArtifactRow.sha256.in_(digests),
-                ~used_by_trial,
-                ~used_by_dataset,
-                ~used_by_model,
-                ~used_as_log,
-            ),
-            execution_options=ACROSS_TENANTS,
-        )
+        # Past the ORM, which would look at one tenant's rows alone.
+        self._session.connection().execute(_DROP_UNUSED, {"digests": list(digests)})
 
     def unnamed(self, digests: Collection[str]) -> list[str]:
         """Those of the digests that no row names, in their order."""

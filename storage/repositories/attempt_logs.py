@@ -1,12 +1,15 @@
 """Logs of attempts that were sent here: which stored bytes they are."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import bindparam, select
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from storage.locking import added, insert, lock_study
+from storage.errors import NotFound
+from storage.locking import insert, lock_study
 from storage.mapping import reader
 from storage.records import ArtifactRecord
 from storage.repositories.artifact_rows import ArtifactRows
@@ -27,9 +30,17 @@ class AttemptLogRecord:
 
 
 _record = reader(AttemptLogRecord)
-_BEFORE = select(AttemptLogRow.sha256).where(
-    AttemptLogRow.attempt_id == bindparam("attempt"), AttemptLogRow.sha256 != bindparam("but")
+_BEFORE = select(AttemptLogRow.attempt_id, AttemptLogRow.sha256).where(
+    AttemptLogRow.attempt_id.in_(bindparam("attempts", expanding=True))
 )
+
+
+@dataclass(frozen=True)
+class LogBytes:
+    """Stored bytes that are the end of a log, and how many were written before them."""
+
+    artifact: ArtifactRecord
+    cut: int
 
 
 class AttemptLogs:
@@ -52,23 +63,43 @@ class AttemptLogs:
         Raises:
             NotFound: if there is no such attempt.
         """
+        return self.put_all(study_id, {attempt_id: LogBytes(artifact, cut)}, at=at)
+
+    def put_all(self, study_id: str, logs: Mapping[str, LogBytes], *, at: datetime) -> list[str]:
+        """Put the logs of a study's attempts, each as `put` does; at least one."""
         lock_study(self._session, study_id)
         rows = ArtifactRows(self._session)
         rows.lock_names()
-        of = {"attempt": attempt_id, "but": artifact.sha256}
-        before = run(self._session, _BEFORE, of).scalars().all()
-        rows.add(artifact)
-        values = {"sha256": artifact.sha256, "size": artifact.size, "cut": cut, "stored_at": at}
-        added(
-            self._session,
-            insert(self._session, AttemptLogRow)
-            .values(attempt_id=attempt_id, study_id=study_id, **values)
-            .on_conflict_do_update(index_elements=["attempt_id"], set_=values)
-            .returning(AttemptLogRow.attempt_id),
-            missing=f"there is no attempt {attempt_id!r} of study {study_id!r}",
+        before = [
+            row.sha256
+            for row in run(self._session, _BEFORE, {"attempts": list(logs)})
+            if row.sha256 != logs[row.attempt_id].artifact.sha256
+        ]
+        rows.add_all([log.artifact for log in logs.values()])
+        new = insert(self._session, AttemptLogRow)
+        put = new.on_conflict_do_update(
+            index_elements=["attempt_id"],
+            set_={name: new.excluded[name] for name in ("sha256", "size", "cut", "stored_at")},
         )
+        values = [
+            {
+                "attempt_id": attempt_id,
+                "study_id": study_id,
+                "sha256": log.artifact.sha256,
+                "size": log.artifact.size,
+                "cut": log.cut,
+                "stored_at": at,
+            }
+            for attempt_id, log in logs.items()
+        ]
+        try:
+            run(self._session, put, values)
+        except IntegrityError as error:
+            raise NotFound(
+                f"there is no attempt {', '.join(map(repr, logs))} of study {study_id!r}"
+            ) from error
         rows.drop_unused(before)
-        return list(before)
+        return before
 
     def get(self, attempt_id: str) -> AttemptLogRecord | None:
         """An attempt's log; null when none was sent."""

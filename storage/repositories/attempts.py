@@ -1,19 +1,29 @@
 """Attempts: leases on jobs, and the fence that keeps a late worker out."""
 
 import hmac
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, bindparam, case, func, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Update,
+    bindparam,
+    case,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
 from storage.columns import FiniteFloat
 from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
-from storage.locking import added, insert, lock_study, lock_study_to_decide
+from storage.locking import add, lock_studies_of, lock_study, lock_study_of_to_decide
 from storage.mapping import all_columns, columns_of, reader
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyEnding
 from storage.tables import AttemptRow, StudyRow
@@ -23,6 +33,24 @@ _RUNNING = AttemptRow.state == AttemptState.RUNNING
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
+_BY_IDS = select(*_COLUMNS).where(AttemptRow.id.in_(bindparam("attempts", expanding=True)))
+_ENDS: Any = (
+    update(AttemptRow)
+    .where(AttemptRow.id == bindparam("attempt"))
+    .values(
+        state=bindparam("new_state"),
+        ended_at=bindparam("at"),
+        cause=bindparam("why"),
+        detail=bindparam("told"),
+        device_seconds=bindparam("took"),
+    )
+)
+_END: Executable = _ENDS.returning(*_COLUMNS)
+_NUMBERS = select(func.max(AttemptRow.number)).where(
+    AttemptRow.study_id == bindparam("study"), AttemptRow.kind == bindparam("of_kind")
+)
+_LAST = _NUMBERS.where(AttemptRow.trial == bindparam("of_trial"))
+_LAST_OF_STUDY = _NUMBERS.where(AttemptRow.trial.is_(None))
 _AT_WORK = (
     AttemptRow.study_id,
     AttemptRow.device_seconds,
@@ -40,6 +68,15 @@ class KeptAlive(StudyEnding):
 
 
 _kept = reader(KeptAlive)
+
+
+@dataclass(frozen=True)
+class Renewal:
+    """What an attempt's worker said last of its lease, see `Attempts.renew`."""
+
+    attempt_id: str
+    stood_still_seconds: float
+    held_seconds: float | None
 
 
 @dataclass(frozen=True)
@@ -67,12 +104,10 @@ class Attempts:
         if record.state is not AttemptState.RUNNING:
             raise ValueError(f"an attempt starts as 'running', not as {record.state.value!r}")
         lock_study(self._session, record.study_id)
-        is_new = added(
+        is_new = add(
             self._session,
-            insert(self._session, AttemptRow)
-            .values(**vars(record), token_digest=token_digest)
-            .on_conflict_do_nothing()
-            .returning(AttemptRow.id),
+            AttemptRow,
+            {**vars(record), "token_digest": token_digest},
             missing=f"there is no study {record.study_id!r}, or it has no trial {record.trial}",
         )
         if not is_new:
@@ -87,13 +122,26 @@ class Attempts:
         Raises:
             LeaseLost: if there is none, whatever the reason: the worker can only stop.
         """
-        lock_study_to_decide(self._session, _study_of(attempt_id))
+        lock_study_of_to_decide(self._session, attempt_id)
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or row.state is not AttemptState.RUNNING:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _record(row)
+
+    def proved(self, tokens: Mapping[str, str]) -> dict[str, AttemptRecord]:
+        """Those of some attempts that the token with this digest belongs to, running or ended.
+
+        `tokens` has the digests by attempt. In a writing session that has locked their studies, see
+        `lock_studies_of`, they stay as they are.
+        """
+        found: dict[str, AttemptRecord] = {}
+        for some in batched(tokens):
+            for row in run(self._session, _BY_IDS, {"attempts": some}):
+                if hmac.compare_digest(row.token_digest.encode(), tokens[row.id].encode()):
+                    found[row.id] = _record(row)
+        return found
 
     def hand_over(
         self, attempt_id: str, *, token_digest: str, until: datetime
@@ -114,7 +162,7 @@ class Attempts:
             .returning(AttemptRow.job),
         ).scalar()
         if job is None:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return job
 
     def states(self, attempt_ids: Collection[str]) -> dict[str, AttemptState]:
@@ -124,14 +172,6 @@ class Attempts:
             select(AttemptRow.id, AttemptRow.state).where(AttemptRow.id.in_(attempt_ids)),
         )
         return {row.id: row.state for row in rows}
-
-    def studies_of(self, attempt_ids: Collection[str]) -> dict[str, str]:
-        """The studies of those of these attempts that exist."""
-        rows = run(
-            self._session,
-            select(AttemptRow.id, AttemptRow.study_id).where(AttemptRow.id.in_(attempt_ids)),
-        )
-        return {row.id: row.study_id for row in rows}
 
     def had_its_last_word(self, attempt_id: str, token_digest: str) -> bool:
         """Whether the attempt that this token belongs to has ended by its own report."""
@@ -152,7 +192,7 @@ class Attempts:
         expected = row.token_digest if row is not None else ""
         belongs = hmac.compare_digest(expected.encode(), token_digest.encode())
         if row is None or not belongs or (row.ended_at and row.ended_at < ended_since):
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _record(row)
 
     def get(self, attempt_id: str) -> AttemptRecord:
@@ -161,7 +201,7 @@ class Attempts:
         Raises:
             NotFound: if there is none.
         """
-        lock_study_to_decide(self._session, _study_of(attempt_id))
+        lock_study_of_to_decide(self._session, attempt_id)
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None:
             raise NotFound(f"there is no attempt {attempt_id!r}")
@@ -183,17 +223,32 @@ class Attempts:
         Raises:
             LeaseLost: if the attempt has ended.
         """
-        values = _renewal(until, stood_still_seconds, held_seconds)
-        lock_study(self._session, _study_of(attempt_id))
-        renewed = run(
-            self._session,
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, _RUNNING)
-            .values(**values)
-            .returning(AttemptRow.id),
-        ).scalar()
-        if renewed is None:
-            raise _lost(attempt_id)
+        lock_studies_of(self._session, [attempt_id])
+        values = {"attempt": attempt_id, "until": until, "stood_still": stood_still_seconds or 0.0}
+        if held_seconds is not None:
+            values["held"] = held_seconds
+        renew = _RENEW if held_seconds is None else _RENEW_HELD
+        if run(self._session, renew.returning(AttemptRow.id), values).scalar() is None:
+            raise lost(attempt_id)
+
+    def renew_all(self, renewals: Sequence[Renewal], *, until: datetime) -> None:
+        """Prolong leases, as `renew` does, in the order of the attempts.
+
+        Those that are over stay so. As `keep_alive` it waits for no other writer of a study.
+        """
+        for held in (True, False):
+            rows = [
+                {
+                    "attempt": one.attempt_id,
+                    "until": until,
+                    "stood_still": one.stood_still_seconds,
+                    **({"held": one.held_seconds} if held else {}),
+                }
+                for one in sorted(renewals, key=attrgetter("attempt_id"))
+                if (one.held_seconds is not None) is held
+            ]
+            if rows:
+                run(self._session, _RENEW_HELD if held else _RENEW, rows)
 
     def keep_alive(
         self,
@@ -220,15 +275,19 @@ class Attempts:
             .label(column.key)
             for column in columns_of(StudyEnding, StudyRow)
         ]
+        values = {"attempt": attempt_id, "until": until, "stood_still": stood_still_seconds}
+        renew = _RENEW
+        if held_seconds is not None:
+            values["held"], renew = held_seconds, _RENEW_HELD
         kept = run(
             self._session,
-            update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, AttemptRow.token_digest == token_digest, _RUNNING)
-            .values(**_renewal(until, stood_still_seconds, held_seconds))
-            .returning(AttemptRow.started_at, *of_study),
+            renew.where(AttemptRow.token_digest == token_digest).returning(
+                AttemptRow.started_at, *of_study
+            ),
+            values,
         ).one_or_none()
         if kept is None:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         return _kept(kept)
 
     def end(
@@ -249,16 +308,17 @@ class Attempts:
         """
         if state is AttemptState.RUNNING:
             raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
-        lock_study(self._session, _study_of(attempt_id))
+        lock_studies_of(self._session, [attempt_id])
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None or row.state is not AttemptState.RUNNING:
-            raise _lost(attempt_id)
+            raise lost(attempt_id)
         values = {
-            "state": state,
-            "ended_at": at,
-            "cause": cause,
-            "detail": detail,
-            "device_seconds": _device_seconds(
+            "attempt": attempt_id,
+            "new_state": state,
+            "at": at,
+            "why": cause,
+            "told": detail,
+            "took": _device_seconds(
                 row.device_seconds,
                 row.slot_share,
                 row.started_at,
@@ -266,8 +326,7 @@ class Attempts:
                 until=at,
             ),
         }
-        ended: Any = update(AttemptRow).where(AttemptRow.id == attempt_id).values(**values)
-        return _record(run(self._session, ended.returning(*_COLUMNS)).one())
+        return _record(run(self._session, _END, values).one())
 
     def running(self, study_id: str | None = None) -> list[AttemptRecord]:
         """Attempts that hold a lease, of one study or of all."""
@@ -312,14 +371,8 @@ class Attempts:
 
     def next_number(self, study_id: str, kind: AttemptKind, trial: int | None) -> int:
         """The number of the next attempt at this job; the first is 1."""
-        last = run(
-            self._session,
-            select(func.max(AttemptRow.number)).where(
-                AttemptRow.study_id == study_id,
-                AttemptRow.kind == kind,
-                AttemptRow.trial.is_(None) if trial is None else AttemptRow.trial == trial,
-            ),
-        ).scalar()
+        of = {"study": study_id, "of_kind": kind, "of_trial": trial}
+        last = run(self._session, _LAST_OF_STUDY if trial is None else _LAST, of).scalar()
         return 1 if last is None else last + 1
 
     def device_seconds(self, study_id: str, now: datetime) -> float:
@@ -362,24 +415,23 @@ class Attempts:
         return [_record(row) for row in rows]
 
 
-def _study_of(attempt_id: str) -> ScalarSelect[str]:
-    return select(AttemptRow.study_id).where(AttemptRow.id == attempt_id).scalar_subquery()
-
-
-def _renewal(
-    until: datetime, stood_still_seconds: float | None, held_seconds: float | None
-) -> dict[str, Any]:
-    """What a renewal changes; sums never shrink."""
-    given = literal(stood_still_seconds or 0.0, FiniteFloat())
-    before = AttemptRow.stood_still_seconds
+def _renews(held: ColumnElement[float] | None) -> Update:
+    """Prolong an attempt's lease; sums never shrink."""
+    before, given = AttemptRow.stood_still_seconds, bindparam("stood_still", type_=FiniteFloat())
     stood_still = case((before < given, given), else_=before)
-    values: dict[str, Any] = {"lease_until": until, "stood_still_seconds": stood_still}
-    if held_seconds is not None:
+    values: dict[str, Any] = {
+        "lease_until": bindparam("until"),
+        "stood_still_seconds": stood_still,
+    }
+    if held is not None:
         known = func.coalesce(AttemptRow.device_seconds, 0.0)
-        held = literal(held_seconds, FiniteFloat()) - stood_still
-        counted = AttemptRow.slot_share * held
+        counted = AttemptRow.slot_share * (held - stood_still)
         values["device_seconds"] = case((known < counted, counted), else_=known)
-    return values
+    return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _RUNNING).values(values)
+
+
+_RENEW = _renews(None)
+_RENEW_HELD = _renews(bindparam("held", type_=FiniteFloat()))
 
 
 def _device_seconds(
@@ -395,5 +447,6 @@ def _device_seconds(
     return share * max(0.0, (until - started_at).total_seconds() - stood_still_seconds)
 
 
-def _lost(attempt_id: str) -> LeaseLost:
+def lost(attempt_id: str) -> LeaseLost:
+    """The error for an attempt that holds no lease."""
     return LeaseLost(f"attempt {attempt_id!r} holds no lease (any more); stop working on it")

@@ -1,6 +1,6 @@
 """Events of studies, numbered so that a reader who asks for what is behind a number misses none."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from sqlalchemy import bindparam, insert, select, update
@@ -14,10 +14,10 @@ from storage.tables import EventRow, StudyRow
 from storage.tenants import run
 
 _record = reader(EventRecord)
-_NEXT_NUMBER = (
+_LAST_NUMBER = (
     update(StudyRow)
     .where(StudyRow.id == bindparam("study"))
-    .values(last_event=StudyRow.last_event + 1)
+    .values(last_event=StudyRow.last_event + bindparam("more"))
     .returning(StudyRow.last_event)
 )
 _INSERT = insert(EventRow)
@@ -40,14 +40,22 @@ class Events:
         Raises:
             NotFound: if there is no such study.
         """
-        number = run(self._session, _NEXT_NUMBER, {"study": study_id}).scalar()
-        if number is None:
+        return self.append_all(study_id, kind, [payload], at)[0]
+
+    def append_all(
+        self, study_id: str, kind: str, payloads: Sequence[dict[str, Json]], at: datetime
+    ) -> list[EventRecord]:
+        """Add events of a kind in their order, as `append` adds one; at least one."""
+        more = len(payloads)
+        last = run(self._session, _LAST_NUMBER, {"study": study_id, "more": more}).scalar()
+        if last is None:
             raise NotFound(f"there is no study {study_id!r}")
-        event = EventRecord(
-            study_id=study_id, number=number, kind=kind, payload=payload, created_at=at
-        )
-        run(self._session, _INSERT, vars(event))
-        return event
+        events = [
+            EventRecord(study_id=study_id, number=number, kind=kind, payload=payload, created_at=at)
+            for number, payload in enumerate(payloads, last - more + 1)
+        ]
+        run(self._session, _INSERT, [vars(event) for event in events])
+        return events
 
     def after(self, study_id: str, number: int, limit: int) -> list[EventRecord]:
         """At most `limit` of the study's events behind a number (0: from the first), in order."""

@@ -4,17 +4,28 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
 from storage.errors import Conflict, NotFound
-from storage.locking import added, insert, lock_study
+from storage.locking import add, lock_study
 from storage.mapping import columns_of, reader
 from storage.records import MeasurementRecord
 from storage.tables import MeasurementRow
+from storage.tenants import run
 
 _record = reader(MeasurementRecord)
+_FIRST = (
+    select(*columns_of(MeasurementRecord, MeasurementRow))
+    .where(
+        MeasurementRow.study_id == bindparam("study"),
+        MeasurementRow.shape_key == bindparam("shape"),
+        MeasurementRow.device == bindparam("model"),
+    )
+    .order_by(MeasurementRow.created_at, MeasurementRow.id)
+    .limit(1)
+)
 
 
 @dataclass(frozen=True)
@@ -49,29 +60,15 @@ class Measurements:
                 f"a measurement of study {measurement.study_id!r}, not of {study_id!r}"
             )
         lock_study(self._session, study_id)
-        is_new = added(
-            self._session,
-            insert(self._session, MeasurementRow)
-            .values(**vars(measurement))
-            .on_conflict_do_nothing()
-            .returning(MeasurementRow.id),
-            missing=f"study {study_id!r} has no trial {measurement.trial}",
-        )
+        missing = f"study {study_id!r} has no trial {measurement.trial}"
+        is_new = add(self._session, MeasurementRow, vars(measurement), missing=missing)
         if not is_new:
             raise Conflict(f"there is a measurement with the id {measurement.id!r} already")
 
     def find(self, study_id: str, shape_key: str, device: str) -> MeasurementRecord | None:
         """The first measurement of this shape on this device: the one that the search goes by."""
-        row = self._session.scalar(
-            select(MeasurementRow)
-            .where(
-                MeasurementRow.study_id == study_id,
-                MeasurementRow.shape_key == shape_key,
-                MeasurementRow.device == device,
-            )
-            .order_by(MeasurementRow.created_at, MeasurementRow.id)
-            .limit(1)
-        )
+        of = {"study": study_id, "shape": shape_key, "model": device}
+        row = run(self._session, _FIRST, of).one_or_none()
         return None if row is None else _record(row)
 
     def get(self, measurement_id: str) -> MeasurementRecord:

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from sqlalchemy import (
     ColumnElement,
+    Executable,
     bindparam,
     exists,
     false,
@@ -17,11 +19,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from storage.batches import batched
+from storage.columns import Instant
 from storage.cursors import cursor_of, number_behind
 from storage.errors import Conflict, NotFound
 from storage.locking import (
-    added,
-    insert,
+    add,
     lock_study,
     lock_study_to_decide,
     next_version,
@@ -42,7 +44,7 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.trial_summaries import ShownTrial, TrialSummary
-from storage.tables import AttemptRow, TrialArtifactRow, TrialRow
+from storage.tables import AttemptRow, StudyRow, TrialArtifactRow, TrialRow
 from storage.tenants import run
 
 TrialRecords: TypeAlias = list[TrialRecord]
@@ -60,6 +62,28 @@ _CHANGED = (
     )
     .order_by(TrialRow.number)
 )
+_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
+_VERSION = select(StudyRow.data_version + 1).where(StudyRow.id == bindparam("study"))
+_TYPES = TrialRow.__table__.columns
+_ONE = TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
+_GET = select(*_COLUMNS).where(*_ONE)
+_LINKS = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+    TrialArtifactRow.study_id == bindparam("study")
+)
+_LINKS_BETWEEN = _LINKS.where(TrialArtifactRow.number.between(bindparam("low"), bindparam("high")))
+_START = (
+    update(TrialRow)
+    .where(*_ONE, _OPEN)
+    .values(
+        state=TrialState.RUNNING,
+        dispatched=True,
+        started_at=func.coalesce(TrialRow.started_at, bindparam("at", type_=Instant())),
+        # Without another version of the study's data, of which it changes nothing.
+        data_version=_VERSION.scalar_subquery(),
+    )
+    .returning(TrialRow.number)
+)
+_SET_EPOCHS = update(TrialRow).where(*_ONE).values(epochs_trained=bindparam("epochs"))
 _NOTHING = TrialOutcome()
 
 TrialOrder: TypeAlias = Literal[
@@ -79,7 +103,6 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
-_OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 
 
 class _StateCounts(NamedTuple):
@@ -124,15 +147,11 @@ class Trials:
         lock_study(self._session, record.study_id)
         values = values_of(record, "artifacts")
         if record.state.has_ended:
-            values["data_version"] = next_version(record.study_id)
-        is_new = added(
-            self._session,
-            insert(self._session, TrialRow)
-            .values(**values)
-            .on_conflict_do_nothing()
-            .returning(TrialRow.study_id),
-            missing=f"there is no study {record.study_id!r}",
-        )
+            values["data_version"] = run(
+                self._session, _VERSION, {"study": record.study_id}
+            ).scalar()
+        missing = f"there is no study {record.study_id!r}"
+        is_new = add(self._session, TrialRow, values, missing=missing)
         if not is_new:
             raise Conflict(f"study {record.study_id!r} has a trial {record.number} already")
         if record.state.has_ended:
@@ -145,10 +164,11 @@ class Trials:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        rows = run(self._session, select(*_COLUMNS).where(*_one(study_id, number))).all()
-        if not rows:
+        of = {"study": study_id, "trial": number}
+        row = run(self._session, _GET, of).one_or_none() if storable_integer(number) else None
+        if row is None:
             raise _missing(study_id, number)
-        return self._records(rows)[0]
+        return self._records([row])[0]
 
     def find(self, study_id: str, number: int) -> TrialRecord | None:
         """One trial, if there is one."""
@@ -361,14 +381,9 @@ class Trials:
             Conflict: if the trial has ended.
             NotFound: if there is no such trial.
         """
-        values = {
-            "state": TrialState.RUNNING,
-            "dispatched": True,
-            "started_at": func.coalesce(TrialRow.started_at, at),
-            # Without another version of the study's data, of which it changes nothing.
-            "data_version": next_version(study_id),
-        }
-        if not self._change(study_id, number, values, where=_OPEN):
+        lock_study(self._session, study_id)
+        of = {"study": study_id, "trial": number, "at": at}
+        if not storable_integer(number) or run(self._session, _START, of).scalar() is None:
             raise self._has_ended(study_id, number, "started")
 
     def set_epochs(self, study_id: str, number: int, epochs: int) -> None:
@@ -379,6 +394,15 @@ class Trials:
         """
         if not self._change(study_id, number, {"epochs_trained": epochs}):
             raise _missing(study_id, number)
+
+    def set_all_epochs(self, study_id: str, epochs: Mapping[int, int]) -> None:
+        """Keep how many epochs trials have trained, by number; what is not there is passed over."""
+        lock_study(self._session, study_id)
+        rows = [
+            {"study": study_id, "trial": number, "epochs": count}
+            for number, count in sorted(epochs.items())
+        ]
+        run(self._session, _SET_EPOCHS, rows)
 
     def set_stopping(self, study_id: str, number: int, stopping: Mapping[str, Any]) -> None:
         """Say that the trial is to stop, and why; it stands there unless it ends otherwise.
@@ -464,7 +488,6 @@ class Trials:
         values: dict[str, Any] = {
             "state": state,
             "finished_at": at,
-            "data_version": next_version(study_id),
             **vars(outcome),
         }
         if epochs_trained is not None:
@@ -472,8 +495,10 @@ class Trials:
         if state != TrialState.STOPPED:
             values["stopping"] = None
         lock_study(self._session, study_id)
-        ended: Any = update(TrialRow).where(*_one(study_id, number), _OPEN).values(**values)
-        row = run(self._session, ended.returning(*_COLUMNS)).one_or_none()
+        given = {f"new_{name}": value for name, value in values.items()}
+        of = {"study": study_id, "trial": number, **given}
+        known = storable_integer(number)
+        row = run(self._session, _ending(tuple(values)), of).one_or_none() if known else None
         if row is None:
             raise self._has_ended(study_id, number, f"ended as {state.value!r}")
         note_change(self._session, study_id)
@@ -564,14 +589,11 @@ class Trials:
         if not rows:
             return []
         numbers = [row.number for row in rows]
+        between = {"study": rows[0].study_id, "low": min(numbers), "high": max(numbers)}
         if linked is None:
-            linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
-        links = run(
-            self._session,
-            select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
-                TrialArtifactRow.study_id == rows[0].study_id, linked
-            ),
-        )
+            links = run(self._session, _LINKS_BETWEEN, between)
+        else:
+            links = run(self._session, _LINKS.where(linked), {"study": rows[0].study_id})
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
         for number, role, sha256 in links:
             if number in artifacts:
@@ -583,6 +605,14 @@ def _one(study_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     if not storable_integer(number):
         return (false(),)
     return (TrialRow.study_id == study_id, TrialRow.number == number)
+
+
+@cache
+def _ending(names: tuple[str, ...]) -> Executable:
+    """Give an open trial its outcome, of which these columns are given."""
+    given = {name: bindparam(f"new_{name}", type_=_TYPES[name].type) for name in names}
+    ended: Any = update(TrialRow).where(*_ONE, _OPEN)
+    return ended.values(data_version=_VERSION.scalar_subquery(), **given).returning(*_COLUMNS)
 
 
 def _throughput(study_id: str, measurement: MeasurementRecord) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from search.logs import LogFormat
 from storage.endings import AttemptCause
 from storage.engine import Database
 from storage.errors import DatabaseUnavailable
-from storage.fleet.bookings import BookingRecord, Bookings
+from storage.fleet.bookings import BookingRecord, Bookings, TakenPlace
 from storage.fleet.machines import MachineRecord, Machines, PlaceRecord
 from storage.records import LOCAL, BookingState
 
@@ -112,7 +112,7 @@ class RemoteExecutor:
                     Bookings(session).forget(owner=self._owner)
             with self._database.read() as session:
                 machines = Machines(session).list()
-                bookings = Bookings(session).all() if machines or self._running else []
+                bookings = Bookings(session).places() if machines or self._running else []
             alive = self._alive(machines)
             self._machines = {machine.name: machine.id for machine in alive}
             self._slots = tuple(self._free_or_ours(alive, bookings))
@@ -273,7 +273,7 @@ class RemoteExecutor:
             self._running.remove(ended.attempt_id)
             self._exits.append(ended)
 
-    def _miss(self, bookings: Sequence[BookingRecord]) -> None:
+    def _miss(self, bookings: Sequence[TakenPlace]) -> None:
         """Tell the end of attempts whose bookings went with a machine that was forgotten."""
         known = {booking.attempt_id for booking in bookings}
         with self._lock:
@@ -311,7 +311,7 @@ class RemoteExecutor:
         self._last_heard = heard
 
     def _free_or_ours(
-        self, machines: Sequence[MachineRecord], bookings: Sequence[BookingRecord]
+        self, machines: Sequence[MachineRecord], bookings: Sequence[TakenPlace]
     ) -> Sequence[Slot]:
         others = {
             (booking.machine_id, booking.place)

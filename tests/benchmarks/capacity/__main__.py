@@ -19,19 +19,17 @@ from tests.conftest import PostgresServer
 def told(load: Load, seen: Observed) -> str:
     """What happened, as tables."""
     lines = [
-        f"{load.attempts} slots, epochs of {load.epoch_seconds:g} s, {load.epochs} of them, a "
+        f"{load.attempts} slots, {load.slots_per_machine} per machine, "
+        f"epochs of {load.epoch_seconds:g} s, {load.epochs} of them, a "
         f"lease of {load.lease_seconds:g} s, {load.apis} API, {load.studies} studies: filled after "
         f"{seen.filled_after:.0f} s; {seen.attempts / load.attempts:.1%} of the slots had work "
         f"over {seen.seconds:.0f} s; {seen.leases_lost} leases lost, "
-        f"{seen.faults} calls made again.",
+        f"{seen.faults} calls made again; {seen.trials_per_second:.2f} trials/s; load average "
+        f"{seen.machine_load:.1f}.",
         "",
-        "| process | cores |",
-        "|---|---:|",
-        f"| API | {seen.shares['API']:.2f} |",
-        f"| PostgreSQL | {seen.shares['PostgreSQL']:.2f} |",
-        f"| coordinator, {seen.trials_per_second:.2f} trials/s | "
-        f"{seen.shares['coordinator']:.2f} |",
-        f"| the farm itself | {seen.shares['farm']:.2f} |",
+        "| process | cores | ms per trial | ms per sync | MiB |",
+        "|---|---:|---:|---:|---:|",
+        *(_row(name, seen) for name in ("API", "PostgreSQL", "coordinator", "farm")),
         "",
         "| call | per second | half within, ms | 99 of 100 within, ms |",
         "|---|---:|---:|---:|",
@@ -41,10 +39,21 @@ def told(load: Load, seen: Observed) -> str:
     return "\n".join((*lines, *(f"refused: {word}" for word in seen.refused)))
 
 
+def _row(name: str, seen: Observed) -> str:
+    cores = seen.shares[name]
+    trial, sync = (
+        f"{1e3 * cores / rate:.2f}" if rate else ""
+        for rate in (seen.trials_per_second, seen.rates.get("sync", 0.0))
+    )
+    memory = f"{seen.memory[name]:.0f}" if name in seen.memory else ""
+    return f"| {name} | {cores:.2f} | {trial} | {sync} | {memory} |"
+
+
 def main() -> None:
     """Drive a site and say what it carried."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.capacity")
     parser.add_argument("--attempts", type=int, default=1000)
+    parser.add_argument("--slots-per-machine", type=int, default=25)
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--epoch-seconds", type=float, default=60.0)
     parser.add_argument("--epochs", type=int, default=20)
@@ -56,6 +65,7 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     load = Load(
         attempts=given.attempts,
+        slots_per_machine=given.slots_per_machine,
         epoch_seconds=given.epoch_seconds,
         epochs=given.epochs,
         lease_seconds=given.lease_seconds,

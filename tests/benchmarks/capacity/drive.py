@@ -32,6 +32,7 @@ class Load:
     """What a site is to carry."""
 
     attempts: int
+    slots_per_machine: int
     epoch_seconds: float
     epochs: int
     lease_seconds: float
@@ -45,7 +46,11 @@ class Observed:
 
     seconds: float
     attempts: float
-    """Attempts at work, on average."""
+    """Attempts that trained, on average."""
+    memory: dict[str, float]
+    """MiB (PSS) of each kind of process at the end."""
+    machine_load: float
+    """The machine's load average at the end."""
     trials_per_second: float
     filled_after: float
     """Seconds from the first study to the time when 98 of 100 slots had something on them."""
@@ -129,7 +134,7 @@ class _Site:
         farm = Farm(
             self.urls,
             slots=load.attempts,
-            per_machine=min(100, load.attempts),
+            per_machine=min(load.slots_per_machine, load.attempts),
             trials=Trials(epoch_seconds=load.epoch_seconds, lease_seconds=load.lease_seconds),
             sources=DataSources(cache=self._folder / "cache", folder=None),
         )
@@ -154,6 +159,11 @@ class _Site:
             await asyncio.sleep(0.5)
         seconds = time.monotonic() - start
         shares = meter.shares()
+        memory = {
+            name: sum(one.memory_full_info().pss for one in group) / 2**20
+            for name, group in self._processes().items()
+            if name in ("API", "coordinator")
+        }
         recent = {
             kind: sorted(took for at, took in calls if at > start)
             for kind, calls in farm.seen.latencies.items()
@@ -161,6 +171,8 @@ class _Site:
         over = True
         await working
         return Observed(
+            memory=memory,
+            machine_load=os.getloadavg()[0],
             seconds=seconds,
             attempts=sum(counts) / len(counts),
             trials_per_second=(farm.seen.ended - ended) / seconds,

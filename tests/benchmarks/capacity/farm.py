@@ -1,16 +1,19 @@
 """Machines without processors: their agents join, poll and sync, and train nothing.
 
 One process plays all of them. Everything that the service sees is real: machines with their slots,
-lease tokens, jobs, words that go by the agents' own outbox, beats, epochs with plausible curves, a
-state to resume from after each, checkpoints and reports, last words, exits.
+lease tokens, jobs, words that go by the agents' own outbox, beats, epochs with plausible curves,
+states to resume from as often as the job wants them, logs, checkpoints, samples and reports, last
+words, exits. A slot counts as busy while its attempt trains, and at no other time.
 """
 
 import asyncio
 import contextlib
 import functools
 import hashlib
+import json
 import random
 import secrets
+import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -19,11 +22,13 @@ from importlib.metadata import version
 from typing import Any, Literal
 
 import httpx2
+import torch
 from pydantic import TypeAdapter
 
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
 from models.report import parameter_report
+from search.agents.log_tail import EVERY_SECONDS
 from search.agents.outbox import PACE_SECONDS, Outbox, Word
 from search.agents.protocol import (
     SYNC_TYPE,
@@ -35,12 +40,15 @@ from search.agents.protocol import (
     Poll,
     Synced,
 )
+from search.documents.export_kinds import SAMPLES
 from search.tasks import DataSources
+from search.tasks.raw_samples import RawSamples
 from search.training.jobs import Completion, EpochReport, Job, MeasureJob, PrepareJob, TrainJob
 from tests.search.honest_words import measurement, resume_file
 
 _JOB: TypeAdapter[Job] = TypeAdapter(Job)
 _PATIENCE_SECONDS = 240.0
+_SAMPLES = 64
 _RESUME_BYTES = 40_000
 """What is new in each state to resume from, beside the weights and moments of a small network."""
 
@@ -62,6 +70,7 @@ class Seen:
     )
     """When each call was answered, and after how long, by its kind."""
     running: int = 0
+    """Slots whose attempts train just now."""
     ended: int = 0
     leases_lost: int = 0
     faults: int = 0
@@ -234,15 +243,13 @@ class _Machine:
 
     async def _attempt(self, offer: Offer) -> None:
         """One attempt from its job to its exit."""
-        seen, code = self._farm.seen, 0
-        seen.running += 1
+        code, attempt = 0, _Attempt(self, offer, self._farm)
         try:
-            await _Attempt(self, offer, self._farm).run()
-            seen.ended += 1
+            await attempt.run()
+            self._farm.seen.ended += 1
         except asyncio.CancelledError:
             code = 143
-        finally:
-            seen.running -= 1
+        attempt.say_log()
         ended = {"kind": "exit", "returncode": code, "detail": f"exit code {code}"}
         self.say(offer.attempt, ended, last=True, urgent=True)
 
@@ -266,7 +273,8 @@ class _Attempt:
 
     def __init__(self, machine: _Machine, offer: Offer, farm: Farm) -> None:
         self._machine, self._offer, self._farm = machine, offer, farm
-        self._begun = time.monotonic()
+        self._begun = self._said_log_at = self._stored_at = time.monotonic()
+        self._log = b""
 
     async def run(self) -> None:
         """Do the job."""
@@ -295,11 +303,17 @@ class _Attempt:
         await self._machine.resume(self._offer)
         outcome: Literal["complete", "stopped"] = "complete"
         lift = random.uniform(-0.02, 0.02)
-        for epoch in range(1, job.epochs + 1):
-            await self._while_training(self._farm.trials.epoch_seconds * random.uniform(0.9, 1.1))
-            told = _report(epoch, lift=lift)
-            self._say({"kind": "epoch"}, report=told.model_dump_json())
-            self._store("resume", resume_file(job, epoch=epoch, kept_bytes=_RESUME_BYTES))
+        state = _State(job)
+        self._farm.seen.running += 1
+        try:
+            for epoch in range(1, job.epochs + 1):
+                seconds = self._farm.trials.epoch_seconds * random.uniform(0.9, 1.1)
+                await self._while_training(seconds, state, every=job.checkpoint_seconds)
+                told = _report(epoch, lift=lift)
+                self._log += f"INFO epoch {epoch}: validation {told.validation:.6g}\n".encode()
+                self._say({"kind": "epoch"}, report=told.model_dump_json())
+        finally:
+            self._farm.seen.running -= 1
         for role, content in _files(job.trial.model.model_dump_json()).items():
             self._store(role, content)
         last = _report(job.epochs, lift=lift)
@@ -314,12 +328,24 @@ class _Attempt:
             )
         )
 
-    async def _while_training(self, seconds: float) -> None:
-        """Say nothing but that the process is alive, ten times in a lease."""
+    async def _while_training(self, seconds: float, state: "_State", *, every: float) -> None:
+        """Say that the process is alive, ten times in a lease, and store where training is."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self._machine.beat(self._offer.attempt, time.monotonic() - self._begun)
-            await asyncio.sleep(min(left, self._farm.trials.lease_seconds / 10))
+        while (left := until - (now := time.monotonic())) > 0:
+            self._machine.beat(self._offer.attempt, now - self._begun)
+            if now - self._stored_at >= every:
+                self._stored_at = now
+                self._store("resume", state.bytes())
+            if now - self._said_log_at >= EVERY_SECONDS:
+                self.say_log()
+            await asyncio.sleep(min(left, max(every, 0.1), self._farm.trials.lease_seconds / 10))
+
+    def say_log(self) -> None:
+        """Send what was logged."""
+        self._said_log_at = time.monotonic()
+        if self._log:
+            item = {"kind": "log", "size": len(self._log), "cut": 0}
+            self._say(item, content=self._log, replaces="log")
 
     def _store(self, role: str, content: bytes) -> None:
         digest = hashlib.sha256(content).hexdigest()
@@ -327,10 +353,26 @@ class _Attempt:
         self._say(item, content=content, replaces=f"artifact {role}")
 
     def _end(self, completion: Completion) -> None:
-        self._say({"kind": "end"}, report=completion.model_dump_json(), urgent=True)
+        # As with a real slot it goes with the exit, which is urgent.
+        self._say({"kind": "end"}, report=completion.model_dump_json())
 
     def _say(self, item: dict[str, Any], **word: Any) -> None:
         self._machine.say(self._offer.attempt, item, **word)
+
+
+class _State:
+    """States to resume from of one trial, which differ as much as real ones."""
+
+    def __init__(self, job: TrainJob) -> None:
+        self._whole = resume_file(job, kept_bytes=_RESUME_BYTES)
+        (length,) = struct.unpack("<Q", self._whole[:8])
+        header = json.loads(self._whole[8 : 8 + length])
+        self._from = 8 + length + header["rng:order"]["data_offsets"][0]
+
+    def bytes(self) -> bytes:
+        """A new one."""
+        before, after = self._whole[: self._from], self._whole[self._from + _RESUME_BYTES :]
+        return b"".join((before, secrets.token_bytes(_RESUME_BYTES), after))
 
 
 def _report(epoch: int, *, lift: float) -> EpochReport:
@@ -350,7 +392,9 @@ def _report(epoch: int, *, lift: float) -> EpochReport:
 def _files(model: str) -> dict[str, bytes]:
     """A checkpoint and a report of a model: real ones, made once per shape."""
     spec = TypeAdapter[ModelSpec](ModelSpec).validate_json(model)
+    samples = RawSamples(torch.rand(_SAMPLES, 8, 8), torch.zeros(_SAMPLES, dtype=torch.int64))
     return {
+        SAMPLES: samples.to_bytes(),
         "checkpoint": save_bytes(spec.build(seed=1), spec),
         "report": parameter_report(spec).model_dump_json().encode(),
     }
