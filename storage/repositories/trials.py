@@ -82,6 +82,21 @@ _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
 _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended])
 
 
+_COUNTS = (
+    select(
+        TrialRow.study_id,
+        TrialRow.state,
+        func.count(),
+        func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
+        func.count().filter(_CONFIRMS),
+        func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
+        func.count().filter(TrialRow.repeats.is_not(None)),
+    )
+    .where(TrialRow.study_id.in_(bindparam("studies", expanding=True)))
+    .group_by(TrialRow.study_id, TrialRow.state)
+)
+
+
 class _StateCounts(NamedTuple):
     """Of a study's trials in one state, how many there are, and what of them."""
 
@@ -335,19 +350,7 @@ class Trials:
 
     def counts_of(self, study_ids: Collection[str]) -> Mapping[str, TrialCounts]:
         """The counts of each of the named studies."""
-        rows = self._session.execute(
-            select(
-                TrialRow.study_id,
-                TrialRow.state,
-                func.count(),
-                func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
-                func.count().filter(_CONFIRMS),
-                func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
-                func.count().filter(TrialRow.repeats.is_not(None)),
-            )
-            .where(TrialRow.study_id.in_(study_ids))
-            .group_by(TrialRow.study_id, TrialRow.state)
-        )
+        rows = run(self._session, _COUNTS, {"studies": list(study_ids)})
         by_study: dict[str, list[_StateCounts]] = {study_id: [] for study_id in study_ids}
         for study_id, state, total, dispatched, confirmations, untold, repeats in rows:
             found = _StateCounts(state, total, dispatched, confirmations, untold, repeats)
