@@ -355,9 +355,7 @@ class Attempts:
         for study_id, taken in run(self._session, _ENDED_SECONDS, asked):
             seconds[study_id] = taken or 0.0
         by_the_clock: set[str] = set()
-        for study_id, told, share, started_at, stood_still in run(
-            self._session, _AT_WORK, asked
-        ):
+        for study_id, told, share, started_at, stood_still in run(self._session, _AT_WORK, asked):
             seconds[study_id] += _device_seconds(told, share, started_at, stood_still, until=now)
             if told is None:
                 by_the_clock.add(study_id)

@@ -49,13 +49,33 @@ TrialRecords: TypeAlias = list[TrialRecord]
 
 _record = reader(TrialRecord, "artifacts")
 _COLUMNS = columns_of(TrialRecord, TrialRow, "artifacts")
+_OF_STUDY = TrialRow.study_id == bindparam("study")
+_NUMBERED = (
+    select(*_COLUMNS)
+    .where(_OF_STUDY, TrialRow.number.in_(bindparam("numbers", expanding=True)))
+    .order_by(TrialRow.number)
+)
+_LINKS = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+    TrialArtifactRow.study_id == bindparam("study")
+)
+_LINKS_BETWEEN = _LINKS.where(
+    TrialArtifactRow.number.between(bindparam("first"), bindparam("last"))
+)
+_LINKS_OF = _LINKS.where(TrialArtifactRow.number.in_(bindparam("numbers", expanding=True)))
+_SUMMARIES = (
+    select(*columns_of(TrialSummary, TrialRow))
+    .where(_OF_STUDY, TrialRow.state.in_(bindparam("states", expanding=True)))
+    .order_by(TrialRow.number)
+)
+_LATER = TrialRow.data_version > bindparam("after")
+_LATER_SUMMARIES = _SUMMARIES.where(_LATER)
+_LATER_OR_NEW_SUMMARIES = _SUMMARIES.where(or_(_LATER, TrialRow.number >= bindparam("first")))
 _CHANGED = (
     select(*_COLUMNS)
     .where(
         or_(
-            (TrialRow.study_id == bindparam("study"))
-            & (TrialRow.data_version > bindparam("after")),
-            (TrialRow.study_id == bindparam("study")) & (TrialRow.number >= bindparam("first")),
+            _OF_STUDY & _LATER,
+            _OF_STUDY & (TrialRow.number >= bindparam("first")),
         )
     )
     .order_by(TrialRow.number)
@@ -160,28 +180,21 @@ class Trials:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        rows = run(self._session, select(*_COLUMNS).where(*_one(study_id, number))).all()
-        if not rows:
+        found = self.find(study_id, number)
+        if found is None:
             raise _missing(study_id, number)
-        return self._records(rows)[0]
+        return found
 
     def find(self, study_id: str, number: int) -> TrialRecord | None:
         """One trial, if there is one."""
-        if not storable_integer(number):
-            return None
-        rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
-        return self._records(rows)[0] if rows else None
+        return next(iter(self.numbered(study_id, [number])), None)
 
     def numbered(self, study_id: str, numbers: Collection[int]) -> TrialRecords:
         """Those of the numbered trials that there are, by number."""
         found: TrialRecords = []
         for some in batched(sorted(filter(storable_integer, numbers))):
-            rows = self._session.scalars(
-                select(TrialRow)
-                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
-                .order_by(TrialRow.number)
-            )
-            found += self._records(rows.all(), TrialArtifactRow.number.in_(some))
+            rows = run(self._session, _NUMBERED, {"study": study_id, "numbers": some}).all()
+            found += self._records(rows, some)
         return found
 
     def list(self, study_id: str, *states: TrialState) -> TrialRecords:
@@ -220,17 +233,11 @@ class Trials:
         data had that version, see `StudyRecord.data_version`; with `first`, those from that number
         on as well.
         """
-        query = (
-            select(*columns_of(TrialSummary, TrialRow))
-            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
-            .order_by(TrialRow.number)
-        )
+        query = _SUMMARIES
         if after is not None:
-            changed = TrialRow.data_version > after
-            query = query.where(
-                changed if first is None else or_(changed, TrialRow.number >= first)
-            )
-        return [TrialSummary(*row) for row in self._session.execute(query)]
+            query = _LATER_SUMMARIES if first is None else _LATER_OR_NEW_SUMMARIES
+        asked = {"study": study_id, "states": states, "after": after, "first": first}
+        return [TrialSummary(*row) for row in run(self._session, query, asked)]
 
     def specs(self, study_id: str, first: int, last: int) -> dict[int, dict[str, Json]]:
         """The documents of the study's trials from one number to another, by number."""
@@ -310,8 +317,7 @@ class Trials:
         if cursor is not None:
             query = query.where(TrialRow.number > number_behind(cursor))
         rows = self._session.scalars(query.limit(limit + 1)).all()
-        linked = TrialArtifactRow.number.in_([row.number for row in rows])
-        items = self._records(rows[:limit], linked)
+        items = self._records(rows[:limit], [row.number for row in rows[:limit]])
         return Page(
             items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
         )
@@ -342,7 +348,7 @@ class Trials:
         if state is not None:
             query = query.where(TrialRow.state == state)
         rows = self._session.scalars(query.limit(limit).offset(offset)).all()
-        return self._records(rows, TrialArtifactRow.number.in_([row.number for row in rows]))
+        return self._records(rows, [row.number for row in rows])
 
     def counts(self, study_id: str) -> TrialCounts:
         """How many of the study's trials are in each state, and how many the search dispatched."""
@@ -558,23 +564,18 @@ class Trials:
     def _records(
         self,
         rows: Sequence[Any],
-        linked: ColumnElement[bool] | None = None,
+        linked: Sequence[int] | None = None,
     ) -> TrialRecords:
         """The rows, or what has their columns, with the artifacts that they name: in one query.
 
-        `linked` chooses the artifacts; by default it is those of all trials between the rows.
+        Artifacts are asked for of the trials `linked`; null: of all between the rows.
         """
         if not rows:
             return []
         numbers = [row.number for row in rows]
-        if linked is None:
-            linked = TrialArtifactRow.number.between(min(numbers), max(numbers))
-        links = run(
-            self._session,
-            select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
-                TrialArtifactRow.study_id == rows[0].study_id, linked
-            ),
-        )
+        asked = {"study": rows[0].study_id, "first": min(numbers), "last": max(numbers)}
+        query = _LINKS_BETWEEN if linked is None else _LINKS_OF
+        links = run(self._session, query, {**asked, "numbers": linked})
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
         for number, role, sha256 in links:
             if number in artifacts:
