@@ -6,8 +6,18 @@ See Note [Tenants] in the README.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import ClauseElement, Executable, FromClause, Join, TableClause, select
+from sqlalchemy import (
+    ClauseElement,
+    Executable,
+    FromClause,
+    Join,
+    Select,
+    TableClause,
+    bindparam,
+    select,
+)
 from sqlalchemy.orm import ORMExecuteState, Session, with_loader_criteria
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.base import ExecutableOption
@@ -25,6 +35,12 @@ KEY: Final = "key_id"
 """Key in `Session.info`: the API key on whose behalf a tenant's session works."""
 
 _ACROSS: Final = "across_tenants"
+
+_WHOSE: Final = "tenant_of_the_session"
+"""The parameter of statements that are narrowed once for all tenants."""
+
+_NARROWED: Final[WeakKeyDictionary[Select[Any], Select[Any]]] = WeakKeyDictionary()
+"""What `run` has made of statements, for as long as they are there."""
 
 _Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -75,7 +91,7 @@ def _study_ids(state: ORMExecuteState, statement: Insert) -> Iterator[str]:
     yield statement.compile(dialect=dialect).params["study_id"]
 
 
-def _conditions_on(statement: Executable, tenant: str) -> Iterable[ExecutableOption]:
+def _conditions_on(statement: Executable, tenant: str | None) -> Iterable[ExecutableOption]:
     """Those conditions that concern a statement: each of them costs time at every execution."""
     conditions = _conditions(tenant)
     named = _named_by(statement)
@@ -97,16 +113,20 @@ def _named_by(statement: Executable) -> set[str] | None:
 
 
 @lru_cache(maxsize=256)
-def _conditions(tenant: str) -> Mapping[str, ExecutableOption]:
-    """What a tenant's statements have to hold, for every table that they may name."""
+def _conditions(tenant: str | None) -> Mapping[str, ExecutableOption]:
+    """What a tenant's statements have to hold, for every table that they may name.
+
+    Null: the tenant is a parameter.
+    """
+    whose = bindparam(_WHOSE) if tenant is None else tenant
     # The bare table: to the mapped class this condition would be added in turn.
     study = StudyRow.__table__
-    studies = select(study.c.id).where(study.c.tenant == tenant)
+    studies = select(study.c.id).where(study.c.tenant == whose)
     conditions: dict[str, ExecutableOption] = {}
     for mapper in Table.registry.mappers:
         table: Any = mapper.class_
         if TENANT in mapper.columns:
-            holds = table.tenant == tenant
+            holds = table.tenant == whose
         elif "study_id" in mapper.columns:
             holds = table.study_id.in_(studies)
         else:
@@ -118,13 +138,27 @@ def _conditions(tenant: str) -> Mapping[str, ExecutableOption]:
 def run(session: Session, statement: Executable, parameters: _Parameters | None = None) -> Any:
     """Execute a statement that names and returns columns past the ORM, in the same transaction.
 
-    For what is done several times for each trial: the ORM's part of a statement costs several times
-    the statement itself. In a tenant's session it is narrowed to that one's rows as any other.
-    Statements that are made once, with `bindparam`s, are the cheapest.
+    For what is done several times for each trial or answer: the ORM's part of a statement costs
+    several times the statement itself. In a tenant's session it is narrowed to that one's rows as
+    any other. Statements that are made once, with `bindparam`s, are the cheapest.
 
     Returns:
         SQLAlchemy's result, whose rows are of whatever columns the statement names.
     """
-    if session.info.get(TENANT) is not None:
-        return session.execute(statement, parameters)
+    tenant = session.info.get(TENANT)
+    if tenant is not None:
+        if not isinstance(statement, Select) or isinstance(parameters, Sequence):
+            return session.execute(statement, parameters)
+        statement = _narrowed_select(statement)
+        parameters = {**(parameters or {}), _WHOSE: tenant}
     return session.connection().execute(statement, cast(Any, parameters))
+
+
+def _narrowed_select(statement: Select[Any]) -> Select[Any]:
+    """The same for the rows of one tenant, which is a parameter; made once for each statement."""
+    known = _NARROWED.get(statement)
+    if known is None:
+        across = statement.get_execution_options().get(_ACROSS, False)
+        conditions = () if across else _conditions_on(statement, None)
+        known = _NARROWED[statement] = statement.options(*conditions)
+    return known

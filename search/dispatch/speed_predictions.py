@@ -73,21 +73,27 @@ class SpeedPredictions:
         for field, name in _QUANTITIES.items():
             values = [getattr(speed, name) for speed in self._speeds]
             # A study asks for the same of every shape.
-            if None not in values:
-                also, baselines = self._baselines() if field == "throughput" else ([], [])
-                self._models[field] = SpeedModel([*also, *shapes], [*baselines, *values])
+            if field == "throughput":
+                self._models[field] = self._with_baselines(shapes, values)
+            elif None not in values:
+                self._models[field] = SpeedModel(shapes, values)
 
-    def _baselines(self) -> tuple[list[ShapeFacts], list[float]]:
-        """The dense baselines that were measured beside the shapes, and their samples per second.
+    def _with_baselines(self, shapes: Sequence[ShapeFacts], values: Sequence[float]) -> SpeedModel:
+        """Learn from the dense baselines, too, which were measured in turn with the shapes.
 
-        They tell as much of how a speed follows from sizes as the shapes do.
+        They tell as much of how a speed follows from sizes as the shapes do, and how much of the
+        noise was the machine's at that time.
         """
-        pairs = [
-            (baseline, speed.samples_per_second / speed.ratio)
-            for speed in self._speeds
+        beside = [
+            (baseline, speed.samples_per_second / speed.ratio, time)
+            for time, speed in enumerate(self._speeds)
             if (baseline := self._facts[speed.shape_key][1]) is not None
         ]
-        return [facts for facts, _ in pairs], [value for _, value in pairs]
+        return SpeedModel(
+            [*(facts for facts, _, _ in beside), *shapes],
+            [*(value for _, value, _ in beside), *values],
+            together=[*(time for _, _, time in beside), *range(len(values))],
+        )
 
     def _facts_of(self, trial: TrialRecord) -> ShapeFacts:
         found = self._facts.get(trial.shape_key)

@@ -4,7 +4,7 @@ from sqlalchemy.orm import Session
 
 from search.documents.progress import StudyProgress, TrialTotals
 from search.fronts.figures import Figures
-from search.studies import ENDED, StudySpec, ended_after_dispatch
+from search.studies import ENDED, Budget, ended_after_dispatch
 from storage.records import StudyRecord, TrialCounts, TrialState
 from storage.repositories.tallies import Tally
 
@@ -13,17 +13,18 @@ def progress(
     session: Session, study: StudyRecord, figures: Figures, tally: Tally | None = None
 ) -> StudyProgress:
     """How far a study is, as of this transaction; of a tally that is known already."""
-    spec = StudySpec.model_validate(study.spec)
+    # Of the document this alone: a list makes as many as it has studies.
+    budget = Budget.model_validate(study.spec["budget"])
     tally = tally or figures.tally(session, study)
     wall = study.running_seconds
     return StudyProgress(
-        trials=_totals(tally.counts, spec.budget.trials),
+        trials=_totals(tally.counts, budget.trials),
         epochs_trained=tally.epochs_trained,
         wall_seconds=wall,
         device_hours=tally.device_time.seconds / 3600,
         hypervolume=figures.standing(session, study).hypervolume,
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
-        eta_seconds=_eta(study, spec, tally.counts),
+        eta_seconds=_eta(study, budget, tally.counts),
     )
 
 
@@ -32,14 +33,14 @@ def _totals(counts: TrialCounts, budget: int) -> TrialTotals:
     return TrialTotals(total=budget, refused=counts.refused, **by_state)
 
 
-def _eta(study: StudyRecord, spec: StudySpec, counts: TrialCounts) -> float | None:
+def _eta(study: StudyRecord, budget: Budget, counts: TrialCounts) -> float | None:
     """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
     if study.state in ENDED:
         return 0.0
     done = ended_after_dispatch(counts)
     estimates: list[float] = []
     if done > 0:
-        estimates.append(study.running_seconds / done * max(0, spec.budget.trials - done))
-    if spec.budget.wall_seconds is not None:
-        estimates.append(max(0.0, spec.budget.wall_seconds - study.running_seconds))
+        estimates.append(study.running_seconds / done * max(0, budget.trials - done))
+    if budget.wall_seconds is not None:
+        estimates.append(max(0.0, budget.wall_seconds - study.running_seconds))
     return min(estimates) if estimates else None

@@ -39,6 +39,8 @@ _CURVES_OF_CELLS = (0.001, 0.01)
 _LENGTHS = (0.5, 1.0)
 """Over which distance of its logarithms a shape's time bends."""
 _NOISES = (0.0005, 0.002, 0.006)
+_SHARED = (0.003, 0.01, 0.04)
+"""What everything measured at one time has in common: how slow the machine was just then."""
 
 _Array = NDArray[np.float64]
 
@@ -100,8 +102,17 @@ def baseline_facts(model: ModelSpec) -> ShapeFacts | None:
 class SpeedModel:
     """Predicts one positive quantity, such as samples per second, for shapes by their facts."""
 
-    def __init__(self, shapes: Sequence[ShapeFacts], values: Sequence[float]) -> None:
+    def __init__(
+        self,
+        shapes: Sequence[ShapeFacts],
+        values: Sequence[float],
+        *,
+        together: Sequence[int] | None = None,
+    ) -> None:
         """Learn from measured shapes, oldest first; a shape may stand there several times.
+
+        What was measured in turn, and so met the same noise, has the same number in `together`;
+        null: all by itself.
 
         Raises:
             ValueError: there are fewer than `LEAST_SHAPES`.
@@ -113,8 +124,21 @@ class SpeedModel:
         self._middle = float(np.median(logs))
         self._centre = np.array([one.sizes for one in self._shapes]).mean(axis=0)
         between = _Between(self._shapes, self._shapes, self._centre)
-        fits = (_Fit(prior, between.covariance(prior), logs - self._middle) for prior in _priors())
-        best = max(fits, key=lambda fit: fit.log_likelihood)
+        fits = [_Fit(prior, between.covariance(prior), logs - self._middle) for prior in _priors()]
+        best = max(fits, key=_likelihood)
+        if together is not None:
+            same = _equal(together[-_MOST_SHAPES:], together[-_MOST_SHAPES:])
+            covariance = between.covariance(best.prior)
+            # Among the noises alone: all else with them would be four times as many fits.
+            shared = [
+                _Fit(
+                    replace(best.prior, noise=noise, shared=common),
+                    covariance + common * same,
+                    logs - self._middle,
+                )
+                for noise, common in product(_NOISES, _SHARED)
+            ]
+            best = max([best, *shared], key=_likelihood)
         self._fit = best.without_outliers()
         # As if half of the shapes had gone into the choice of a prior.
         freedom = max(3, len(self._shapes) // 2)
@@ -129,7 +153,8 @@ class SpeedModel:
         own = _alone(shapes, self._centre, fit.prior)
         middles = self._middle + across @ fit.weights
         explained = np.sum((across @ fit.whitening.T) ** 2, axis=1)
-        spreads = np.sqrt(np.maximum(own - explained, 0.0) + fit.prior.noise) * self._quantile
+        noise = fit.prior.noise + fit.prior.shared
+        spreads = np.sqrt(np.maximum(own - explained, 0.0) + noise) * self._quantile
         return [
             Prediction(math.exp(middle), math.exp(middle - spread), math.exp(middle + spread))
             for middle, spread in zip(middles.tolist(), spreads.tolist(), strict=True)
@@ -143,6 +168,7 @@ class _Prior:
     curves_of_cells: float
     length: float
     noise: float
+    shared: float = 0.0
 
 
 def _priors() -> Iterator[_Prior]:
@@ -227,7 +253,11 @@ class _Fit:
         return self.weights / np.sqrt(np.sum(self.whitening**2, axis=0))
 
 
-def _equal(left: Sequence[str], right: Sequence[str]) -> _Array:
+def _likelihood(fit: _Fit) -> float:
+    return fit.log_likelihood
+
+
+def _equal(left: Sequence[object], right: Sequence[object]) -> _Array:
     return (np.array(left, object)[:, None] == np.array(right, object)[None, :]).astype(float)
 
 

@@ -4,13 +4,16 @@ Source: RFC 9110, sections 8.8.3 and 13.1.2.
 """
 
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import Header
 
 IfNoneMatch = Annotated[
     str | None, Header(description="the `ETag` of an earlier answer; 304 while it holds")
 ]
+
+# Asked once: it is read from a file, which takes a millisecond.
+_PROGRAM: Final = version("reflectory")
 
 NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
     304: {"description": "The answer is the one that the client has"}
@@ -20,7 +23,7 @@ NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
 
 def tag_of(*data_versions: int) -> str:
     """The tag of what this program makes of these versions of the data."""
-    return f'"{"-".join([version("reflectory"), *map(str, data_versions)])}"'
+    return f'"{"-".join([_PROGRAM, *map(str, data_versions)])}"'
 
 
 def is_named(if_none_match: str | None, tag: str) -> bool:

@@ -3,7 +3,7 @@
 import secrets
 from datetime import UTC, datetime
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 from storage.account_records import AuditRecord
@@ -43,10 +43,5 @@ class Audit:
             BadCursor: if the cursor was not given out by this list.
         """
         return newest_first(
-            self._session,
-            select(AuditEventRow),
-            (AuditEventRow.at, AuditEventRow.id),
-            limit=limit,
-            cursor=cursor,
-            record=_record,
+            self._session, AuditEventRow, at="at", limit=limit, cursor=cursor, record=_record
         )

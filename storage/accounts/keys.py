@@ -77,14 +77,7 @@ class Keys:
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        return newest_first(
-            self._session,
-            select(ApiKeyRow),
-            (ApiKeyRow.created_at, ApiKeyRow.id),
-            limit=limit,
-            cursor=cursor,
-            record=key_record,
-        )
+        return newest_first(self._session, ApiKeyRow, limit=limit, cursor=cursor, record=key_record)
 
     def revoke(self, key_id: str, *, at: datetime) -> bool:
         """Let a key open nothing any more, for ever; False when it did not before.

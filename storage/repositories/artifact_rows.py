@@ -63,6 +63,9 @@ _OF_TRIAL = (
         TrialArtifactRow.number == bindparam("trial"),
     )
 )
+_SIZES = select(ArtifactRow.sha256, ArtifactRow.size).where(
+    ArtifactRow.sha256.in_(bindparam("digests", expanding=True))
+)
 
 
 class ArtifactRows:
@@ -186,9 +189,7 @@ class ArtifactRows:
         """Bytes of stored artifacts, by their digests."""
         found: dict[str, int] = {}
         for some in batched(sorted(set(digests))):
-            rows = self._session.execute(
-                select(ArtifactRow.sha256, ArtifactRow.size).where(ArtifactRow.sha256.in_(some))
-            )
+            rows = run(self._session, _SIZES, {"digests": some})
             found |= {row.sha256: row.size for row in rows}
         return found
 

@@ -51,13 +51,23 @@ _NUMBERS = select(func.max(AttemptRow.number)).where(
 )
 _LAST = _NUMBERS.where(AttemptRow.trial == bindparam("of_trial"))
 _LAST_OF_STUDY = _NUMBERS.where(AttemptRow.trial.is_(None))
-_AT_WORK = (
+_TRAINING = (
+    AttemptRow.study_id.in_(bindparam("studies", expanding=True)),
+    AttemptRow.kind == AttemptKind.TRAIN,
+)
+_ENDED_SECONDS = (
+    select(AttemptRow.study_id, func.sum(AttemptRow.device_seconds))
+    .where(*_TRAINING, ~_RUNNING)
+    .group_by(AttemptRow.study_id)
+)
+# Without their jobs, which are most of the rows: this is asked for every second.
+_AT_WORK = select(
     AttemptRow.study_id,
     AttemptRow.device_seconds,
     AttemptRow.slot_share,
     AttemptRow.started_at,
     AttemptRow.stood_still_seconds,
-)
+).where(*_TRAINING, _RUNNING)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,18 +395,12 @@ class Attempts:
         What it stood still for measurements does not count. Of an attempt at work it is what its
         worker said last: a wall clock that is set must not use up a budget.
         """
-        training = (AttemptRow.study_id.in_(study_ids), AttemptRow.kind == AttemptKind.TRAIN)
-        ended = self._session.execute(
-            select(AttemptRow.study_id, func.sum(AttemptRow.device_seconds))
-            .where(*training, ~_RUNNING)
-            .group_by(AttemptRow.study_id)
-        )
+        asked = {"studies": list(study_ids)}
         seconds = dict.fromkeys(study_ids, 0.0)
-        seconds |= {study_id: taken or 0.0 for study_id, taken in ended}
-        # Without their jobs, which are most of the rows: this is asked for every second.
-        working = self._session.execute(select(*_AT_WORK).where(*training, _RUNNING))
+        for study_id, taken in run(self._session, _ENDED_SECONDS, asked):
+            seconds[study_id] = taken or 0.0
         by_the_clock: set[str] = set()
-        for study_id, told, share, started_at, stood_still in working:
+        for study_id, told, share, started_at, stood_still in run(self._session, _AT_WORK, asked):
             seconds[study_id] += _device_seconds(told, share, started_at, stood_still, until=now)
             if told is None:
                 by_the_clock.add(study_id)

@@ -16,16 +16,15 @@ from storage.tables import MeasurementRow
 from storage.tenants import run
 
 _record = reader(MeasurementRecord)
-_FIRST = (
-    select(*columns_of(MeasurementRecord, MeasurementRow))
-    .where(
-        MeasurementRow.study_id == bindparam("study"),
-        MeasurementRow.shape_key == bindparam("shape"),
-        MeasurementRow.device == bindparam("model"),
-    )
+_COLUMNS = columns_of(MeasurementRecord, MeasurementRow)
+_NAMED = select(*_COLUMNS).where(MeasurementRow.id.in_(bindparam("ids", expanding=True)))
+_OF_STUDY = (
+    select(*_COLUMNS)
+    .where(MeasurementRow.study_id == bindparam("study"))
     .order_by(MeasurementRow.created_at, MeasurementRow.id)
-    .limit(1)
 )
+_OF_SHAPE = _OF_STUDY.where(MeasurementRow.shape_key == bindparam("shape"))
+_FIRST = _OF_SHAPE.where(MeasurementRow.device == bindparam("model")).limit(1)
 
 
 @dataclass(frozen=True)
@@ -77,12 +76,10 @@ class Measurements:
         Raises:
             NotFound: if there is none.
         """
-        row = self._session.scalar(
-            select(MeasurementRow).where(MeasurementRow.id == measurement_id)
-        )
-        if row is None:
+        found = self.named([measurement_id])
+        if not found:
             raise NotFound(f"there is no measurement {measurement_id!r}")
-        return _record(row)
+        return found[measurement_id]
 
     def has(self, measurement_id: str) -> bool:
         """Whether there is a measurement with this id."""
@@ -91,18 +88,16 @@ class Measurements:
 
     def of_study(self, study_id: str, shape_key: str | None = None) -> Sequence[MeasurementRecord]:
         """The study's measurements, or those of one shape, in the order they were made."""
-        query = select(MeasurementRow).where(MeasurementRow.study_id == study_id)
-        if shape_key is not None:
-            query = query.where(MeasurementRow.shape_key == shape_key)
-        rows = self._session.scalars(query.order_by(MeasurementRow.created_at, MeasurementRow.id))
+        query = _OF_STUDY if shape_key is None else _OF_SHAPE
+        rows = run(self._session, query, {"study": study_id, "shape": shape_key})
         return [_record(row) for row in rows]
 
     def named(self, ids: Collection[str]) -> dict[str, MeasurementRecord]:
         """The measurements with these ids, by id; an id that nothing has is left out."""
         found: dict[str, MeasurementRecord] = {}
         for some in batched(sorted(set(ids))):
-            query = select(MeasurementRow).where(MeasurementRow.id.in_(some))
-            found |= {row.id: _record(row) for row in self._session.scalars(query)}
+            rows = run(self._session, _NAMED, {"ids": some})
+            found |= {row.id: _record(row) for row in rows}
         return found
 
     def speeds(self, study_id: str) -> Sequence[Speed]:

@@ -120,16 +120,9 @@ class Studies:
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        query = select(StudyRow)
-        if state is not None:
-            query = query.where(StudyRow.state == state)
+        equal = {} if state is None else {"state": state}
         return newest_first(
-            self._session,
-            query,
-            (StudyRow.created_at, StudyRow.id),
-            limit=limit,
-            cursor=cursor,
-            record=_record,
+            self._session, StudyRow, limit=limit, cursor=cursor, record=_record, **equal
         )
 
     def ids(self) -> set[str]:

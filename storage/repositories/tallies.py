@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
@@ -13,8 +12,22 @@ from storage.records import TrialCounts
 from storage.repositories.attempts import Attempts, DeviceTime
 from storage.repositories.trials import Trials
 from storage.tables import MeasurementRow, MetricRow, StudyRow
+from storage.tenants import run
 
-_N = TypeVar("_N", int, float)
+_EPOCHS = (
+    select(MetricRow.study_id, func.count())
+    .where(MetricRow.study_id.in_(bindparam("studies", expanding=True)), MetricRow.epoch > 0)
+    .group_by(MetricRow.study_id)
+)
+_MEASURING = (
+    select(MeasurementRow.study_id, func.sum(MeasurementRow.seconds))
+    .join(StudyRow, StudyRow.id == MeasurementRow.study_id)
+    .where(
+        MeasurementRow.study_id.in_(bindparam("studies", expanding=True)),
+        or_(StudyRow.finished_at.is_(None), MeasurementRow.created_at <= StudyRow.finished_at),
+    )
+    .group_by(MeasurementRow.study_id)
+)
 
 
 @dataclass(frozen=True)
@@ -39,23 +52,9 @@ class Tallies:
         found: dict[str, Tally] = {}
         for some in batched(study_ids):
             counts = Trials(self._session).counts_of(some)
-            epochs = self._sums(
-                select(MetricRow.study_id, func.count())
-                .where(MetricRow.study_id.in_(some), MetricRow.epoch > 0)
-                .group_by(MetricRow.study_id)
-            )
-            measuring = self._sums(
-                select(MeasurementRow.study_id, func.sum(MeasurementRow.seconds))
-                .join(StudyRow, StudyRow.id == MeasurementRow.study_id)
-                .where(
-                    MeasurementRow.study_id.in_(some),
-                    or_(
-                        StudyRow.finished_at.is_(None),
-                        MeasurementRow.created_at <= StudyRow.finished_at,
-                    ),
-                )
-                .group_by(MeasurementRow.study_id)
-            )
+            asked = {"studies": some}
+            epochs: dict[str, int] = dict(run(self._session, _EPOCHS, asked).all())
+            measuring: dict[str, float] = dict(run(self._session, _MEASURING, asked).all())
             times = Attempts(self._session).device_times(some, now)
             for study_id in some:
                 found[study_id] = Tally(
@@ -65,6 +64,3 @@ class Tallies:
                     device_time=times[study_id],
                 )
         return found
-
-    def _sums(self, query: Select[str, _N]) -> Mapping[str, _N]:
-        return {study_id: value for study_id, value in self._session.execute(query)}  # noqa: C416 - rows are no pairs to types

@@ -51,13 +51,33 @@ TrialRecords: TypeAlias = list[TrialRecord]
 
 _record = reader(TrialRecord, "artifacts")
 _COLUMNS = columns_of(TrialRecord, TrialRow, "artifacts")
+_OF_STUDY = TrialRow.study_id == bindparam("study")
+_NUMBERED = (
+    select(*_COLUMNS)
+    .where(_OF_STUDY, TrialRow.number.in_(bindparam("numbers", expanding=True)))
+    .order_by(TrialRow.number)
+)
+_LINKS = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
+    TrialArtifactRow.study_id == bindparam("study")
+)
+_LINKS_BETWEEN = _LINKS.where(
+    TrialArtifactRow.number.between(bindparam("first"), bindparam("last"))
+)
+_LINKS_OF = _LINKS.where(TrialArtifactRow.number.in_(bindparam("numbers", expanding=True)))
+_SUMMARIES = (
+    select(*columns_of(TrialSummary, TrialRow))
+    .where(_OF_STUDY, TrialRow.state.in_(bindparam("states", expanding=True)))
+    .order_by(TrialRow.number)
+)
+_LATER = TrialRow.data_version > bindparam("after")
+_LATER_SUMMARIES = _SUMMARIES.where(_LATER)
+_LATER_OR_NEW_SUMMARIES = _SUMMARIES.where(or_(_LATER, TrialRow.number >= bindparam("first")))
 _CHANGED = (
     select(*_COLUMNS)
     .where(
         or_(
-            (TrialRow.study_id == bindparam("study"))
-            & (TrialRow.data_version > bindparam("after")),
-            (TrialRow.study_id == bindparam("study")) & (TrialRow.number >= bindparam("first")),
+            _OF_STUDY & _LATER,
+            _OF_STUDY & (TrialRow.number >= bindparam("first")),
         )
     )
     .order_by(TrialRow.number)
@@ -66,11 +86,6 @@ _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended
 _VERSION = select(StudyRow.data_version + 1).where(StudyRow.id == bindparam("study"))
 _TYPES = TrialRow.__table__.columns
 _ONE = TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
-_GET = select(*_COLUMNS).where(*_ONE)
-_LINKS = select(TrialArtifactRow.number, TrialArtifactRow.role, TrialArtifactRow.sha256).where(
-    TrialArtifactRow.study_id == bindparam("study")
-)
-_LINKS_BETWEEN = _LINKS.where(TrialArtifactRow.number.between(bindparam("low"), bindparam("high")))
 _START = (
     update(TrialRow)
     .where(*_ONE, _OPEN)
@@ -103,6 +118,21 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
 _CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
+
+
+_COUNTS = (
+    select(
+        TrialRow.study_id,
+        TrialRow.state,
+        func.count(),
+        func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
+        func.count().filter(_CONFIRMS),
+        func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
+        func.count().filter(TrialRow.repeats.is_not(None)),
+    )
+    .where(TrialRow.study_id.in_(bindparam("studies", expanding=True)))
+    .group_by(TrialRow.study_id, TrialRow.state)
+)
 
 
 class _StateCounts(NamedTuple):
@@ -164,29 +194,21 @@ class Trials:
             NotFound: if there is none.
         """
         lock_study_to_decide(self._session, study_id)
-        of = {"study": study_id, "trial": number}
-        row = run(self._session, _GET, of).one_or_none() if storable_integer(number) else None
-        if row is None:
+        found = self.find(study_id, number)
+        if found is None:
             raise _missing(study_id, number)
-        return self._records([row])[0]
+        return found
 
     def find(self, study_id: str, number: int) -> TrialRecord | None:
         """One trial, if there is one."""
-        if not storable_integer(number):
-            return None
-        rows = self._session.scalars(select(TrialRow).where(*_one(study_id, number))).all()
-        return self._records(rows)[0] if rows else None
+        return next(iter(self.numbered(study_id, [number])), None)
 
     def numbered(self, study_id: str, numbers: Collection[int]) -> TrialRecords:
         """Those of the numbered trials that there are, by number."""
         found: TrialRecords = []
         for some in batched(sorted(filter(storable_integer, numbers))):
-            rows = self._session.scalars(
-                select(TrialRow)
-                .where(TrialRow.study_id == study_id, TrialRow.number.in_(some))
-                .order_by(TrialRow.number)
-            )
-            found += self._records(rows.all(), TrialArtifactRow.number.in_(some))
+            rows = run(self._session, _NUMBERED, {"study": study_id, "numbers": some}).all()
+            found += self._records(rows, some)
         return found
 
     def list(self, study_id: str, *states: TrialState) -> TrialRecords:
@@ -225,17 +247,11 @@ class Trials:
         data had that version, see `StudyRecord.data_version`; with `first`, those from that number
         on as well.
         """
-        query = (
-            select(*columns_of(TrialSummary, TrialRow))
-            .where(TrialRow.study_id == study_id, TrialRow.state.in_(states))
-            .order_by(TrialRow.number)
-        )
+        query = _SUMMARIES
         if after is not None:
-            changed = TrialRow.data_version > after
-            query = query.where(
-                changed if first is None else or_(changed, TrialRow.number >= first)
-            )
-        return [TrialSummary(*row) for row in self._session.execute(query)]
+            query = _LATER_SUMMARIES if first is None else _LATER_OR_NEW_SUMMARIES
+        asked = {"study": study_id, "states": states, "after": after, "first": first}
+        return [TrialSummary(*row) for row in run(self._session, query, asked)]
 
     def specs(self, study_id: str, first: int, last: int) -> dict[int, dict[str, Json]]:
         """The documents of the study's trials from one number to another, by number."""
@@ -315,8 +331,7 @@ class Trials:
         if cursor is not None:
             query = query.where(TrialRow.number > number_behind(cursor))
         rows = self._session.scalars(query.limit(limit + 1)).all()
-        linked = TrialArtifactRow.number.in_([row.number for row in rows])
-        items = self._records(rows[:limit], linked)
+        items = self._records(rows[:limit], [row.number for row in rows[:limit]])
         return Page(
             items=items, next_cursor=cursor_of(items[-1].number) if len(rows) > limit else None
         )
@@ -347,7 +362,7 @@ class Trials:
         if state is not None:
             query = query.where(TrialRow.state == state)
         rows = self._session.scalars(query.limit(limit).offset(offset)).all()
-        return self._records(rows, TrialArtifactRow.number.in_([row.number for row in rows]))
+        return self._records(rows, [row.number for row in rows])
 
     def counts(self, study_id: str) -> TrialCounts:
         """How many of the study's trials are in each state, and how many the search dispatched."""
@@ -355,19 +370,7 @@ class Trials:
 
     def counts_of(self, study_ids: Collection[str]) -> Mapping[str, TrialCounts]:
         """The counts of each of the named studies."""
-        rows = self._session.execute(
-            select(
-                TrialRow.study_id,
-                TrialRow.state,
-                func.count(),
-                func.count().filter(TrialRow.dispatched, ~_CONFIRMS),
-                func.count().filter(_CONFIRMS),
-                func.count().filter(TrialRow.told_at.is_(None), TrialRow.finished_at.is_not(None)),
-                func.count().filter(TrialRow.repeats.is_not(None)),
-            )
-            .where(TrialRow.study_id.in_(study_ids))
-            .group_by(TrialRow.study_id, TrialRow.state)
-        )
+        rows = run(self._session, _COUNTS, {"studies": list(study_ids)})
         by_study: dict[str, list[_StateCounts]] = {study_id: [] for study_id in study_ids}
         for study_id, state, total, dispatched, confirmations, untold, repeats in rows:
             found = _StateCounts(state, total, dispatched, confirmations, untold, repeats)
@@ -580,20 +583,18 @@ class Trials:
     def _records(
         self,
         rows: Sequence[Any],
-        linked: ColumnElement[bool] | None = None,
+        linked: Sequence[int] | None = None,
     ) -> TrialRecords:
         """The rows, or what has their columns, with the artifacts that they name: in one query.
 
-        `linked` chooses the artifacts; by default it is those of all trials between the rows.
+        Artifacts are asked for of the trials `linked`; null: of all between the rows.
         """
         if not rows:
             return []
         numbers = [row.number for row in rows]
-        between = {"study": rows[0].study_id, "low": min(numbers), "high": max(numbers)}
-        if linked is None:
-            links = run(self._session, _LINKS_BETWEEN, between)
-        else:
-            links = run(self._session, _LINKS.where(linked), {"study": rows[0].study_id})
+        asked = {"study": rows[0].study_id, "first": min(numbers), "last": max(numbers)}
+        query = _LINKS_BETWEEN if linked is None else _LINKS_OF
+        links = run(self._session, query, {**asked, "numbers": linked})
         artifacts: dict[int, dict[str, str]] = {number: {} for number in numbers}
         for number, role, sha256 in links:
             if number in artifacts:

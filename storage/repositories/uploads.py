@@ -118,14 +118,8 @@ class Uploads(Generic[_Record]):
         Raises:
             BadCursor: if the cursor was not given out by this list.
         """
-        table = self._table
         return newest_first(
-            self._session,
-            select(table),
-            (table.created_at, table.id),
-            limit=limit,
-            cursor=cursor,
-            record=self._record,
+            self._session, self._table, limit=limit, cursor=cursor, record=self._record
         )
 
     def delete(self, upload_id: str) -> _Record:

@@ -112,6 +112,41 @@ def test_the_baselines_that_are_measured_too_narrow_the_interval(
     assert statistics.median(both) < 0.95 * statistics.median(alone)
 
 
+@pytest.mark.parametrize("task", TASKS)
+def test_what_a_shape_and_its_baseline_have_in_common_narrows_the_interval(
+    measured: dict[str, list[tuple[ShapeFacts, dict[str, Any]]]], task: str
+) -> None:
+    """As on a machine that is slower at some times than at others."""
+    inside: list[bool] = []
+    apart: list[float] = []
+    told: list[float] = []
+    for split in range(_SPLITS // 3):
+        chance = random.Random(split)
+        mixed = chance.sample(measured[task], len(measured[task]))
+        slowed = [(facts, row, math.exp(chance.gauss(0.0, 0.25))) for facts, row in mixed]
+        known, unknown = slowed[:25], slowed[25:]
+        shapes = [facts for facts, _, _ in known]
+        speeds = [row["samples_per_second"] * by for _, row, by in known]
+        times = [*range(len(known))]
+        for time, (_, row, by) in enumerate(known):
+            facts = baseline_facts(ModelSpec.model_validate(row["model"]))
+            if facts is not None:
+                shapes.append(facts)
+                speeds.append(row["samples_per_second"] / row["ratio"] * by)
+                times.append(time)
+        asked = [facts for facts, _, _ in unknown]
+        wide = SpeedModel(shapes, speeds).predict(asked)
+        narrow = SpeedModel(shapes, speeds, together=times).predict(asked)
+        apart += [math.log(one.high / one.value) for one in wide]
+        told += [math.log(one.high / one.value) for one in narrow]
+        inside += [
+            one.low <= row["samples_per_second"] * by <= one.high
+            for one, (_, row, by) in zip(narrow, unknown, strict=True)
+        ]
+    assert statistics.mean(inside) >= 0.9
+    assert statistics.median(told) < 0.8 * statistics.median(apart)
+
+
 def test_a_spoilt_measurement_moves_the_others_little(
     measured: dict[str, list[tuple[ShapeFacts, dict[str, Any]]]],
 ) -> None:
