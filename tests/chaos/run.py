@@ -41,7 +41,7 @@ class Summary:
     studies: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
     strikes: Counter[str] = field(default_factory=Counter[str])
-    requests_struck: int = 0
+    requests_struck: Counter[str] = field(default_factory=Counter[str])
     """Requests of the far agent that were lost, or lost their answers, or came twice."""
     artifacts: int = 0
     rolled_away: int = 0
@@ -58,11 +58,13 @@ def run(
     postgres: MortalPostgres | None = None,
     gone_leases: float = 3.0,
     only: tuple[str, ...] = (),
+    every: bool = False,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Summary:
     """Strike for that long while studies run, let the last one end in peace, and audit all.
 
-    `gone_leases` and `only` are those of `Striker`.
+    `gone_leases` and `only` are those of `Striker`. With `every` it goes on until each kind of
+    strike has hit something.
 
     Raises:
         AssertionError: something was lost, doubled, left over or wrong.
@@ -104,7 +106,11 @@ def run(
             only=only,
         )
         studies: list[str] = []
-        while not studies or time.monotonic() - begun < seconds:
+
+        def goes_on() -> bool:
+            return time.monotonic() - begun < seconds or (every and bool(striker.missing))
+
+        while not studies or goes_on():
             studies.append(_submitted(server, _spec(seed + len(studies), trials)))
             # A study whose data cannot be prepared in three attempts fails, as it should.
             wait_while_it_moves(
@@ -118,7 +124,7 @@ def run(
                 server,
                 striker,
                 studies[-1],
-                until=begun + seconds,
+                goes_on=goes_on,
                 generator=generator,
                 say=say,
             )
@@ -195,11 +201,11 @@ def _strike_until_it_ends(
     striker: Striker,
     study_id: str,
     *,
-    until: float,
+    goes_on: Callable[[], bool],
     generator: random.Random,
     say: Callable[[str], None],
 ) -> None:
-    while time.monotonic() < until:
+    while goes_on():
         if _has_ended(server, study_id):
             return
         say(striker.strike())
