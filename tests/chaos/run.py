@@ -80,6 +80,8 @@ def run(
         "REFLECTORY_LEASE_SECONDS": str(_LEASE_SECONDS),
         "REFLECTORY_PUBLIC_ATTEMPTS": "true",
         "REFLECTORY_DISK_RESERVE": str(_DISK_RESERVE),
+        # Where folders of sockets are made.
+        "TMPDIR": str(folder),
     }
     with ExitStack() as held:
         store_folder = data_dir / "artifacts"
@@ -148,6 +150,7 @@ def run(
             summary.outcomes += audit_study(database, urls[1], study_id, front)
         audit_fleet(database)
         audit_folders(data_dir, far.folder)
+        assert not list(folder.glob("reflectory-*")), f"a folder of sockets is left over: {folder}"
         store = LocalArtifactStore(store_folder)
         # Nobody writes any more, so that what a killed writer left needs not be let grow old.
         store.sweep(older_than_seconds=0.0)
