@@ -25,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -299,6 +300,8 @@ def _run(start: _Start, received: Sequence[int], *, forked_by: int) -> None:
     os.umask(start.umask)
     os.environ.clear()
     os.environ.update(start.environment)
+    # Which folder that is was looked up when all was imported.
+    tempfile.tempdir = None
     show_title(start.words)
     _show_environment(start.environment)
     if start.unbuffered or os.isatty(1):

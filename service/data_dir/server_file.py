@@ -16,20 +16,27 @@ class ServerFile:
 
     url: str
     pid: int
+    folder: Path | None = None
+    """Its folder of sockets elsewhere, which its own end takes away, or the next start does."""
 
     def write(self, data_dir: Path) -> None:
         """Put it in its place, whole, readable by its owner alone."""
-        write_whole(data_dir / _NAME, json.dumps(asdict(self)))
+        write_whole(data_dir / _NAME, json.dumps(asdict(self), default=str))
 
     @classmethod
     def read(cls, data_dir: Path) -> Self | None:
         """The server that was last started there; null when none was, or it ended in order."""
         try:
             document = json.loads((data_dir / _NAME).read_text())
-            return cls(url=str(document["url"]), pid=int(document["pid"]))
+            folder = document.get("folder")
+            return cls(
+                url=str(document["url"]),
+                pid=int(document["pid"]),
+                folder=None if folder is None else Path(str(folder)),
+            )
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     @staticmethod

@@ -6,12 +6,14 @@ operation and leave CUDA untouched. See Note [One preloaded process] in `service
 
 import logging
 import os
+import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from search.agents.forking.environment import KEPT_FROM_ATTEMPTS
 from search.agents.forking.fork_server import serve_attempts
@@ -45,12 +47,14 @@ class Held:
     dashboard: socket.socket
     lifeline: int
     """The reading end of a pipe that ends with the supervisor."""
+    folder: Path
+    """Where the dashboard's socket is, and maybe that of attempts."""
 
 
 def children(settings: Settings, held: Held, requests: ForkRequests) -> list[Child]:
     """What runs while the server does."""
     api = partial(run_api, settings, listener=held.address, attempts=held.attempts)
-    coordinator = partial(coordinate_until_told, settings)
+    coordinator = partial(_coordinate, settings, held.folder)
     agent = partial(work_for_own_server, settings, launch=requests.launch)
     launcher = partial(launch_until_told, settings)
     listeners = (held.address.fileno(), held.attempts.fileno())
@@ -89,6 +93,19 @@ def _run(
     except Exception:
         _log.critical("%s fails", role, exc_info=True)
         sys.exit(1)
+
+
+def _coordinate(settings: Settings, folder: Path) -> None:
+    """Coordinate; where the supervisor was killed, take its folder away, for it cannot any more.
+
+    The API could not: uvicorn ends its process by the signal that it got.
+    """
+    supervisor = os.getppid()
+    try:
+        coordinate_until_told(settings)
+    finally:
+        if os.getppid() != supervisor:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _dashboard(settings: Settings, listener: socket.socket) -> None:

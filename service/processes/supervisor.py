@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 _ASK_SECONDS = 0.1
 _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Wildcard address -> one that can be spoken to."""
+_FOLDER_PREFIX = "reflectory-"
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PRELOADED = (
     "torch",
@@ -99,16 +100,18 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
         stopping = held.enter_context(_stop_signals())
         data_dir = settings.data_dir.absolute()
         held.enter_context(_lock(data_dir))
+        _remove_folder_of_killed(data_dir)
         tighten(settings)
         check_artifacts(settings)
         _migrate(settings)
         check_address(settings.host, settings.database_url)
         listener = held.enter_context(tcp_listener(settings.host, settings.port))
-        place = ServerFile(url=_url(settings.host, listener.getsockname()[1]), pid=os.getpid())
+        url = _url(settings.host, listener.getsockname()[1])
+        socket_folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+        held.callback(shutil.rmtree, socket_folder, ignore_errors=True)
+        place = ServerFile(url=url, pid=os.getpid(), folder=socket_folder)
         place.write(data_dir)
         held.callback(ServerFile.remove, data_dir)
-        socket_folder = Path(tempfile.mkdtemp(prefix="reflectory-"))
-        held.callback(shutil.rmtree, socket_folder, ignore_errors=True)
         dashboard_socket = socket_folder / "dashboard.sock"
         dashboard = held.enter_context(unix_listener(dashboard_socket))
         attempts_socket = settings.attempts_socket or own_socket(data_dir, socket_folder)
@@ -135,7 +138,7 @@ def serve(settings: Settings, *, announce: Callable[[ServerFile], None]) -> None
             }
         )
         requests = ForkRequests(PROGRAMS)
-        sockets = Held(listener, attempts, dashboard, lifeline)
+        sockets = Held(listener, attempts, dashboard, lifeline, socket_folder)
         family = children(children_settings, sockets, requests)
         # What the last server left behind says nothing about this one.
         children_settings.coordinator_alive.unlink(missing_ok=True)
@@ -240,6 +243,13 @@ def _lock(data_dir: Path) -> Generator[None]:
                 "stop that one, or choose another --data-dir"
             ) from error
         yield
+
+
+def _remove_folder_of_killed(data_dir: Path) -> None:
+    """Take away the sockets' folder of a server that was killed with all its processes."""
+    last = ServerFile.read(data_dir)
+    if last is not None and last.folder is not None and last.folder.name.startswith(_FOLDER_PREFIX):
+        shutil.rmtree(last.folder, ignore_errors=True)
 
 
 def _migrate(settings: Settings) -> None:

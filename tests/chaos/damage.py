@@ -46,16 +46,21 @@ def _forget_index(database: Path) -> None:
     database.with_name(f"{database.name}-shm").unlink(missing_ok=True)
 
 
-def step_back_and_migrate(url: str, data_dir: Path) -> None:
-    """Make the tables those of the program before this one, and have this one migrate them."""
+def step_back(url: str, steps: int = 1) -> None:
+    """Make the tables those of a program that many migrations before this one."""
     # Not by our own `Database`: with its foreign keys on, a table that SQLite makes anew would
     # take all rows along that refer to it.
     engine = create_engine(with_driver(url))
     try:
         with engine.begin() as connection:
-            command.downgrade(migration_config(connection), "-1")
+            command.downgrade(migration_config(connection), f"-{steps}")
     finally:
         engine.dispose()
+
+
+def step_back_and_migrate(url: str, data_dir: Path) -> None:
+    """Make the tables those of the program before this one, and have this one migrate them."""
+    step_back(url)
     migrated = subprocess.run(
         [sys.executable, "-m", "service.cli", "migrate", "--data-dir", str(data_dir)],
         env={**os.environ, "REFLECTORY_DATABASE_URL": url},

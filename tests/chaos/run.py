@@ -41,7 +41,7 @@ class Summary:
     studies: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
     strikes: Counter[str] = field(default_factory=Counter[str])
-    requests_struck: int = 0
+    requests_struck: Counter[str] = field(default_factory=Counter[str])
     """Requests of the far agent that were lost, or lost their answers, or came twice."""
     artifacts: int = 0
     rolled_away: int = 0
@@ -58,11 +58,13 @@ def run(
     postgres: MortalPostgres | None = None,
     gone_leases: float = 3.0,
     only: tuple[str, ...] = (),
+    every: bool = False,
     say: Callable[[str], None] = lambda _line: None,
 ) -> Summary:
     """Strike for that long while studies run, let the last one end in peace, and audit all.
 
-    `gone_leases` and `only` are those of `Striker`.
+    `gone_leases` and `only` are those of `Striker`. With `every` it goes on until each kind of
+    strike has hit something.
 
     Raises:
         AssertionError: something was lost, doubled, left over or wrong.
@@ -78,6 +80,8 @@ def run(
         "REFLECTORY_LEASE_SECONDS": str(_LEASE_SECONDS),
         "REFLECTORY_PUBLIC_ATTEMPTS": "true",
         "REFLECTORY_DISK_RESERVE": str(_DISK_RESERVE),
+        # Where folders of sockets are made.
+        "TMPDIR": str(folder),
     }
     with ExitStack() as held:
         store_folder = data_dir / "artifacts"
@@ -104,7 +108,11 @@ def run(
             only=only,
         )
         studies: list[str] = []
-        while not studies or time.monotonic() - begun < seconds:
+
+        def goes_on() -> bool:
+            return time.monotonic() - begun < seconds or (every and bool(striker.missing))
+
+        while not studies or goes_on():
             studies.append(_submitted(server, _spec(seed + len(studies), trials)))
             # A study whose data cannot be prepared in three attempts fails, as it should.
             wait_while_it_moves(
@@ -118,7 +126,7 @@ def run(
                 server,
                 striker,
                 studies[-1],
-                until=begun + seconds,
+                goes_on=goes_on,
                 generator=generator,
                 say=say,
             )
@@ -142,6 +150,7 @@ def run(
             summary.outcomes += audit_study(database, urls[1], study_id, front)
         audit_fleet(database)
         audit_folders(data_dir, far.folder)
+        assert not list(folder.glob("reflectory-*")), f"a folder of sockets is left over: {folder}"
         store = LocalArtifactStore(store_folder)
         # Nobody writes any more, so that what a killed writer left needs not be let grow old.
         store.sweep(older_than_seconds=0.0)
@@ -195,11 +204,11 @@ def _strike_until_it_ends(
     striker: Striker,
     study_id: str,
     *,
-    until: float,
+    goes_on: Callable[[], bool],
     generator: random.Random,
     say: Callable[[str], None],
 ) -> None:
-    while time.monotonic() < until:
+    while goes_on():
         if _has_ended(server, study_id):
             return
         say(striker.strike())

@@ -1,5 +1,6 @@
 """What is done to a running server: a seeded choice of what dies, stands still or is damaged."""
 
+import math
 import random
 import signal
 import sqlite3
@@ -65,47 +66,54 @@ class Striker:
         self._stopped: list[tuple[float, psutil.Process]] = []
         self._wire_until = 0.0
         self._ballast: tuple[float, Path] | None = None
-        weights: dict[str, tuple[float, Callable[[], bool]]] = {
-            "slot": (6, self._kill_worker),
-            "oom victim": (3, self._kill_oom_victim),
-            "slot stopped": (2, self._stop_worker),
-            "coordinator": (3, lambda: self._kill_child("coordinator")),
-            "api": (3, lambda: self._kill_child("api")),
-            "api gone": (1, self._take_api_away),
-            "agent": (3, lambda: self._kill_child("agent")),
-            "agent stopped": (2, self._stop_agent),
-            "far agent": (3, lambda: _sent(self._far.agent, signal.SIGKILL)),
-            "far agent stopped": (2, lambda: self._stop(self._far.agent)),
-            "far agent cut off": (3, lambda: self._strike_wire("cut", 0.5, 3.0)),
-            "answers lost": (3, lambda: self._strike_wire("answers lost", 0.3, 1.0)),
-            "requests doubled": (3, lambda: self._strike_wire("requests doubled", 0.3, 1.0)),
-            "fork server": (2, self._kill_fork_server),
-            "supervisor": (1, self._kill_supervisor),
-            "everything": (1, self._kill_everything),
-            "damaged artifact": (2, self._damage_artifact),
-            "upgrade after kill -9": (1, self._upgrade),
-            "database away": (2, self._take_database_away),
+        kinds: dict[str, Callable[[], bool]] = {
+            "slot": self._kill_worker,
+            "oom victim": self._kill_oom_victim,
+            "slot stopped": self._stop_worker,
+            "coordinator": lambda: self._kill_child("coordinator"),
+            "api": lambda: self._kill_child("api"),
+            "api gone": self._take_api_away,
+            "agent": lambda: self._kill_child("agent"),
+            "agent stopped": self._stop_agent,
+            "far agent": lambda: _sent(self._far.agent, signal.SIGKILL),
+            "far agent stopped": lambda: self._stop(self._far.agent),
+            "far agent cut off": lambda: self._strike_wire("cut", 0.5, 3.0),
+            "answers lost": lambda: self._strike_wire("answers lost", 0.3, 1.0),
+            "requests doubled": lambda: self._strike_wire("requests doubled", 0.3, 1.0),
+            "fork server": self._kill_fork_server,
+            "supervisor": self._kill_supervisor,
+            "everything": self._kill_everything,
+            "damaged artifact": self._damage_artifact,
+            "upgrade after kill -9": self._upgrade,
+            "database away": self._take_database_away,
         }
         if postgres is None:
-            weights["database rolled back"] = (1, self._roll_back)
+            kinds["database rolled back"] = self._roll_back
         if small_disk:
-            weights["store full"] = (2, self._fill_store)
-        unknown = set(only) - set(weights)
+            kinds["store full"] = self._fill_store
+        unknown = set(only) - set(kinds)
         if unknown:
-            raise ValueError(f"there is no strike {sorted(unknown)}; there are {sorted(weights)}")
-        self._weights = {name: one for name, one in weights.items() if not only or name in only}
+            raise ValueError(f"there is no strike {sorted(unknown)}; there are {sorted(kinds)}")
+        self._kinds = {name: act for name, act in kinds.items() if not only or name in only}
+        self._due: list[str] = []
+
+    @property
+    def missing(self) -> list[str]:
+        """The kinds that have struck nothing yet."""
+        return [name for name in self._kinds if not self.counts[name]]
 
     def strike(self) -> str:
-        """Do one thing by chance; its name."""
+        """Do one thing; its name. Each kind comes once, in an order by chance, before any again."""
         self.mend()
-        names = list(self._weights)
-        weights = [self._weights[name][0] for name in names]
-        name = self._generator.choices(names, weights)[0]
-        _, act = self._weights[name]
+        if not self._due:
+            self._due = self._generator.sample(list(self._kinds), len(self._kinds))
+        name = self._due.pop(0)
         with suppress(psutil.NoSuchProcess):
-            if act():
+            if self._kinds[name]():
                 self.counts[name] += 1
                 return name
+        # There was nothing to strike at; later there may be.
+        self._due.append(name)
         return f"{name}: there is none"
 
     def mend(self, *, at_once: bool = False) -> None:
@@ -180,10 +188,24 @@ class Striker:
         return _sent(victim, signal.SIGKILL)
 
     def _strike_wire(self, fault: Fault, least: float, most: float) -> bool:
-        """Have the other machine's exchange suffer for some lease times."""
+        """Have the other machine's exchange suffer for some lease times, once it has been heard."""
         seconds = self._generator.uniform(least, most) * self._lease_seconds
+        wire = self._far.wire
+        answered, struck = wire.answered, wire.struck.total()
+
+        def comes_to(holds: Callable[[], bool]) -> None:
+            def mended() -> bool:
+                self.mend()
+                return holds()
+
+            wait_while_it_moves(mended, what=f"requests of the far agent; log {self._far.log}")
+
+        # One that is just being started asks nothing that could be struck.
+        comes_to(lambda: wire.answered > answered)
+        self._wire_until = math.inf
+        wire.fault = fault
+        comes_to(lambda: wire.struck.total() > struck)
         self._wire_until = time.monotonic() + seconds
-        self._far.wire.fault = fault
         return True
 
     def _take_api_away(self) -> bool:

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
@@ -27,8 +28,10 @@ class Wire:
 
     def __init__(self, upstream: Callable[[], str], generator: random.Random) -> None:
         self.fault: Fault | None = None
-        self.struck = 0
-        """Requests that did not fare as they should."""
+        self.struck: Counter[str] = Counter()
+        """Requests that did not fare as they should, by fault and by what was asked."""
+        self.answered = 0
+        """Requests whose answer arrived."""
         self._upstream = upstream
         self._generator = generator
         self._server = _Server(("127.0.0.1", 0), self)
@@ -48,18 +51,17 @@ class Wire:
         self, method: str, path: str, headers: dict[str, str], body: bytes
     ) -> tuple[HTTPResponse, bytes] | None:
         """What the server answers; nothing where the answer, or the request, is lost."""
-        fault = self.fault
-        if fault == "cut":
-            self.struck += 1
+        fault, ask = self.fault, (method, path, headers, body)
+        answer = None if fault == "cut" else self._asked(*ask)
+        if self.fault == "cut":
+            fault = "cut"
+        hit = fault is not None and (fault == "cut" or self._generator.random() < 0.5)
+        if hit:
+            self.struck[f"{fault}: {path.rpartition('/')[2]}"] += 1
+        if hit and fault != "requests doubled":
             return None
-        ask = (method, path, headers, body)
-        answer = self._asked(*ask)
-        hit = self._generator.random() < 0.5
-        if self.fault == "cut" or (fault == "answers lost" and hit):
-            self.struck += 1
-            return None
-        if fault == "requests doubled" and hit:
-            self.struck += 1
+        self.answered += answer is not None
+        if hit:
             late = self._generator.uniform(0, _LATEST_SECONDS)
             threading.Thread(target=self._again, args=(late, ask), daemon=True).start()
         return answer

@@ -5,11 +5,16 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 from alembic import command
 from sqlalchemy import text
 
+from storage.engine import Database
 from storage.schema import VERSION_TABLE, migration_config
+from tests.chaos.audit import audit_fleet, audit_folders, audit_study
+from tests.chaos.damage import step_back
 from tests.service.processes import running_api
+from tests.service.running import Server, wait_until
 from tests.service.site import Site
 
 
@@ -58,3 +63,61 @@ def test_an_old_program_touches_no_tables_of_a_newer_one(tmp_path: Path) -> None
     with site.database.read() as session:
         assert session.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) == "9999"
     site.close()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("migrations", range(5))
+def test_trials_that_ran_when_a_server_was_killed_go_on_in_a_newer_one(
+    tmp_path: Path, migrations: int
+) -> None:
+    """Of so many migrations before; what an older program wrote into its rows is not tried here."""
+    server = Server(tmp_path / "data", workers=2)
+    url = f"sqlite:///{server.data_dir / 'reflectory.db'}"
+    try:
+        server.start()
+        study_id = server.submit(
+            {
+                "task": {"kind": "digits"},
+                "architectures": ["rnn"],
+                "parametrizations": ["dense", "low_rank"],
+                "space": {"hidden_size": 16, "batch_size": 16},
+                "objectives": ["quality", "parameters"],
+                "budget": {"trials": 5, "epochs": 60},
+            }
+        )
+
+        def at_work() -> set[int]:
+            return {
+                trial["number"]
+                for trial in server.trials(study_id)
+                if trial["attempts"] and trial["attempts"][-1]["state"] == "running"
+            }
+
+        wait_until(
+            lambda: server.study(study_id)["progress"]["epochs_trained"] > 10 and at_work(),
+            what="trials at work",
+        )
+        running = at_work()
+        server.kill_everything()
+        if migrations:
+            step_back(url, migrations)
+        server.start()
+        study = server.wait(study_id)
+        assert study["state"] == "finished", study["state_reason"]
+        states = {
+            trial["number"]: [attempt["state"] for attempt in trial["attempts"]]
+            for trial in server.trials(study_id)
+        }
+        # Some may have ended between the look and the kill.
+        assert all(found[-1] == "ended" for found in states.values())
+        assert [number for number in running if states[number] == ["lost", "ended"]], states
+        front = server.get(f"/v1/studies/{study_id}/front")
+        assert server.stop() == 0
+        database = Database(url)
+        optuna = f"sqlite:///{server.data_dir / 'optuna.db'}"
+        assert audit_study(database, optuna, study_id, front) == {"complete": 5}
+        audit_fleet(database)
+        audit_folders(server.data_dir)
+        database.dispose()
+    finally:
+        server.close()

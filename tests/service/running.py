@@ -1,7 +1,7 @@
 """A real server for tests: `reflectory serve` in a data directory of its own, asked over HTTP."""
 
-import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 import psutil
 
+from service.data_dir.server_file import ServerFile
 from tests.patience import LONG_SECONDS, PATIENCE_SECONDS, wait_while_it_moves
 
 ASKING_SECONDS = 0.15
@@ -67,7 +68,6 @@ class Server:
 
     def launch(self) -> None:
         """Start the server, which may not become ready before something else happens."""
-        (self.data_dir / "server.json").unlink(missing_ok=True)
         command = [sys.executable, "-m", self._program, "serve", "--port", "0"]
         command += ["--data-dir", str(self.data_dir), "--workers", str(self._workers)]
         with self.log.open("ab") as log:
@@ -83,11 +83,12 @@ class Server:
         assert self._process is not None
         if self._process.poll() is not None:
             raise AssertionError(f"the server ended:\n{self.log.read_text()[-4000:]}")
-        described = self.data_dir / "server.json"
-        if not described.exists():
+        described = ServerFile.read(self.data_dir)
+        # A killed one may have left its own.
+        if described is None or described.pid != self.pid:
             return None
         with suppress(httpx2.TransportError):
-            self.http.base_url = httpx2.URL(_url_in(described))
+            self.http.base_url = httpx2.URL(described.url)
             return self.http.get(path).status_code
         return None
 
@@ -166,6 +167,9 @@ class Server:
         self.http.close()
         if self._process is not None and self._process.poll() is None:
             self.kill_everything()
+            left = ServerFile.read(self.data_dir)
+            if left is not None and left.folder is not None:
+                shutil.rmtree(left.folder, ignore_errors=True)
 
     def get(self, path: str, **query: Any) -> Any:
         """The JSON body of a GET that has to succeed."""
@@ -218,7 +222,3 @@ def _stands_still(pid: int) -> bool:
     """Whether every thread of a process has been stopped."""
     states = [stat.read_text() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(state.rpartition(")")[2].split()[0] == "T" for state in states)
-
-
-def _url_in(described: Path) -> str:
-    return str(json.loads(described.read_text())["url"])

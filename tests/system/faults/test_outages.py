@@ -1,5 +1,7 @@
 """The database or the artifact store is gone for a while: 503 meanwhile, and nothing is lost."""
 
+import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from starlette.testclient import TestClient
 
@@ -15,6 +18,7 @@ from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, StoreUnavailable
 from storage.records import StudyState
+from storage.repositories.metrics import Metrics
 from storage.repositories.studies import Studies
 from tests.chaos.audit import audit_study
 from tests.chaos.postgres import MortalPostgres
@@ -136,6 +140,58 @@ def test_a_store_that_is_gone_for_a_while_heals_and_loses_nothing(tmp_path: Path
         assert audit_study(database, optuna_url, study_id, front) == {"complete": 2}
         database.dispose()
     finally:
+        server.close()
+
+
+def test_training_goes_on_while_the_api_is_away_and_is_reported_later(tmp_path: Path) -> None:
+    """Away for two lease times, and nobody starts another one."""
+    lease_seconds, trials, epochs = 4.0, 3, 100
+    server = Server(
+        tmp_path / "data", workers=2, environment={"REFLECTORY_LEASE_SECONDS": str(lease_seconds)}
+    )
+    database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
+
+    def trained() -> int:
+        logs = [log.read_text() for log in (server.data_dir / "logs").glob("*.log")]
+        return sum(len(re.findall(r"epoch \d+: validation", log)) for log in logs)
+
+    def stored() -> int:
+        with database.read() as session:
+            return sum(len(Metrics(session).curve(study_id, one)) for one in range(trials))
+
+    try:
+        server.start()
+        space = {"hidden_size": 16, "batch_size": 8}
+        budget = {"trials": trials, "epochs": epochs}
+        study_id = server.submit({**SMALL, "space": space, "budget": budget})
+        wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 10, what="epochs")
+        supervisor = psutil.Process(server.pid)
+        (api,) = (one for one in supervisor.children() if "api" in one.cmdline())
+        agent = next(one for one in supervisor.children() if "agent" in one.cmdline())
+        supervisor.suspend()
+        try:
+            api.kill()
+            wait_until(lambda: api.status() == psutil.STATUS_ZOMBIE, what="the end of the API")
+            known, slots = stored(), server.workers_at_work()
+            time.sleep(2 * lease_seconds)
+            wait_until(lambda: trained() > known + 30, what="epochs that nobody hears of")
+            assert stored() == known
+            assert slots
+            assert all(slot.is_running() for slot in slots)
+        finally:
+            supervisor.send_signal(signal.SIGCONT)
+        wait_until(lambda: server.answers("/healthz") == 200, what="another API process")
+        assert server.wait(study_id)["state"] == "finished"
+        assert agent.is_running()
+        attempts = [[a["state"] for a in one["attempts"]] for one in server.trials(study_id)]
+        assert attempts == [["ended"]] * trials, "nothing was begun again"
+        assert trained() == stored() == trials * epochs
+        front = server.get(f"/v1/studies/{study_id}/front")
+        assert server.stop() == 0
+        optuna_url = f"sqlite:///{server.data_dir / 'optuna.db'}"
+        assert audit_study(database, optuna_url, study_id, front) == {"complete": trials}
+    finally:
+        database.dispose()
         server.close()
 
 

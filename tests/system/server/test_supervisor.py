@@ -208,7 +208,8 @@ def test_requests_wait_while_the_api_starts_again(server: Server) -> None:
 
 def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
     with preloaded.cold():
-        server = Server(tmp_path / "data", workers=1).start()
+        environment = {"TMPDIR": str(tmp_path)}
+        server = Server(tmp_path / "data", workers=1, environment=environment).start()
     try:
         spec = {"task": {"kind": "digits"}, "budget": {"trials": 50, "epochs": 50}}
         server.submit(spec)
@@ -220,8 +221,37 @@ def test_nothing_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         _, alive = psutil.wait_procs(processes, timeout=300)
         assert alive == []
         assert _mentioning(server.data_dir) == []
+        assert list(tmp_path.glob("reflectory-*")) == [], "the coordinator took the folder away"
         server.start()
         assert server.stop() == 0
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("depth", [0, 100], ids=["short path", "path too long for a socket"])
+def test_what_a_killed_server_left_is_gone_after_the_next_start(tmp_path: Path, depth: int) -> None:
+    data_dir = tmp_path / ("d" * depth) / "data"
+    data_dir.mkdir(parents=True)
+    server = Server(data_dir, workers=1, environment={"TMPDIR": str(tmp_path)}).start()
+
+    def folders() -> list[Path]:
+        return list(tmp_path.glob("reflectory-*"))
+
+    try:
+        # What others made beside it is left alone.
+        (tmp_path / "reflectory-chaos").mkdir()
+        before = set(folders())
+        processes = server.processes()
+        server.kill_everything()
+        assert set(folders()) == before, "nobody was left to take it away"
+        assert not any(process.is_running() for process in processes)
+        server.start()
+        now = set(folders())
+        assert len(before & now) == 1
+        assert len(now) == len(before) == 2
+        assert server.stop() == 0
+        assert folders() == [tmp_path / "reflectory-chaos"]
+        assert _mentioning(data_dir) == []
     finally:
         server.close()
 
