@@ -9,6 +9,7 @@ import io
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, final
@@ -31,7 +32,7 @@ from search.agents.protocol import (
 )
 from search.errors import ReportRefused
 from search.running.artifact_checks import ROLES, check_artifact
-from search.running.attempt_checks import check_seconds
+from search.running.attempt_checks import CLOCKS_APART, check_seconds
 from search.running.attempts import (
     LAST_WORDS,
     OF_THE_LEASE,
@@ -353,14 +354,19 @@ class Taking:
     ) -> str | None:
         now = _now()
         try:
-            kept = Attempts(session).keep_alive(
-                attempt_id,
-                digest,
-                until=now + timedelta(seconds=self._taker.lease_seconds),
-                stood_still_seconds=beat.stood_still_seconds,
-                held_seconds=beat.held_seconds,
-            )
-            check_seconds(beat.model_dump(), passed=now - kept.started_at)
+            # A time that cannot be is undone; one of less than a day is never such a one.
+            longest = max(beat.stood_still_seconds, beat.held_seconds)
+            with (
+                session.begin_nested() if longest > CLOCKS_APART.total_seconds() else nullcontext()
+            ):
+                kept = Attempts(session).keep_alive(
+                    attempt_id,
+                    digest,
+                    until=now + timedelta(seconds=self._taker.lease_seconds),
+                    stood_still_seconds=beat.stood_still_seconds,
+                    held_seconds=beat.held_seconds,
+                )
+                check_seconds(beat.model_dump(), passed=now - kept.started_at)
         except LeaseLost as error:
             refused.append(Refusal(attempt=attempt_id, item=None, why="lease", detail=str(error)))
             return None
