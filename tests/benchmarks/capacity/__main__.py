@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--lease-seconds", type=float, default=60.0)
     parser.add_argument("--apis", type=int, default=1)
     parser.add_argument("--studies", type=int, default=4)
+    parser.add_argument("--fill-seconds", type=float, default=1500.0)
     parser.add_argument("--database", choices=("postgresql", "sqlite"), default="postgresql")
     given = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -71,6 +72,7 @@ def main() -> None:
         lease_seconds=given.lease_seconds,
         apis=given.apis,
         studies=given.studies,
+        fill_seconds=given.fill_seconds,
     )
     postgres = PostgresServer(Path(tempfile.mkdtemp(prefix="reflectory-postgres-")))
     try:

@@ -23,9 +23,6 @@ from tests.benchmarks.capacity.processes import Meter
 from tests.conftest import PostgresServer
 from tests.service.running import wait_until
 
-_FILL_SECONDS = 1500.0
-"""How long the slots may take to fill; what is observed then is told with how many were."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
@@ -38,6 +35,8 @@ class Load:
     lease_seconds: float
     apis: int
     studies: int
+    fill_seconds: float
+    """How long the slots may take to fill; what is observed then is told with how many were."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +142,8 @@ class _Site:
         begun = time.monotonic()
         for number in range(load.studies):
             await asyncio.to_thread(self._submit, load, number)
-        while farm.seen.running < 0.98 * load.attempts and time.monotonic() - begun < _FILL_SECONDS:
+        until = begun + load.fill_seconds
+        while farm.seen.running < 0.98 * load.attempts and time.monotonic() < until:
             await asyncio.sleep(0.5)
             if working.done():
                 working.result()
