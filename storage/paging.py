@@ -55,7 +55,9 @@ def newest_first(
 
 
 @cache
-def _statement(table: type[Any], at: str, equal: tuple[str, ...], behind: bool) -> Select[Any]:
+def _statement(
+    table: type[Any], at: str, equal: tuple[str, ...], behind: bool
+) -> Select[*tuple[Any, ...]]:
     order = (getattr(table, at), table.id)
     query = (
         select(*all_columns(table))

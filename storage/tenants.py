@@ -5,7 +5,7 @@ See Note [Tenants] in the README.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
@@ -39,7 +39,9 @@ _ACROSS: Final = "across_tenants"
 _WHOSE: Final = "tenant_of_the_session"
 """The parameter of statements that are narrowed once for all tenants."""
 
-_NARROWED: Final[WeakKeyDictionary[Select[Any], Select[Any]]] = WeakKeyDictionary()
+_AnySelect: TypeAlias = Select[*tuple[Any, ...]]
+
+_NARROWED: Final[WeakKeyDictionary[_AnySelect, _AnySelect]] = WeakKeyDictionary()
 """What `run` has made of statements, for as long as they are there."""
 
 _Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -118,7 +120,7 @@ def _conditions(tenant: str | None) -> Mapping[str, ExecutableOption]:
 
     Null: the tenant is a parameter.
     """
-    whose = bindparam(_WHOSE) if tenant is None else tenant
+    whose: Any = bindparam(_WHOSE) if tenant is None else tenant
     # The bare table: to the mapped class this condition would be added in turn.
     study = StudyRow.__table__
     studies = select(study.c.id).where(study.c.tenant == whose)
@@ -149,12 +151,13 @@ def run(session: Session, statement: Executable, parameters: _Parameters | None 
     if tenant is not None:
         if not isinstance(statement, Select) or isinstance(parameters, Sequence):
             return session.execute(statement, parameters)
-        statement = _narrowed_select(statement)
-        parameters = {**(parameters or {}), _WHOSE: tenant}
+        narrowed = _narrowed_select(cast(_AnySelect, statement))
+        asked = {**(parameters or {}), _WHOSE: tenant}
+        return session.connection().execute(narrowed, asked)
     return session.connection().execute(statement, cast(Any, parameters))
 
 
-def _narrowed_select(statement: Select[Any]) -> Select[Any]:
+def _narrowed_select(statement: _AnySelect) -> _AnySelect:
     """The same for the rows of one tenant, which is a parameter; made once for each statement."""
     known = _NARROWED.get(statement)
     if known is None:

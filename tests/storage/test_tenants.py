@@ -49,7 +49,7 @@ from storage.tables import (
     TrialArtifactRow,
     TrialRow,
 )
-from storage.tenants import ACROSS_TENANTS
+from storage.tenants import ACROSS_TENANTS, run
 from tests.storage.records import (
     START,
     add_dataset,
@@ -451,3 +451,18 @@ def test_rows_of_before_are_the_local_tenants_and_nothing_is_lost_on_the_way(
         Studies(session).delete(study)
     with database.read() as session:
         assert Metrics(session).curve(study, 0) == []
+
+
+def test_a_statement_that_is_made_once_finds_each_tenants_own_rows(database: Database) -> None:
+    """`run` narrows it once, with the tenant as a parameter."""
+    ours, theirs = database.of("ours"), database.of("theirs")
+    mine, other = fill(ours), fill(theirs)
+    events = select(EventRow.study_id).where(EventRow.study_id.in_(select(StudyRow.id)))
+    across = select(StudyRow.id).execution_options(**ACROSS_TENANTS)
+    for _ in range(2):
+        for whose, study in ((ours, mine), (theirs, other)):
+            with whose.read() as session:
+                assert set(run(session, events).scalars()) == {study}
+                assert set(run(session, across).scalars()) == {mine, other}
+        with database.read() as session:
+            assert set(run(session, events).scalars()) == {mine, other}
