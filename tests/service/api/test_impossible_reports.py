@@ -510,7 +510,7 @@ def test_data_that_cannot_be_prepare_no_study(
 ) -> None:
     job = PrepareJob(task=StudySpec.model_validate(study.spec).task)
     lease = site.attempt(study, job)
-    answer = say(client, lease, "end", {"outcome": "end", "prepared": found})
+    answer = say(client, lease, "end", {"outcome": "complete", "prepared": found})
     assert [why for why, _ in answer] == ["invalid"]
     with site.database.read() as session:
         assert Studies(session).get(study.id).prepared is None
