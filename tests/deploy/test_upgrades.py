@@ -82,7 +82,7 @@ def test_trials_that_ran_when_a_server_was_killed_go_on_in_a_newer_one(
                 "parametrizations": ["dense", "low_rank"],
                 "space": {"hidden_size": 16, "batch_size": 16},
                 "objectives": ["quality", "parameters"],
-                "budget": {"trials": 5, "epochs": 60},
+                "budget": {"trials": 4, "epochs": 30},
             }
         )
 
@@ -115,7 +115,7 @@ def test_trials_that_ran_when_a_server_was_killed_go_on_in_a_newer_one(
         assert server.stop() == 0
         database = Database(url)
         optuna = f"sqlite:///{server.data_dir / 'optuna.db'}"
-        assert audit_study(database, optuna, study_id, front) == {"complete": 5}
+        assert audit_study(database, optuna, study_id, front) == {"complete": 4}
         audit_fleet(database)
         audit_folders(server.data_dir)
         database.dispose()

@@ -145,7 +145,7 @@ def test_a_store_that_is_gone_for_a_while_heals_and_loses_nothing(tmp_path: Path
 
 def test_training_goes_on_while_the_api_is_away_and_is_reported_later(tmp_path: Path) -> None:
     """Away for two lease times, and nobody starts another one."""
-    lease_seconds, trials, epochs = 4.0, 3, 60
+    lease_seconds, trials, epochs = 4.0, 3, 50
     server = Server(
         tmp_path / "data", workers=2, environment={"REFLECTORY_LEASE_SECONDS": str(lease_seconds)}
     )
@@ -161,7 +161,7 @@ def test_training_goes_on_while_the_api_is_away_and_is_reported_later(tmp_path: 
 
     try:
         server.start()
-        space = {"hidden_size": 16, "batch_size": 8}
+        space = {"hidden_size": 16, "batch_size": 16}
         budget = {"trials": trials, "epochs": epochs}
         study_id = server.submit({**SMALL, "space": space, "budget": budget})
         wait_until(lambda: server.study(study_id)["progress"]["epochs_trained"] > 10, what="epochs")
