@@ -120,7 +120,7 @@ def _conditions(tenant: str | None) -> Mapping[str, ExecutableOption]:
 
     Null: the tenant is a parameter.
     """
-    whose: Any = bindparam(_WHOSE) if tenant is None else tenant
+    whose: Any = tenant if tenant is not None else cast(Any, bindparam(_WHOSE))
     # The bare table: to the mapped class this condition would be added in turn.
     study = StudyRow.__table__
     studies = select(study.c.id).where(study.c.tenant == whose)
@@ -148,13 +148,13 @@ def run(session: Session, statement: Executable, parameters: _Parameters | None 
         SQLAlchemy's result, whose rows are of whatever columns the statement names.
     """
     tenant = session.info.get(TENANT)
-    if tenant is not None:
-        if not isinstance(statement, Select) or isinstance(parameters, Sequence):
-            return session.execute(statement, parameters)
+    given = cast(Any, parameters)
+    if tenant is None:
+        return session.connection().execute(statement, given)
+    if isinstance(statement, Select) and not isinstance(parameters, Sequence):
         narrowed = _narrowed_select(cast(_AnySelect, statement))
-        asked = {**(parameters or {}), _WHOSE: tenant}
-        return session.connection().execute(narrowed, asked)
-    return session.connection().execute(statement, cast(Any, parameters))
+        return session.connection().execute(narrowed, {**(given or {}), _WHOSE: tenant})
+    return session.execute(cast(Executable, statement), given)
 
 
 def _narrowed_select(statement: _AnySelect) -> _AnySelect:

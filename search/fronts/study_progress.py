@@ -14,7 +14,7 @@ def progress(
 ) -> StudyProgress:
     """How far a study is, as of this transaction; of a tally that is known already."""
     # Of the document this alone: a list makes as many as it has studies.
-    budget = Budget.model_validate(study.spec["budget"])
+    budget = Budget.model_validate(study.spec.get("budget", {}))
     tally = tally or figures.tally(session, study)
     wall = study.running_seconds
     return StudyProgress(
