@@ -17,7 +17,7 @@ from anyio import to_thread
 from fastapi import Depends, Request
 
 from service.http.entity_tags import IfNoneMatch
-from storage.changes import Changes
+from storage.changes import Looks
 
 _MOST_BYTES: Final = 64 << 20
 _LARGEST: Final = 4 << 20
@@ -58,7 +58,7 @@ class Keeping:
 class KeptAnswers:
     """What one process keeps, the answers that were asked for last; used by one event loop."""
 
-    def __init__(self, changes: Changes, *, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, changes: Looks, *, most_bytes: int = _MOST_BYTES) -> None:
         self._changes = changes
         self._most_bytes = most_bytes
         self._bytes = 0

@@ -7,8 +7,8 @@
 """
 
 from storage.changes.bells import Bells
-from storage.changes.contract import Changes
+from storage.changes.contract import Changes, Looks
 from storage.changes.postgresql import PostgresqlChanges
 from storage.changes.sqlite import SqliteChanges
 
-__all__ = ["Bells", "Changes", "PostgresqlChanges", "SqliteChanges"]
+__all__ = ["Bells", "Changes", "Looks", "PostgresqlChanges", "SqliteChanges"]

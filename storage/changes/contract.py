@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 
-class Changes(Protocol):
+class Looks(Protocol):
     """Tells states of the database apart. Threads may share it.
 
     A look is far cheaper than a query, so that whoever made something of rows can give it out again
@@ -20,6 +20,14 @@ class Changes(Protocol):
         Null where the database does not tell: then nothing is known to be the same.
         """
         ...
+
+    def close(self) -> None:
+        """Give the connection back; the next look opens another."""
+        ...
+
+
+class Changes(Looks, Protocol):
+    """Looks, and waits for what there is to see."""
 
     def wait(self, seconds: float) -> None:
         """Wait until something may have been committed since the last wait, or for so long.
@@ -39,8 +47,4 @@ class Changes(Protocol):
 
     def heard(self) -> None:
         """Have `fileno` not be read from again before the next commit."""
-        ...
-
-    def close(self) -> None:
-        """Give the connection back; the next look opens another."""
         ...
