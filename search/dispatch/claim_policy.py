@@ -75,10 +75,21 @@ def places_for(session: Session, wish: Resources, *, lease_seconds: float) -> li
 class Choosing:
     """Says which studies to leave alone, of those that this coordinator's slots do not serve."""
 
-    def __init__(self, wait_seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`wait_seconds` is how long a study may wait that nobody serves."""
+    def __init__(
+        self,
+        wait_seconds: float,
+        *,
+        join_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`wait_seconds` is how long a study may wait that nobody serves.
+
+        From now on the first machine may take `join_seconds` to join, and nobody's time runs while
+        there is none.
+        """
         self._wait_seconds = wait_seconds
         self._clock = clock
+        self._joined_by = clock() + join_seconds
         self._unserved: dict[str, float] = {}
 
     def leaves(
@@ -99,6 +110,8 @@ class Choosing:
             return False
         if any(can_run(study, space) for space in theirs):
             self._unserved.pop(study.id, None)
+            return True
+        if not ours.slots and not is_at_work and self._clock() < self._joined_by:
             return True
         since = self._unserved.setdefault(study.id, self._clock())
         return not is_at_work and self._clock() - since < self._wait_seconds

@@ -106,12 +106,14 @@ class Coordinator:
         folders: Folders,
         lease_seconds: float,
         slot_wait_seconds: float = 0.0,
+        join_seconds: float = 0.0,
         log_format: LogFormat = "text",
         ended: Callable[[str], None] | None = None,
     ) -> None:
         """`ended` is told each study of ours that is over; attempts log in `log_format`.
 
-        Studies that no slot serves wait for `slot_wait_seconds` before they fail.
+        Studies that no slot serves wait for `slot_wait_seconds` before they fail, and at first for
+        up to `join_seconds` until there is any slot.
         """
         self.database = database
         self.asks = AskTimes()
@@ -149,7 +151,7 @@ class Coordinator:
         self._lingering: Set[str] = frozenset()
         self._claims_watch = RenewalWatch(CLAIM_LEASES * lease_seconds)
         self._claimed_at: float | None = None
-        self._choosing = Choosing(slot_wait_seconds)
+        self._choosing = Choosing(slot_wait_seconds, join_seconds=join_seconds)
         self._away = False
         self._threads = FairThreads(_THREADS, name="exchange", weight=self._weight)
         self._starts = Starts(database, executor, owner=owner, lease_seconds=lease_seconds)

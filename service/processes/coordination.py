@@ -27,6 +27,9 @@ from storage.engine import Database
 
 _log = logging.getLogger(__name__)
 
+_JOIN_SECONDS = 120.0
+"""How long this machine's own agent may take to start and to join, on a machine that is busy."""
+
 
 class AlreadyCoordinating(Exception):
     """Another coordinator of this machine works with the same data directory."""
@@ -99,6 +102,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
             ),
             lease_seconds=settings.lease_seconds,
             slot_wait_seconds=slot_wait_seconds(settings),
+            join_seconds=_JOIN_SECONDS if wants_own_agent(settings) else 0.0,
             log_format=settings.log_format,
             ended=exports.ended,
         ).run(stop)

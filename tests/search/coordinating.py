@@ -47,6 +47,8 @@ class Site:
         wait_until(self._answers, what="the API")
         words = ("tests.search.machine", self.url, str(folder / "machine"), fork_server)
         self._machine = self._start(*words)
+        # A study whose coordinator knows of no slot fails.
+        wait_until(lambda: self.http.get("/v1/agents").json()["items"], what="the machine")
 
     def _answers(self) -> bool:
         with suppress(httpx2.TransportError):

@@ -104,3 +104,19 @@ def test_a_study_that_is_to_end_needs_no_slot() -> None:
     ending = replace(study(StudyState.RUNNING), ending_cause=StudyCause.CANCELLED)
     for one in (ending, study(StudyState.PAUSED), study(StudyState.FINISHED)):
         assert not Choosing(10.0).leaves(one, NOTHING, [space(CORE)], is_at_work=False)
+
+
+def test_nobodys_time_runs_before_the_first_machine_may_have_joined() -> None:
+    time = 0.0
+    choosing = Choosing(5.0, join_seconds=120.0, clock=lambda: time)
+    gpu = replace(study(resources={"device": "cuda"}), id="gpu")
+    time = 100.0
+    assert choosing.leaves(study(), NOTHING, (), is_at_work=False)
+    assert choosing.leaves(gpu, space(CORE), (), is_at_work=False), "its own time begins"
+    time = 106.0
+    assert not choosing.leaves(gpu, space(CORE), (), is_at_work=False)
+    assert choosing.leaves(study(), NOTHING, (), is_at_work=False)
+    time = 121.0
+    assert choosing.leaves(study(), NOTHING, (), is_at_work=False), "and now that of the other"
+    time = 127.0
+    assert not choosing.leaves(study(), NOTHING, (), is_at_work=False)

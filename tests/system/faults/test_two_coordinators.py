@@ -63,6 +63,10 @@ class Machine:
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(sign)
 
+    def says(self, word: str) -> bool:
+        """Whether the coordinator or its agent has logged this."""
+        return word in self.log.read_text()
+
     def workers_say(self, word: str) -> bool:
         return any(word in log.read_text() for log in (self.folder / "logs").glob("*.log"))
 
@@ -164,9 +168,11 @@ def test_the_studies_of_a_machine_that_sleeps_move_and_its_late_words_are_refuse
     """Its worker comes back in the middle of a trial that another attempt has by now."""
     study_id = site.submit(1)
     first = moved(site, study_id, signal.SIGSTOP)
+    late = workers(first)
+    assert late
     first.send(signal.SIGCONT)
-    wait_until(lambda: first.workers_say("the lease is over"), what="the late worker's refusal")
-    wait_until(lambda: not workers(first), what="the late worker's end")
+    wait_until(lambda: first.says("words were refused"), what="the late worker's refusal")
+    wait_until(lambda: not any(one.is_running() for one in late), what="the late worker's end")
     site.audit(study_id)
     assert first.process.poll() is None
     assert not first.workers_say("Traceback")
@@ -187,9 +193,11 @@ def test_the_studies_of_a_machine_that_dies_move_and_it_can_come_back(site: Site
 
 
 def workers(machine: Machine) -> list[psutil.Process]:
-    """The attempts' processes of a machine: children of its fork server."""
+    """The slots' processes of a machine: children of its fork server."""
     found: list[psutil.Process] = []
-    for server in psutil.Process(machine.process.pid).children():
+    for process in psutil.Process(machine.process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            found += server.children()
+            parent = process.parent()
+            if parent is not None and any("fork_server" in word for word in parent.cmdline()):
+                found.append(process)
     return found
