@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from storage.accounts import QUOTAS
-from storage.changes import Bells, Changes, PostgresqlChanges, SqliteChanges
+from storage.changes import Changes, NotificationPipes, PostgresqlChanges, SqliteChanges
 from storage.columns import dump_json
 from storage.errors import DatabaseUnavailable, StorageError, UnstorableValue
 from storage.locking import WRITING
@@ -80,9 +80,9 @@ class Database:
         event.listen(self._sessions, "do_orm_execute", narrow)
         self._info: dict[str, Any] = {QUOTAS: quotas}
         self._thread = threading.local()
-        self._bells: Bells | None = None
+        self._pipes: NotificationPipes | None = None
         if self.is_sqlite:
-            self._bells = Bells(Path(f"{self._place.database}-bells"))
+            self._pipes = NotificationPipes(Path(f"{self._place.database}-waiting"))
             self._writing = _sqlite(self._place, busy_seconds, _WRITING, **_POOL)
             self._reading = _sqlite(self._place, busy_seconds, _READING, **_POOL)
         else:
@@ -112,9 +112,9 @@ class Database:
 
     def changes(self) -> Changes:
         """Tells whether anything was committed, over a connection of its own."""
-        if self._bells is None:
+        if self._pipes is None:
             return PostgresqlChanges(self._writing)
-        return SqliteChanges(self._reading, self._bells)
+        return SqliteChanges(self._reading, self._pipes)
 
     @contextmanager
     def read(self) -> Generator[Session]:
@@ -143,8 +143,8 @@ class Database:
                 yield session
         finally:
             self._thread.writes = False
-        if self._bells is not None:
-            self._bells.ring()
+        if self._pipes is not None:
+            self._pipes.notify()
 
     def migrate(self) -> None:
         """Bring the tables to this program's version; harmless when repeated, or done by several.

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Any, TypeAlias
 
-from sqlalchemy import ScalarSelect, bindparam, select, update
+from sqlalchemy import ScalarSelect, bindparam, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -104,7 +104,7 @@ def insert(session: Session, table: type[Table]) -> Insert:
 def _adding(dialect: str, table: type[Table]) -> TypedReturnsRows[Any]:
     """An insert that does nothing on a conflict, and gives what it wrote of the primary key."""
     of = postgresql if dialect == "postgresql" else sqlite
-    return of.insert(table).on_conflict_do_nothing().returning(*table.__table__.primary_key)
+    return of.insert(table).on_conflict_do_nothing().returning(*inspect(table).primary_key)
 
 
 def add(session: Session, table: type[Table], values: Mapping[str, Any], *, missing: str) -> bool:

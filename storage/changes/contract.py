@@ -32,8 +32,8 @@ class Changes(Looks, Protocol):
     def wait(self, seconds: float) -> None:
         """Wait until something may have been committed since the last wait, or for so long.
 
-        It may end early without a commit, and may miss one of a program that rings no bell: a look
-        decides.
+        It may end early without a commit, and may miss one of a program that notifies nobody: looks
+        decide.
         """
         ...
 
@@ -45,6 +45,6 @@ class Changes(Looks, Protocol):
         """What can be read from when something may have been committed; null: only looks tell."""
         ...
 
-    def heard(self) -> None:
+    def drain(self) -> None:
         """Have `fileno` not be read from again before the next commit."""
         ...

@@ -52,7 +52,7 @@ class PostgresqlChanges:
     def fileno(self) -> None:
         """As `Changes`."""
 
-    def heard(self) -> None:
+    def drain(self) -> None:
         """As `Changes`."""
 
     def close(self) -> None:

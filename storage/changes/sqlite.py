@@ -10,13 +10,13 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from storage.changes.bells import Bell, Bells
 from storage.changes.contract import Changes
+from storage.changes.pipes import NotificationPipe, NotificationPipes
 
 _PAUSE_SECONDS: Final = 0.01
-"""Between two waits at least: what comes close together is heard once."""
+"""Between two waits at least: what comes close together is taken up once."""
 _LOOK_SECONDS: Final = 0.02
-"""Between two looks where there are no bells."""
+"""Between two looks where there are no pipes."""
 
 
 @final
@@ -25,11 +25,11 @@ class SqliteChanges:
 
     waits = False
 
-    def __init__(self, engine: Engine, bells: Bells) -> None:
+    def __init__(self, engine: Engine, pipes: NotificationPipes) -> None:
         self._engine = engine
-        self._bells = bells
-        self._bell: Bell | None = None
-        self._has_bell = False
+        self._pipes = pipes
+        self._pipe: NotificationPipe | None = None
+        self._has_opened = False
         self._waited_at = 0.0
         self._lock = threading.Lock()
         self._opened = 0
@@ -55,43 +55,43 @@ class SqliteChanges:
     def wait(self, seconds: float) -> None:
         """As `Changes`; waits that follow each other at once pause, so that few cost little."""
         until = time.monotonic() + seconds
-        bell = self._listening()
+        pipe = self._listening()
         time.sleep(max(0.0, min(seconds, self._waited_at + _PAUSE_SECONDS - time.monotonic())))
         left = max(0.0, until - time.monotonic())
-        if bell is None:
+        if pipe is None:
             time.sleep(min(left, _LOOK_SECONDS))
         else:
-            bell.wait(left)
+            pipe.wait(left)
         self._waited_at = time.monotonic()
 
     def wake(self) -> None:
         """As `Changes`."""
-        if (bell := self._listening()) is not None:
-            bell.ring()
+        if (pipe := self._listening()) is not None:
+            pipe.notify()
 
     def fileno(self) -> int | None:
         """As `Changes`."""
-        bell = self._listening()
-        return None if bell is None else bell.pipe
+        pipe = self._listening()
+        return None if pipe is None else pipe.pipe
 
-    def heard(self) -> None:
+    def drain(self) -> None:
         """As `Changes`."""
-        if (bell := self._listening()) is not None:
-            bell.heard()
+        if (pipe := self._listening()) is not None:
+            pipe.drain()
 
     def close(self) -> None:
         """As `Changes`."""
         with self._lock:
             self._close()
-            if self._bell is not None:
-                self._bell.close()
-            self._bell, self._has_bell = None, False
+            if self._pipe is not None:
+                self._pipe.close()
+            self._pipe, self._has_opened = None, False
 
-    def _listening(self) -> Bell | None:
+    def _listening(self) -> NotificationPipe | None:
         with self._lock:
-            if not self._has_bell:
-                self._bell, self._has_bell = self._bells.hang(), True
-            return self._bell
+            if not self._has_opened:
+                self._pipe, self._has_opened = self._pipes.open(), True
+            return self._pipe
 
     def _close(self) -> None:
         if self._connection is not None:

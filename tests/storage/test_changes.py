@@ -29,9 +29,9 @@ while True:
 """
 
 
-def bells(database_url: str) -> list[Path]:
-    """The bells that hang beside a SQLite file."""
-    return [*Path(f"{make_url(database_url).database}-bells").glob("*")]
+def pipes(database_url: str) -> list[Path]:
+    """The pipes that hang beside a SQLite file."""
+    return [*Path(f"{make_url(database_url).database}-waiting").glob("*")]
 
 
 def commit(database: Database) -> None:
@@ -71,39 +71,39 @@ def test_a_wait_can_be_ended_by_hand(database: Database) -> None:
 
 
 @SQLITE
-def test_nothing_is_read_from_a_bell_that_was_heard(database: Database) -> None:
+def test_nothing_is_left_to_read_from_a_pipe_that_was_drained(database: Database) -> None:
     changes = database.changes()
     pipe = changes.fileno()
     assert pipe is not None
     commit(database)
     assert os.read(pipe, 10)
     commit(database)
-    changes.heard()
+    changes.drain()
     with pytest.raises(BlockingIOError):
         os.read(pipe, 10)
     changes.close()
 
 
 @SQLITE
-def test_another_process_is_woken_and_its_bell_goes_when_it_is_killed(
+def test_another_process_is_woken_and_its_pipe_goes_when_it_is_killed(
     database: Database, database_url: str
 ) -> None:
     command = [sys.executable, "-c", LISTENS, database_url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
         assert listener.stdout is not None
         assert listener.stdout.readline().strip().isdigit()
-        assert len(bells(database_url)) == 1
+        assert len(pipes(database_url)) == 1
         commit(database)
         assert listener.stdout.readline() == "woken\n"
         listener.send_signal(signal.SIGKILL)
-    assert len(bells(database_url)) == 1
+    assert len(pipes(database_url)) == 1
     commit(database)
-    assert bells(database_url) == []
+    assert pipes(database_url) == []
 
 
 @SQLITE
-def test_a_bell_that_cannot_hang_leaves_looks(database: Database, database_url: str) -> None:
-    Path(f"{make_url(database_url).database}-bells").write_text("no folder")
+def test_where_there_can_be_no_pipe_looks_tell(database: Database, database_url: str) -> None:
+    Path(f"{make_url(database_url).database}-waiting").write_text("no folder")
     changes = database.changes()
     assert changes.fileno() is None
     before = changes.look()

@@ -41,14 +41,14 @@ class AgentNotifier:
         self._someone = asyncio.Event()
         self._came = False
         """Whether somebody waits who has not been looked for."""
-        self._rung = asyncio.Event()
+        self._notified = asyncio.Event()
         self._closed = False
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to look."""
-        if (bell := self._changes.fileno()) is not None:
-            asyncio.get_running_loop().add_reader(bell, self._hear)
+        if (pipe := self._changes.fileno()) is not None:
+            asyncio.get_running_loop().add_reader(pipe, self._drain)
         self._task = asyncio.create_task(self._run(), name="machine notifier")
 
     def close(self) -> None:
@@ -63,8 +63,8 @@ class AgentNotifier:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if (bell := self._changes.fileno()) is not None:
-            asyncio.get_running_loop().remove_reader(bell)
+        if (pipe := self._changes.fileno()) is not None:
+            asyncio.get_running_loop().remove_reader(pipe)
         self._changes.close()
 
     async def wait(self, machine_id: str, *, changes: int, seconds: float) -> bool:
@@ -75,7 +75,7 @@ class AgentNotifier:
         self._waiting.add(waiting)
         self._came = True
         self._someone.set()
-        self._rung.set()
+        self._notified.set()
         try:
             await asyncio.wait_for(waiting.notified.wait(), seconds)
         except TimeoutError:
@@ -104,9 +104,9 @@ class AgentNotifier:
                 if found.get(waiting.machine_id) != waiting.changes:
                     waiting.notified.set()
 
-    def _hear(self) -> None:
-        self._changes.heard()
-        self._rung.set()
+    def _drain(self) -> None:
+        self._changes.drain()
+        self._notified.set()
 
     async def _pause(self) -> None:
         """Wait until a look may find something."""
@@ -115,8 +115,8 @@ class AgentNotifier:
             return
         await asyncio.sleep(_PAUSE_SECONDS)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._rung.wait(), _LONGEST_SECONDS)
-        self._rung.clear()
+            await asyncio.wait_for(self._notified.wait(), _LONGEST_SECONDS)
+        self._notified.clear()
 
     async def _has_news(self) -> bool:
         """Whether anything was written since the last look, or somebody came to wait."""

@@ -294,4 +294,6 @@ def test_no_place_of_a_document_takes_a_strange_value_for_a_server_error(
         for name, value in UNSPEAKABLE.items():
             if not is_key or value.startswith('"'):
                 status = ask(template.replace("@", value))
-                assert status in (413, 422), (template, name, status)
+                # A sync is taken: its text is stored without what no column holds, and what cannot
+                # be is refused word by word.
+                assert status in ((200, 413, 422) if says else (413, 422)), (template, name, status)

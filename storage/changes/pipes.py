@@ -1,7 +1,6 @@
-"""Bells beside a SQLite file: who commits rings, and the processes that wait are awake at once.
+"""Named pipes beside a SQLite file: who commits writes to them, which wakes all that wait.
 
-A bell is a named pipe in a folder beside the file. Looking every few milliseconds would do the same
-and cost a few per cent of a core in each process, for as long as it lives.
+See Note [Notification pipes] in `storage/README.md`.
 """
 
 import errno
@@ -15,8 +14,8 @@ from typing import final
 
 
 @final
-class Bells:
-    """Rings all bells of a folder.
+class NotificationPipes:
+    """The pipes of all processes that wait, in one folder.
 
     Args:
         folder: need not be there: then nobody listens.
@@ -25,27 +24,27 @@ class Bells:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def ring(self) -> None:
-        """Wake whoever listens; takes some microseconds for each and never waits.
+    def notify(self) -> None:
+        """Wake all processes that wait; takes some microseconds for each and never waits.
 
-        It never fails: who hears no bell looks by itself now and then.
+        It never fails: a process that is not notified looks by itself now and then.
         """
         for name in self._names():
             place = self._folder / name
             try:
                 pipe = os.open(place, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # whoever listened is gone
+                if error.errno == errno.ENXIO:  # the process that read from it is gone
                     with suppress(OSError):
                         place.unlink()
                 continue
-            _ring(pipe)
+            _notify(pipe)
             os.close(pipe)
 
-    def hang(self) -> "Bell | None":
-        """A new bell; null where there can be none: a file system without named pipes."""
+    def open(self) -> "NotificationPipe | None":
+        """A new pipe; null where there can be none: a file system without named pipes."""
         number = secrets.token_hex(8)
-        # It gets its name when it is listened to: one without a listener is taken away.
+        # It gets its name when it has a reader: one without a reader is removed.
         made, place = self._folder / f".{number}", self._folder / number
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -55,7 +54,7 @@ class Bells:
             made.rename(place)
         except OSError:
             return None
-        return Bell(pipe, place)
+        return NotificationPipe(pipe, place)
 
     def _names(self) -> Iterator[str]:
         with suppress(OSError):
@@ -63,8 +62,8 @@ class Bells:
 
 
 @final
-class Bell:
-    """One that a process listens to."""
+class NotificationPipe:
+    """One that this process reads from."""
 
     def __init__(self, pipe: int, place: Path) -> None:
         self.pipe = pipe
@@ -73,28 +72,28 @@ class Bell:
         self._waiting.register(pipe, select.POLLIN)
 
     def wait(self, seconds: float) -> None:
-        """Wait until it rings, or for so long."""
+        """Wait until somebody writes to it, or for so long."""
         self._waiting.poll(1000 * seconds)
-        self.heard()
+        self.drain()
 
-    def ring(self) -> None:
-        """Ring this one alone."""
-        _ring(self.pipe)
+    def notify(self) -> None:
+        """Wake this process alone."""
+        _notify(self.pipe)
 
-    def heard(self) -> None:
-        """Forget all that has rung so far."""
+    def drain(self) -> None:
+        """Read all that was written so far."""
         with suppress(BlockingIOError):
             while os.read(self.pipe, 4096):
                 pass
 
     def close(self) -> None:
-        """Take it down."""
+        """Remove it."""
         with suppress(OSError):
             self._place.unlink()
         os.close(self.pipe)
 
 
-def _ring(pipe: int) -> None:
-    # A pipe that is full has rung, and nobody reads from one that is broken.
+def _notify(pipe: int) -> None:
+    # A full pipe has something to read already, and nobody reads from a broken one.
     with suppress(BlockingIOError, BrokenPipeError):
         os.write(pipe, b"!")
