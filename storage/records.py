@@ -75,9 +75,16 @@ class ThroughputKind(StrEnum):
 class AttemptState(StrEnum):
     """Where an attempt stands: working, ended by its own report, or lost (killed, lease over)."""
 
+    ASSIGNED = "assigned"
+    """It has a lease and is at its machine, which begins it when the one before has ended."""
     RUNNING = "running"
     ENDED = "ended"
     LOST = "lost"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the attempt holds a lease."""
+        return self in (AttemptState.ASSIGNED, AttemptState.RUNNING)
 
 
 class AttemptKind(StrEnum):

@@ -10,6 +10,7 @@ import logging
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -85,6 +86,12 @@ class Agent:
         self._lock = threading.Condition()
         self._running: dict[str, Offer] = {}
         """What was started, up to the moment when the service knows that its slot is free."""
+        self._at: dict[str, str] = {}
+        """The attempt of each place that has one."""
+        self._next: dict[str, deque[Offer]] = {}
+        """By place what waits there for that attempt to end, with a lease already."""
+        self._offered_at: dict[str, float] = {}
+        """When those were offered whose beginning the service does not know yet."""
         self._logs: dict[str, LogTail] = {}
         self._ending: dict[str, float] = {}
         self._lost: dict[str, tuple[AttemptCause, str]] = {}
@@ -184,13 +191,40 @@ class Agent:
         for end in orders.end:
             with self._lock:
                 self._ending[end.attempt] = end.grace_seconds
-            self._slots.cancel(end.attempt, end.grace_seconds)
+            self._cancel(end.attempt, end.grace_seconds)
         for offer in orders.start:
             with self._lock:
                 if self._draining or offer.attempt in self._running:
                     continue
                 self._running[offer.attempt] = offer
-            self._start(offer)
+                if offer.ahead:
+                    self._offered_at[offer.attempt] = time.monotonic()
+                self._outbox.open(offer.attempt, offer.token)
+                if offer.place in self._at:
+                    self._next.setdefault(offer.place, deque()).append(offer)
+                    continue
+                self._at[offer.place] = offer.attempt
+            self._begin(offer)
+
+    def _cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """End an attempt; what waits for its place only has to be forgotten."""
+        waits = False
+        with self._lock:
+            for waiting in self._next.values():
+                for offer in [one for one in waiting if one.attempt == attempt_id]:
+                    waiting.remove(offer)
+                    waits = True
+        if waits:
+            self._free(attempt_id, Exit(attempt_id, None, None, "not started: it was called back"))
+        else:
+            self._slots.cancel(attempt_id, grace_seconds)
+
+    def _begin(self, offer: Offer) -> None:
+        """Start what has its place, and say so where it may have waited for that."""
+        if offer.ahead:
+            waited = time.monotonic() - self._offered_at[offer.attempt]
+            self._outbox.add(Word(offer.attempt, {"kind": "began", "waited_seconds": waited}))
+        self._start(offer)
 
     def _start(self, offer: Offer) -> None:
         ticket = AttemptTicket(
@@ -206,7 +240,6 @@ class Agent:
             log_format=offer.log_format,
             log_fields=offer.log_fields,
         )
-        self._outbox.open(offer.attempt, offer.token)
         with self._lock:
             self._logs[offer.attempt] = LogTail(self._slots.log_path(offer.attempt))
         try:
@@ -216,6 +249,13 @@ class Agent:
         except ExecutorError as error:
             _log.error("an attempt did not start", extra={"reason": error})
             self._free(offer.attempt, Exit(offer.attempt, None, None, f"not started: {error}"))
+            return
+        # An order to end it may have come before there was a process.
+        with self._lock:
+            stops = _STORE_SECONDS if self._draining else None
+            grace_seconds = self._ending.get(offer.attempt, stops)
+        if grace_seconds is not None:
+            self._slots.cancel(offer.attempt, grace_seconds)
 
     # What slots say.
 
@@ -313,6 +353,14 @@ class Agent:
         pauses = _Pauses()
         until = time.monotonic() + GO_ON_SECONDS
         while True:
+            with self._lock:
+                # Until then nothing is given out for it.
+                has_begun = self._lock.wait_for(
+                    lambda: attempt_id not in self._offered_at or self._over.is_set(),
+                    until - time.monotonic(),
+                )
+            if not has_begun:
+                raise SearchError("the server does not answer")
             token = self._outbox.token(attempt_id)
             if token is None:
                 raise SearchError("the attempt is over")
@@ -340,6 +388,23 @@ class Agent:
             "cause": cause.value,
         }
         self._outbox.add(Word(attempt_id, item, urgent=True), last=True)
+        following = self._following(attempt_id)
+        if following is not None:
+            self._begin(following)
+
+    def _following(self, attempt_id: str) -> Offer | None:
+        """What waits for the place of an attempt that has ended, which has it from here on."""
+        with self._lock:
+            place = next((name for name, at in self._at.items() if at == attempt_id), None)
+            if place is None:
+                return None
+            waiting = self._next.get(place)
+            if not waiting:
+                del self._at[place]
+                return None
+            following = waiting.popleft()
+            self._at[place] = following.attempt
+            return following
 
     def _how(self, attempt_id: str, ended: Exit) -> tuple[AttemptCause, str]:
         """Tell what an attempt did itself from what befell it, see `search.running.losses`."""
@@ -408,6 +473,8 @@ class Agent:
         for word in self._outbox.taken(batch, by_place):
             if word.waits:
                 self._slots.tell(word.attempt, {"kind": "go_on"})
+            if word.item["kind"] == "began":
+                self._note_begun(word.attempt)
             if word.item["kind"] == "exit":
                 self._forget(word.attempt)
         for refusal in synced.refused:
@@ -433,12 +500,18 @@ class Agent:
             if attempt_id in self._running and attempt_id in self._logs:
                 self._lost[attempt_id] = (cause, why)
         self._outbox.drop(attempt_id)
-        self._slots.cancel(attempt_id, 0.0)
+        self._cancel(attempt_id, 0.0)
 
     def _forget(self, attempt_id: str) -> None:
         with self._lock:
             self._running.pop(attempt_id, None)
             self._ending.pop(attempt_id, None)
+            self._offered_at.pop(attempt_id, None)
+            self._lock.notify_all()
+
+    def _note_begun(self, attempt_id: str) -> None:
+        with self._lock:
+            self._offered_at.pop(attempt_id, None)
             self._lock.notify_all()
 
     def _upload(self, word: Word) -> None:
@@ -463,6 +536,9 @@ class Agent:
         """What is due now and then: logs that have grown, idle processes, a service long gone."""
         with self._lock:
             due = [(name, tail) for name, tail in self._logs.items() if tail.is_due()]
+            waiting = [offer.attempt for offers in self._next.values() for offer in offers]
+        for attempt_id in waiting:
+            self._outbox.beat(attempt_id, stood_still_seconds=0.0, held_seconds=0.0)
         for name, tail in due:
             self._say_log(name, tail)
         self._slots.retire_idle()
@@ -470,15 +546,16 @@ class Agent:
             with self._lock:
                 running = tuple(self._running)
             for attempt_id in running:
-                self._slots.cancel(attempt_id, 0.0)
+                self._cancel(attempt_id, 0.0)
 
     def _wind_down(self) -> None:
         """Take nothing more, have what runs store where it is, and say that it ended."""
         with self._lock:
             self._draining = True
             running = tuple(self._running)
-        for attempt_id in running:
-            self._slots.cancel(attempt_id, _STORE_SECONDS)
+        # What waits first, or it would begin when the one before it has ended.
+        for attempt_id in reversed(running):
+            self._cancel(attempt_id, _STORE_SECONDS)
         if self._refusal is None:
             try:
                 self._link.leave(self._join.session)

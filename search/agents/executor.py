@@ -136,8 +136,14 @@ class Executor(Protocol):
         """
         ...
 
-    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
-        """Take a slot in the transaction that writes the attempt's row; False: another has it."""
+    def book(
+        self, session: Session, ticket: AttemptTicket, slot: Slot, *, ahead: bool = False
+    ) -> bool:
+        """Take a slot in the transaction that writes the attempt's row; False: another has it.
+
+        `ahead`: an attempt of ours has it, and this one is begun by the machine when that has
+        ended.
+        """
         ...
 
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:

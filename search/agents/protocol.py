@@ -148,6 +148,11 @@ class Offer(Spec):
     log_format: LogFormat = "text"
     log_fields: Mapping[str, str | int] = Field(default_factory=dict[str, "str | int"])
     tenant: str = Field(description="whose it is: nothing of it may reach another's")
+    ahead: bool = Field(
+        default=False,
+        description="whether it may wait for the attempt that has its place; `BeganItem` tells "
+        "when it begins",
+    )
     job: dict[str, Any] = Field(description="what there is to do, a `search.training.jobs.Job`")
 
 
@@ -186,6 +191,13 @@ class _Said(Spec):
     """One word about an attempt; all of an attempt come in the order in which they were said."""
 
     attempt: AttemptId
+
+
+class BeganItem(_Said):
+    """An attempt that was offered ahead has its place."""
+
+    kind: Literal["began"] = "began"
+    waited_seconds: float = Field(ge=0, le=10**9, description="since it was offered")
 
 
 class EpochItem(_Said):
@@ -246,7 +258,14 @@ class ExitItem(_Said):
 
 
 Item = Annotated[
-    EpochItem | MeasurementItem | ProgressItem | ArtifactItem | LogItem | EndItem | ExitItem,
+    BeganItem
+    | EpochItem
+    | MeasurementItem
+    | ProgressItem
+    | ArtifactItem
+    | LogItem
+    | EndItem
+    | ExitItem,
     Field(discriminator="kind"),
 ]
 

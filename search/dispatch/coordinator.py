@@ -53,7 +53,6 @@ from storage.errors import ClaimLost, DatabaseUnavailable, NotFound
 from storage.records import (
     AttemptKind,
     AttemptRecord,
-    AttemptState,
     CommandKind,
     StudyRecord,
 )
@@ -74,6 +73,11 @@ _AWAY_SECONDS = 1.0
 
 _THREADS = 4
 """How many studies exchange with Optuna at once: samplers share one interpreter in any case."""
+
+_SOON_SECONDS = 10.0
+"""Where a study's attempts take no longer the next one is at its machine before a slot is free."""
+
+_NOT_SOON = float("inf")
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """No claim is as old as this, see `Studies.claim`."""
@@ -126,6 +130,12 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
+        self._ahead: dict[str, tuple[str, float]] = {}
+        """By slot the attempt that follows the one there, and when it was booked."""
+        self._begun_at: dict[str, float] = {}
+        self._lasted: dict[str, float] = {}
+        """How long a study's attempts that train take, in seconds."""
+        self._may_book_ahead = False
         self._known: dict[str, KnownTrials] = {}
         """The trials of the studies that are ours."""
         self._training: dict[str, tuple[str, int]] = {}
@@ -243,6 +253,22 @@ class Coordinator:
         may_take = slot is not None and self._tenants.may_take_slot(self._runs[study_id].tenant)
         return slot if may_take else None
 
+    def slot_ahead(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+    ) -> Slot | None:
+        """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
+        is_soon = self._lasted.get(study_id, _NOT_SOON) <= _SOON_SECONDS
+        if not (is_soon and self._may_book_ahead):
+            return None
+        taken = self._on_slot.keys() - self._ahead.keys() - self._refused
+        closed = self._seclusion.closed()
+        slots = (
+            slot
+            for slot in self.slots(device, share=share)
+            if slot.name in taken and slot.machine not in closed
+        )
+        return next((slot for slot in slots if need is None or need.fits(slot)), None)
+
     def lone_slot(
         self, study_id: str, device: str, *, share: float = 0.0, need: Need
     ) -> Slot | None:
@@ -354,11 +380,13 @@ class Coordinator:
         trial: int | None,
         slot: Slot,
         alone: bool = False,
+        ahead: bool = False,
         also: Callable[[Session], None] | None = None,
     ) -> None:
         """Have an attempt's row written with this round's others, then its process started.
 
-        `alone`: nothing else runs with it. `also` is done in the transaction that writes the row.
+        `alone`: nothing else runs with it; `ahead`: see `slot_ahead`. `also` is done in the
+        transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
@@ -374,16 +402,21 @@ class Coordinator:
             slot=slot,
             ticket=partial(self._ticket, job=job, slot=slot, tenant=tenant),
             also=also,
-            counts=not is_measuring and self._tenants.quota(tenant).slots is not None,
+            counts=not (is_measuring or ahead) and self._tenants.quota(tenant).slots is not None,
+            ahead=ahead,
         )
         if not self._executor.reserve(start.attempt_id, slot):
             self._refused.add(slot.name)
             return
         self._starts.add(start)
-        self._on_slot[slot.name] = start.attempt_id
         if kind is AttemptKind.TRAIN and trial is not None:
             self._training[start.attempt_id] = study_id, trial
-        self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
+        if ahead:
+            self._ahead[slot.name] = start.attempt_id, time.monotonic()
+        else:
+            self._on_slot[slot.name] = start.attempt_id
+            self._begun_at[start.attempt_id] = time.monotonic()
+            self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
             self._seclusion.begin(slot.machine, start.attempt_id)
@@ -515,22 +548,47 @@ class Coordinator:
         return self._tenants.quota(tenant).weight
 
     def _free_slots(self, ended: Set[str]) -> None:
-        for name, attempt_id in self._on_slot.items():
-            if attempt_id in ended:
+        now = time.monotonic()
+        self._ahead = {name: one for name, one in self._ahead.items() if one[0] not in ended}
+        for name, attempt_id in list(self._on_slot.items()):
+            if attempt_id not in ended:
+                continue
+            self._note_length(attempt_id, now)
+            following = self._ahead.pop(name, None)
+            if following is None:
+                del self._on_slot[name]
                 self._tenants.give_back(name)
-        self._on_slot = {
-            name: attempt_id
-            for name, attempt_id in self._on_slot.items()
-            if attempt_id not in ended
-        }
+            else:
+                self._on_slot[name] = following[0]
+                self._begun_at[following[0]] = now
         for attempt_id in ended:
             self._training.pop(attempt_id, None)
+            self._begun_at.pop(attempt_id, None)
         self._seclusion.keep(self._on_slot.values())
 
+    def _note_length(self, attempt_id: str, ended_at: float) -> None:
+        """Learn from an attempt that trained how soon a slot of its study is free again."""
+        study_id, _ = self._training.get(attempt_id, ("", 0))
+        begun_at = self._begun_at.get(attempt_id)
+        if study_id in self._runs and begun_at is not None:
+            lasted = ended_at - begun_at
+            self._lasted[study_id] = (self._lasted.get(study_id, lasted) + lasted) / 2
+
+    def _recall_what_waits(self) -> None:
+        """Have trials wait for any slot again that wait for one that was to be free by now."""
+        since = time.monotonic() - 2 * _SOON_SECONDS
+        for attempt_id, booked_at in self._ahead.values():
+            study_id, _ = self._training.get(attempt_id, ("", 0))
+            run = self._runs.get(study_id)
+            if booked_at < since and isinstance(run, StudyRun):
+                with self._while_ours(study_id):
+                    run.recall(attempt_id)
+
     def _used(self) -> Counter[str]:
-        """How many attempts of ours are on each machine."""
+        """How many attempts of ours are on each machine, or are about to be."""
         machines = {slot.name: slot.machine for slot in (*self._slots, *self._measuring_slots)}
-        return Counter(machines[name] for name in self._on_slot if name in machines)
+        places = (*self._on_slot, *self._ahead)
+        return Counter(machines[name] for name in places if name in machines)
 
     def _notice(self, ended: Exit) -> None:
         """Lose an attempt that ended without a last word."""
@@ -541,7 +599,7 @@ class Coordinator:
             # Its study was cancelled and deleted while the process came to its end.
             return
         run = self._runs.get(attempt.study_id)
-        if attempt.state == AttemptState.RUNNING and run is not None:
+        if attempt.state.is_open and run is not None:
             with self._while_ours(attempt.study_id):
                 self._lose(run, attempt, ended.cause, ended.detail)
 
@@ -552,7 +610,7 @@ class Coordinator:
             leases = attempts.leases()
             stale = self._attempts_watch.stale(leases)
             stale -= self._executor.unheard()
-            silent = [row for row in attempts.running() if row.id in stale] if stale else []
+            silent = [row for row in attempts.open() if row.id in stale] if stale else []
         for attempt in silent:
             run = self._runs.get(attempt.study_id)
             if run is not None:
@@ -585,12 +643,15 @@ class Coordinator:
             self._former_was_killed = self._report.former_was_killed(self.database)
         self._look_for_slots()
         self._expire()
+        self._recall_what_waits()
         until = datetime.now(UTC) + timedelta(seconds=CLAIM_LEASES * self._lease_seconds)
         with self.database.read() as session:
             studies = [*in_progress(session), *ended_studies_to_measure(session, self)]
             claims = Studies(session).claims(other_than=self._owner)
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})
+        runs = {(run.tenant, run.priority) for run in self._runs.values()}
+        self._may_book_ahead = not theirs and len(runs) == 1
         stale = self._claims_watch.stale(claims)
         ours = Capacity(self._slots, self._measuring_slots)
         several, made = len({study.tenant for study in studies}) > 1, 0
@@ -669,6 +730,7 @@ class Coordinator:
         """Give a run up; another begins when what it has in the background is done."""
         run = self._runs.pop(study_id, None)
         self._known.pop(study_id, None)
+        self._lasted.pop(study_id, None)
         if run is not None:
             run.halt()
 
@@ -687,6 +749,7 @@ class Coordinator:
         """Release a study that has ended."""
         del self._runs[study_id]
         del self._known[study_id]
+        self._lasted.pop(study_id, None)
         self._in_background.pop(study_id, None)
         with self.database.write() as session:
             Studies(session).release(study_id, self._owner)

@@ -42,6 +42,8 @@ class Start:
     """Done in the transaction that writes the row."""
     counts: bool
     """Whether the tenant's quota of slots is held against it."""
+    ahead: bool
+    """Whether it waits on the slot's machine for the attempt that the slot has."""
     attempt_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
@@ -139,7 +141,7 @@ class Starts:
             kind=start.kind,
             trial=start.trial,
             number=attempts.next_number(start.study_id, start.kind, start.trial),
-            state=AttemptState.RUNNING,
+            state=AttemptState.ASSIGNED if start.ahead else AttemptState.RUNNING,
             job=start.job.model_dump(mode="json"),
             slot=slot.name,
             slot_share=slot.share,
@@ -149,7 +151,7 @@ class Starts:
             machine=slot.machine or platform.node(),
         )
         ticket = start.ticket(attempt)
-        if not self._executor.book(session, ticket, slot):
+        if not self._executor.book(session, ticket, slot, ahead=start.ahead):
             return None
         # Nobody has this one: its machine gets one of its own.
         attempts.start(attempt, token_digest=token_digest(secrets.token_urlsafe(32)))

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from optuna.storages import RDBStorage
 from sqlalchemy.orm import Session
@@ -20,7 +20,7 @@ from search.running import (
     SlotNews,
     StudyContext,
     abandon,
-    announce_trial,
+    begin_trial,
     end_trial,
     ended_with,
     fault_of_data,
@@ -201,12 +201,19 @@ class StudyRun:
     def lost(self, attempt: AttemptRecord, cause: AttemptCause, detail: str) -> None:
         """An attempt's process ended, or its lease did, without a last word."""
         with self._study.database.write() as session:
-            if Attempts(session).get(attempt.id).state == AttemptState.RUNNING:
+            if Attempts(session).get(attempt.id).state.is_open:
                 paused = attempt.id in self._put_aside
                 if paused:
                     lose(session, attempt, AttemptCause.PAUSED)
                 else:
                     lose(session, attempt, cause, detail)
+
+    def recall(self, attempt_id: str) -> None:
+        """Have a trial wait again whose attempt has not begun; one that has goes on."""
+        with self._study.database.write() as session:
+            is_recalled = Attempts(session).recall(attempt_id)
+        if is_recalled:
+            self._study.dispatcher.cancel(attempt_id, grace_seconds=0.0)
 
     def _current(self, study: StudyRecord) -> StudyRecord:
         """The study as this step sees it: its budget and its priority may change."""
@@ -257,9 +264,11 @@ class StudyRun:
                 Studies(session).add_running_seconds(self._study.id, elapsed)
         self._ticked = time.monotonic()
         with self._study.database.read() as session:
-            attempts = Attempts(session).running(self._study.id)
+            attempts = Attempts(session).open(self._study.id)
         for attempt in attempts:
-            if attempt.id not in self._put_aside:
+            if attempt.state is AttemptState.ASSIGNED:
+                self.recall(attempt.id)
+            elif attempt.id not in self._put_aside:
                 self._put_aside.add(attempt.id)
                 self._study.dispatcher.cancel(attempt.id, grace_seconds=_PUT_ASIDE_SECONDS)
 
@@ -306,7 +315,7 @@ class StudyRun:
         """Give free slots to the trials that wait, in the order of `precedence`."""
         self._dispatch_a_suspect()
         # Most of the time nothing is free, and what waits need not be read then.
-        if self._study.free_slot() is None:
+        if self._study.free_slot() is None and self._study.slot_ahead() is None:
             return
         waiting = self._unattended()
         held = self._duplicates.held(waiting)
@@ -314,7 +323,9 @@ class StudyRun:
             if trial.number in held or not self._measuring.is_ready(trial):
                 continue
             if self._study.free_slot() is None:
-                return
+                if not self._book_ahead(trial):
+                    return
+                continue
             if trial.number in self._suspects:
                 continue
             need = self._need_of(trial)
@@ -326,6 +337,14 @@ class StudyRun:
             elif trial.number in self._suspects:
                 # Before others take what is free, which it would have to wait for.
                 self._dispatch_a_suspect()
+
+    def _book_ahead(self, trial: TrialRecord) -> bool:
+        """Have a trial follow an attempt that is about to end; whether another one may, too."""
+        if trial.state == TrialState.QUEUED and trial.number not in self._suspects:
+            slot = self._study.slot_ahead(self._need_of(trial))
+            if slot is not None:
+                self._start(trial, slot, ahead=True)
+        return self._study.slot_ahead() is not None
 
     def _dispatch_a_suspect(self) -> None:
         """Start a trial that is to run alone once a machine is free: Note [Sudden deaths]."""
@@ -397,12 +416,9 @@ class StudyRun:
             )
             return False
 
-    def _start(self, trial: TrialRecord, slot: Slot, *, alone: bool = False) -> None:
-        def started(session: Session) -> None:
-            now = datetime.now(UTC)
-            Trials(session).start(self._study.id, trial.number, now)
-            announce_trial(session, replace(trial, state=TrialState.RUNNING), at=now)
-
+    def _start(
+        self, trial: TrialRecord, slot: Slot, *, alone: bool = False, ahead: bool = False
+    ) -> None:
         job = TrainJob(
             task=self._study.spec.task,
             trial=TrialSpec.model_validate(trial.spec),
@@ -421,7 +437,9 @@ class StudyRun:
             trial=trial.number,
             slot=slot,
             alone=alone,
-            also=started,
+            ahead=ahead,
+            # What waits at its machine begins by that one's word.
+            also=None if ahead else partial(begin_trial, trial=trial),
         )
 
     def _finish_if_done(self) -> bool:
@@ -487,10 +505,12 @@ class StudyRun:
         with self._study.database.write() as session:
             open_trials = Trials(session).list(self._study.id, *_OPEN)
             training: set[int] = set()
-            attempts = Attempts(session).running(self._study.id)
+            attempts = Attempts(session).open(self._study.id)
             # With no trial left, what still runs measures the front that the budget bought.
             for attempt in attempts if open_trials or not on_budget else ():
-                if on_budget and attempt.kind == AttemptKind.TRAIN and attempt.trial is not None:
+                trains = attempt.kind == AttemptKind.TRAIN
+                is_running = attempt.state is AttemptState.RUNNING and trains
+                if on_budget and is_running and attempt.trial is not None:
                     training.add(attempt.trial)
                     continue
                 lose(session, attempt, AttemptCause.STUDY_ENDED, ending.ending)

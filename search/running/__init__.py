@@ -15,7 +15,13 @@ from search.running.losses import (
     why_given_up,
 )
 from search.running.study_context import GRACE_SECONDS, Dispatcher, Look, SlotNews, StudyContext
-from search.running.trial_endings import BROKEN, announce_trial, end_trial, ended_with
+from search.running.trial_endings import (
+    BROKEN,
+    announce_trial,
+    begin_trial,
+    end_trial,
+    ended_with,
+)
 
 __all__ = [
     "BROKEN",
@@ -30,6 +36,7 @@ __all__ = [
     "StudyContext",
     "abandon",
     "announce_trial",
+    "begin_trial",
     "end_trial",
     "ended_with",
     "fault_of_data",

@@ -174,6 +174,7 @@ class AgentHandler:
                 attempt=booking.attempt_id,
                 token=token,
                 place=booking.place,
+                ahead=booking.ahead,
                 job=dict(job),
                 **vars(offer),
             )
@@ -187,7 +188,7 @@ def _ends(session: Session, bookings: Mapping[str, BookingRecord], body: Poll) -
         grace = None if booking is None else booking.grace_seconds
         # One that had its last word is about to end by itself.
         over = state is not AttemptState.ENDED and (
-            booking is None or state is not AttemptState.RUNNING
+            booking is None or state is None or not state.is_open
         )
         if grace is None and over:
             grace = GRACE_SECONDS

@@ -8,6 +8,7 @@ import hashlib
 import logging
 from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, TypeVar
 
@@ -25,7 +26,7 @@ from search.running.attempt_checks import (
     check_training,
 )
 from search.running.early_stopping import judge
-from search.running.trial_endings import BROKEN, end_trial, why_ended
+from search.running.trial_endings import BROKEN, begin_trial, end_trial, why_ended
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
@@ -60,7 +61,7 @@ from storage.records import (
     TrialState,
 )
 from storage.repositories.artifact_rows import ArtifactRows
-from storage.repositories.attempts import Attempts
+from storage.repositories.attempts import Attempts, lost
 from storage.repositories.events import Events
 from storage.repositories.measurements import Measurements
 from storage.repositories.metrics import Metrics
@@ -323,6 +324,20 @@ def store_measurement(
     Measurements(session).add(study.id, measurement)
     Trials(session).share_throughput(study.id, measurement)
     Events(session).append(study.id, "measurement", body.model_dump(exclude={"record"}), now)
+
+
+def begin(session: Session, attempt: AttemptRecord, waited_seconds: float) -> AttemptRecord:
+    """Have an assigned attempt run, and its trial with it.
+
+    Raises:
+        LeaseLost: it is assigned no more.
+        Conflict: its trial has ended.
+    """
+    waited = timedelta(seconds=min(waited_seconds, (_now() - attempt.started_at).total_seconds()))
+    if not Attempts(session).begin(attempt.id, waited=waited):
+        raise lost(attempt.id)
+    begin_trial(session, Trials(session).get(attempt.study_id, trial_of(attempt)))
+    return replace(attempt, state=AttemptState.RUNNING, started_at=attempt.started_at + waited)
 
 
 def finish(session: Session, attempt: AttemptRecord, study: StudyRecord, body: Completion) -> None:

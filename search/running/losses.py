@@ -96,17 +96,21 @@ def abandon(study: StudyContext) -> None:
     """
     now = datetime.now(UTC)
     with study.database.read() as session:
-        running = Attempts(session).running(study.id)
-    left = {
+        attempts = Attempts(session).open(study.id)
+    assigned = {one.id for one in attempts if one.state is AttemptState.ASSIGNED}
+    left = assigned | {
         attempt.id
-        for attempt in running
-        if not study.dispatcher.is_at_work(attempt.id)
+        for attempt in attempts
+        if attempt.id not in assigned
+        and not study.dispatcher.is_at_work(attempt.id)
         and not study.dispatcher.adopt(attempt, tenant=study.tenant)
     }
     if not left:
         return
     with study.database.write() as session:
-        for attempt in Attempts(session).running(study.id):
+        for attempt_id in assigned:
+            study.dispatcher.cancel(attempt_id, grace_seconds=0.0)
+        for attempt in Attempts(session).open(study.id):
             if attempt.id in left:
                 # One that died is not known to have held its slot for longer than its lease.
                 died = study.dispatcher.died_under(attempt)
@@ -123,7 +127,12 @@ def lose(
     *,
     at: datetime | None = None,
 ) -> None:
-    """End an attempt that came to no last word, and tell so."""
+    """End an attempt that came to no last word, and tell so.
+
+    One that has not begun is taken away, and leaves nothing.
+    """
+    if Attempts(session).recall(attempt.id):
+        return
     now = datetime.now(UTC)
     ended = Attempts(session).end(
         attempt.id, state=AttemptState.LOST, at=at or now, cause=cause, detail=detail

@@ -63,6 +63,12 @@ class Dispatcher(Protocol):
         """Whether nothing runs on a slot's machine, which is kept free until that is so."""
         ...
 
+    def slot_ahead(
+        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+    ) -> Slot | None:
+        """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
+        ...
+
     def measuring_slot(
         self, device: str, model: str | None, *, compiles: bool = False
     ) -> Slot | None:
@@ -104,11 +110,13 @@ class Dispatcher(Protocol):
         trial: int | None,
         slot: Slot,
         alone: bool = False,
+        ahead: bool = False,
         also: Callable[[Session], None] | None = None,
     ) -> None:
         """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
 
-        `also` is done in the transaction that writes the row.
+        `ahead`: it begins when the attempt that its slot has is over. `also` is done in the
+        transaction that writes the row.
         """
         ...
 
@@ -204,6 +212,13 @@ class StudyContext:
         """One of them with nothing on it, and with memory enough for a need."""
         wish = self.spec.resources
         return self.dispatcher.free_slot(
+            self.id, wish.device, share=wish.fraction or 0.0, need=need
+        )
+
+    def slot_ahead(self, need: Need | None = None) -> Slot | None:
+        """One of them whose attempt is about to end, with memory enough for a need."""
+        wish = self.spec.resources
+        return self.dispatcher.slot_ahead(
             self.id, wish.device, share=wish.fraction or 0.0, need=need
         )
 

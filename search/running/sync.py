@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from search.agents.protocol import (
     ArtifactItem,
+    BeganItem,
     EndItem,
     EpochItem,
     ExitItem,
@@ -36,6 +37,7 @@ from search.running.attempt_checks import check_seconds
 from search.running.attempts import (
     LAST_WORDS,
     OF_THE_LEASE,
+    begin,
     checked_epoch,
     finish,
     impossible,
@@ -254,6 +256,11 @@ class Taking:
         for place, item in enumerate(self._body.items):
             places[item.attempt].append(place)
         self._prove(session, places)
+        # First of all: they change nothing that other words of theirs do not rest on.
+        for place, item in enumerate(self._body.items):
+            if isinstance(item, BeganItem):
+                self._word(session, machine_id, place)
+                places[item.attempt].remove(place)
         # In one order for all, so that no two of us wait for each other.
         order = sorted(places, key=self._place_of)
         # Of most attempts all words can be written with those of the others. What cannot comes
@@ -285,9 +292,7 @@ class Taking:
         lock_studies_of(session, speak)
         digests = _digests(self._body, speak | self._body.beats.keys())
         self._records = Attempts(session).proved(digests)
-        at_work = [
-            record for record in self._records.values() if record.state is AttemptState.RUNNING
-        ]
+        at_work = [record for record in self._records.values() if record.state.is_open]
         of_studies = {record.study_id for record in at_work}
         studies = {one.id: one for one in Studies(session).with_ids(of_studies)}
         if any(isinstance(item, ArtifactItem) for item in items):
@@ -398,18 +403,23 @@ class Taking:
             return
         if attempt is None or attempt.over:
             raise lost(item.attempt)
-        if isinstance(item, EpochItem):
+        if isinstance(item, BeganItem):
+            if attempt.record.state is AttemptState.ASSIGNED:
+                attempt.record = begin(session, attempt.record, item.waited_seconds)
+        elif attempt.record.state is AttemptState.ASSIGNED:
+            raise Conflict(f"attempt {record.id} has not begun")
+        elif isinstance(item, EpochItem):
             self._epoch(session, attempt, item)
         elif isinstance(item, MeasurementItem):
             job = job_of(record, MeasureJob)
             if not Measurements(session).has(measurement_id(record.id, item.report.trial)):
-                store_measurement(session, record, attempt.study, job, item.report)
+                store_measurement(session, attempt.record, attempt.study, job, item.report)
         elif isinstance(item, ProgressItem):
-            tell_progress(session, record, item.report)
+            tell_progress(session, attempt.record, item.report)
         elif isinstance(item, ArtifactItem):
             self._artifact(session, attempt, item, place)
         elif isinstance(item, EndItem):
-            finish(session, record, attempt.study, item.completion)
+            finish(session, attempt.record, attempt.study, item.completion)
             attempt.over = True
 
     def _epoch(self, session: Session, attempt: _Attempt, item: EpochItem) -> None:
@@ -508,7 +518,10 @@ class Taking:
                     raise lost(attempt_id)
                 if not attempt.over:
                     check_seconds(beat.model_dump(), passed=now - attempt.record.started_at)
-                    said = Renewal(attempt_id, beat.stood_still_seconds, beat.held_seconds)
+                    # What waits for its place has no device yet.
+                    waits = attempt.record.state is AttemptState.ASSIGNED
+                    held = None if waits else beat.held_seconds
+                    said = Renewal(attempt_id, beat.stood_still_seconds, held)
                     attempt.renewals.append(said)
             except LeaseLost as error:
                 self._refuse_beat(attempt_id, "lease", str(error))

@@ -1,5 +1,6 @@
-"""How trials end: their rows, the events that tell of it, and why."""
+"""How trials begin and end: their rows, the events that tell of it, and why."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
@@ -35,6 +36,17 @@ def end_trial(
     )
     announce_trial(session, trial, at=now)
     return trial
+
+
+def begin_trial(session: Session, trial: TrialRecord) -> None:
+    """Have a trial's row and an event say that an attempt works on it.
+
+    Raises:
+        Conflict: the trial has ended.
+    """
+    now = datetime.now(UTC)
+    Trials(session).start(trial.study_id, trial.number, now)
+    announce_trial(session, replace(trial, state=TrialState.RUNNING), at=now)
 
 
 def ended_with(ending: StudyEnding) -> TrialOutcome:

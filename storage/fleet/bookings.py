@@ -33,6 +33,8 @@ class TakenPlace:
     owner: str
     """The coordinator that booked it."""
     state: BookingState
+    ahead: bool
+    """Whether it waits there for the attempt before it to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +75,11 @@ class Bookings:
         owner: str,
         offer: Mapping[str, Json],
         at: datetime,
+        ahead: bool = False,
     ) -> bool:
         """Offer an attempt a place on a machine; False when another attempt has it.
 
-        Or when the machine leaves, or is gone.
+        Or when the machine leaves, or is gone. `ahead`: it is to wait there for the one before.
         """
         if run(self._session, _STAYS, {"machine": machine_id}).scalar() is None:
             return False
@@ -86,6 +89,7 @@ class Bookings:
             "place": place,
             "owner": owner,
             "state": BookingState.OFFERED,
+            "ahead": ahead,
             "offer": dict(offer),
             "booked_at": at,
         }

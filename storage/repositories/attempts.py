@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Update,
     bindparam,
     case,
+    delete,
     func,
     select,
     update,
@@ -30,6 +31,7 @@ from storage.tables import AttemptRow, StudyRow
 from storage.tenants import run
 
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
+_OPEN = AttemptRow.state.in_((AttemptState.ASSIGNED, AttemptState.RUNNING))
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))
@@ -46,6 +48,17 @@ _ENDS: Any = (
     )
 )
 _END: Executable = _ENDS.returning(*_COLUMNS)
+_BEGIN: Executable = (
+    update(AttemptRow)
+    .where(AttemptRow.id == bindparam("attempt"), AttemptRow.state == AttemptState.ASSIGNED)
+    .values(state=AttemptState.RUNNING, started_at=bindparam("at"))
+    .returning(AttemptRow.id)
+)
+_RECALL: Executable = (
+    delete(AttemptRow)
+    .where(AttemptRow.id == bindparam("attempt"), AttemptRow.state == AttemptState.ASSIGNED)
+    .returning(AttemptRow.id)
+)
 _NUMBERS = select(func.max(AttemptRow.number)).where(
     AttemptRow.study_id == bindparam("study"), AttemptRow.kind == bindparam("of_kind")
 )
@@ -105,14 +118,16 @@ class Attempts:
         self._session = session
 
     def start(self, record: AttemptRecord, *, token_digest: str) -> None:
-        """Add a running attempt; its worker proves itself by the token with this digest.
+        """Add an attempt that runs, or is to; its worker proves itself by the token's digest.
 
         Raises:
             Conflict: if an attempt of this kind works on the trial, or the id or number was used.
             NotFound: if there is no such study or trial.
         """
-        if record.state is not AttemptState.RUNNING:
-            raise ValueError(f"an attempt starts as 'running', not as {record.state.value!r}")
+        if not record.state.is_open:
+            raise ValueError(
+                f"an attempt starts as 'assigned' or 'running', not as {record.state.value!r}"
+            )
         lock_study(self._session, record.study_id)
         is_new = add(
             self._session,
@@ -141,7 +156,7 @@ class Attempts:
         return _record(row)
 
     def proved(self, tokens: Mapping[str, str]) -> dict[str, AttemptRecord]:
-        """Those of some attempts that the token with this digest belongs to, running or ended.
+        """Those of some attempts that the token with this digest belongs to, open or ended.
 
         `tokens` has the digests by attempt. In a writing session that has locked their studies, see
         `lock_studies_of`, they stay as they are.
@@ -167,7 +182,7 @@ class Attempts:
         job = run(
             self._session,
             update(AttemptRow)
-            .where(AttemptRow.id == attempt_id, _RUNNING)
+            .where(AttemptRow.id == attempt_id, _OPEN)
             .values(token_digest=token_digest, lease_until=until)
             .returning(AttemptRow.job),
         ).scalar()
@@ -316,8 +331,8 @@ class Attempts:
         Raises:
             LeaseLost: if it has ended.
         """
-        if state is AttemptState.RUNNING:
-            raise ValueError("an attempt ends as 'ended' or 'lost', not as 'running'")
+        if state.is_open:
+            raise ValueError(f"an attempt ends as 'ended' or 'lost', not as {state.value!r}")
         lock_studies_of(self._session, [attempt_id])
         row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
         if row is None or row.state is not AttemptState.RUNNING:
@@ -338,16 +353,34 @@ class Attempts:
         }
         return _record(run(self._session, _END, values).one())
 
-    def running(self, study_id: str | None = None) -> list[AttemptRecord]:
-        """Attempts that hold a lease, of one study or of all."""
-        conditions = [_RUNNING]
+    def begin(self, attempt_id: str, *, waited: timedelta) -> bool:
+        """An assigned attempt began so long after it was written; False: it is assigned no more."""
+        lock_studies_of(self._session, [attempt_id])
+        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
+        if row is None or row.state is not AttemptState.ASSIGNED:
+            return False
+        began = {"attempt": attempt_id, "at": row.started_at + waited}
+        return run(self._session, _BEGIN, began).scalar() is not None
+
+    def recall(self, attempt_id: str) -> bool:
+        """Take an attempt away that has not begun, of which nothing stays; False: it has."""
+        lock_studies_of(self._session, [attempt_id])
+        return run(self._session, _RECALL, {"attempt": attempt_id}).scalar() is not None
+
+    def open(self, study_id: str | None = None) -> list[AttemptRecord]:
+        """Attempts that hold a lease, of one study or of all: they run, or are assigned."""
+        conditions: list[ColumnElement[bool]] = [_OPEN]
         if study_id is not None:
             conditions.append(AttemptRow.study_id == study_id)
         return self._where(*conditions)
 
+    def running(self, study_id: str | None = None) -> list[AttemptRecord]:
+        """Attempts that are at work, of one study or of all."""
+        return [row for row in self.open(study_id) if row.state is AttemptState.RUNNING]
+
     def leases(self) -> dict[str, datetime]:
-        """Until when each running attempt, of whatever study, holds its lease, by its id."""
-        rows = run(self._session, select(AttemptRow.id, AttemptRow.lease_until).where(_RUNNING))
+        """Until when each open attempt, of whatever study, holds its lease, by its id."""
+        rows = run(self._session, select(AttemptRow.id, AttemptRow.lease_until).where(_OPEN))
         return {row.id: row.lease_until for row in rows}
 
     def of_trial(
@@ -431,7 +464,7 @@ def _renews(held: ColumnElement[float] | None) -> Update:
         known = func.coalesce(AttemptRow.device_seconds, 0.0)
         counted = AttemptRow.slot_share * (held - stood_still)
         values["device_seconds"] = case((known < counted, counted), else_=known)
-    return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _RUNNING).values(values)
+    return update(AttemptRow).where(AttemptRow.id == bindparam("attempt"), _OPEN).values(values)
 
 
 _RENEW = _renews(None)

@@ -10,6 +10,8 @@ from storage.endings import AttemptCause
 from storage.records import AttemptKind, AttemptState, Json
 from storage.tables.base import Table
 
+_OPEN = text("state IN ('assigned', 'running')")
+
 
 class AttemptRow(Table):
     """A lease; `device_seconds` grows with its worker's words, or else is written when it ends."""
@@ -30,23 +32,23 @@ class AttemptRow(Table):
             sqlite_where=text("trial IS NULL"),
             postgresql_where=text("trial IS NULL"),
         ),
-        # The fence itself: at most one attempt of a kind works on a trial.
+        # The fence itself: at most one attempt of a kind works on a trial, or is about to.
         Index(
-            "uq_attempt_running",
+            "uq_attempt_open",
             "study_id",
             "kind",
             "trial",
             unique=True,
-            sqlite_where=text("state = 'running'"),
-            postgresql_where=text("state = 'running'"),
+            sqlite_where=_OPEN,
+            postgresql_where=_OPEN,
         ),
         # What training took is summed up by these columns alone.
         Index("ix_attempt_device_seconds", "study_id", "kind", "state", "device_seconds"),
         Index(
             "ix_attempt_lease",
             "lease_until",
-            sqlite_where=text("state = 'running'"),
-            postgresql_where=text("state = 'running'"),
+            sqlite_where=_OPEN,
+            postgresql_where=_OPEN,
         ),
     )
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import Index, text
+from sqlalchemy import Index, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.columns import document
@@ -40,19 +40,23 @@ class MachineRow(Table):
     seen_at: Mapped[datetime]
 
 
+_TAKES_ITS_PLACE = text("state <> 'exited' AND NOT ahead")
+
+
 class BookingRow(Table):
     """An attempt on a place of a machine, from before it starts until its end was noticed."""
 
     __tablename__ = "booking"
     __table_args__ = (
-        # The promise itself: nowhere do two attempts run on one place.
+        # The promise itself: nowhere do two attempts run on one place. What is booked ahead waits
+        # there for the one before it.
         Index(
             "uq_booking_place",
             "machine_id",
             "place",
             unique=True,
-            sqlite_where=text("state <> 'exited'"),
-            postgresql_where=text("state <> 'exited'"),
+            sqlite_where=_TAKES_ITS_PLACE,
+            postgresql_where=_TAKES_ITS_PLACE,
         ),
         Index(None, "owner", "state"),
     )
@@ -62,6 +66,7 @@ class BookingRow(Table):
     place: Mapped[str]
     owner: Mapped[str]
     state: Mapped[BookingState]
+    ahead: Mapped[bool] = mapped_column(server_default=false())
     offer: Mapped[dict[str, Json] | None] = mapped_column(document())
     grace_seconds: Mapped[float | None]
     returncode: Mapped[int | None]

@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,15 @@ def _processor_seconds(server: Any) -> dict[str, float]:
     return found
 
 
-def _share_without_work(attempts: Sequence[Any], wall_measured: float) -> float:
-    """Of the slots' time between the first attempt and the last; measuring holds all slots."""
-    spans = [(each.started_at.timestamp(), each.ended_at.timestamp()) for each in attempts]
-    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
-    worked = sum(end - begin for begin, end in spans) + _SLOTS * wall_measured
+def _share_without_work(attempts: Sequence[Any], seconds: float, wall_measured: float) -> float:
+    """Of the slots' time between the first attempt and the last; measuring holds all slots.
+
+    `seconds` are the attempts' by their workers' own clocks: rows say when the service heard of a
+    beginning and an end.
+    """
+    first = min(each.started_at.timestamp() for each in attempts)
+    last = max(each.ended_at.timestamp() for each in attempts)
+    worked = seconds + _SLOTS * wall_measured
     return max(0.0, 1 - worked / (_SLOTS * (last - first)))
 
 
@@ -160,6 +165,7 @@ def _serve(folder: Path, checkout: Path, spec: Mapping[str, Any], jobs: Path) ->
     with database.read() as session:
         rows = Trials(session).list(study_id, TrialState.COMPLETE)
         attempts = Attempts(session).of_study(study_id, AttemptKind.TRAIN)
+        seconds = Attempts(session).device_seconds(study_id, datetime.now(UTC))
     database.dispose()
     assert len(rows) == spec["budget"]["trials"], study
     documents = [
@@ -182,7 +188,7 @@ def _serve(folder: Path, checkout: Path, spec: Mapping[str, Any], jobs: Path) ->
     return {
         "ms": sum(per_trial.values()),
         "roles": per_trial,
-        "idle": 100 * _share_without_work(attempts, measured),
+        "idle": 100 * _share_without_work(attempts, seconds, measured),
         "quality": statistics.fmean(row.quality or 0.0 for row in rows),
     }
 

@@ -61,7 +61,7 @@ def test_partial_indexes_keep_their_condition(database: Database, plain_engine: 
         rows = connection.execute(text(where[plain_engine.dialect.name]))
         definitions = {row[0]: row[1] for row in rows}
     for name in (
-        "uq_attempt_running",
+        "uq_attempt_open",
         "uq_attempt_study_job",
         "ix_attempt_lease",
         "ix_trial_untold",

@@ -123,7 +123,9 @@ class RemoteExecutor:
         """Whether the slot's machine is here; `book` takes the place itself."""
         return slot.machine in self._machines and not self._closed.is_set()
 
-    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+    def book(
+        self, session: Session, ticket: AttemptTicket, slot: Slot, *, ahead: bool = False
+    ) -> bool:
         """Offer the attempt to the slot's machine; False when another attempt has the place."""
         machine_id = self._machines.get(slot.machine)
         if machine_id is None:
@@ -144,6 +146,7 @@ class RemoteExecutor:
             owner=self._owner,
             offer=OFFERS.dump_python(offer, mode="json"),
             at=datetime.now(UTC),
+            ahead=ahead,
         )
 
     def start(self, ticket: AttemptTicket, slot: Slot) -> None:

@@ -33,7 +33,14 @@ class Machine:
     def reserve(self, attempt_id: str, slot: Slot) -> bool:
         return bool(attempt_id) and slot in self._slots
 
-    def book(self, session: Session, ticket: AttemptTicket, slot: Slot) -> bool:
+    def book(
+        self,
+        session: Session,
+        ticket: AttemptTicket,
+        slot: Slot,
+        *,
+        ahead: bool = False,  # noqa: ARG002
+    ) -> bool:
         return session.is_active and bool(ticket.attempt_id) and slot in self._slots
 
     def adopt(self, attempt_id: str) -> bool:
