@@ -15,6 +15,7 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    or_,
     select,
     update,
 )
@@ -31,7 +32,8 @@ from storage.tables import AttemptRow, StudyRow
 from storage.tenants import run
 
 _RUNNING = AttemptRow.state == AttemptState.RUNNING
-_OPEN = AttemptRow.state.in_((AttemptState.ASSIGNED, AttemptState.RUNNING))
+# Without IN, which cannot stand in a statement for many rows.
+_OPEN = or_(AttemptRow.state == AttemptState.ASSIGNED, _RUNNING)
 _record = reader(AttemptRecord)
 _COLUMNS = all_columns(AttemptRow)
 _BY_ID = select(*_COLUMNS).where(AttemptRow.id == bindparam("attempt"))

@@ -155,7 +155,9 @@ class Site:
         with self.database.read() as session:
             return Trials(session).get(study.id, number)
 
-    def lease(self, study: StudyRecord, number: int, *, attempt: int = 1) -> Lease[TrainJob]:
+    def lease(
+        self, study: StudyRecord, number: int, *, attempt: int = 1, **given: Any
+    ) -> Lease[TrainJob]:
         """A running attempt of a trial; one that ran before is lost."""
         with self.database.read() as session:
             trial = Trials(session).get(study.id, number)
@@ -169,10 +171,16 @@ class Site:
                 "continues": trial.continues,
             }
         )
-        return self.attempt(study, job, number=number, attempt=attempt)
+        return self.attempt(study, job, number=number, attempt=attempt, **given)
 
     def attempt(
-        self, study: StudyRecord, job: AnyJob, *, number: int | None = None, attempt: int = 1
+        self,
+        study: StudyRecord,
+        job: AnyJob,
+        *,
+        number: int | None = None,
+        attempt: int = 1,
+        **given: Any,
     ) -> "Lease[AnyJob]":
         """A running attempt at any job; one that did the same before is lost."""
         lease = Lease(secrets.token_hex(8), secrets.token_urlsafe(32), job)
@@ -186,6 +194,7 @@ class Site:
             job=job.model_dump(mode="json"),
             lease_until=datetime(2100, 1, 1, tzinfo=UTC),
             started_at=now(),
+            **given,
         )
         with self.database.write() as session:
             for earlier in Attempts(session).running(study.id):

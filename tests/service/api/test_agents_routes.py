@@ -59,19 +59,20 @@ class Floor:
     def slot(self, name: str = "ada/cpu-0") -> Slot:
         return next(slot for slot in self.executor.capacity() if slot.name == name)
 
-    def start(self, name: str = "ada/cpu-0") -> Lease:
+    def start(self, name: str = "ada/cpu-0", *, ahead: bool = False) -> Lease:
         slot = self.slot(name)
         study = self.site.study()
         self.site.run(study)
-        self.site.trial(study, 0, state=TrialState.RUNNING)
-        lease = self.site.lease(study, 0)
-        assert self.book(ticket(lease), slot)
+        self.site.trial(study, 0, state=TrialState.QUEUED if ahead else TrialState.RUNNING)
+        state = AttemptState.ASSIGNED if ahead else AttemptState.RUNNING
+        lease = self.site.lease(study, 0, state=state)
+        assert self.book(ticket(lease), slot, ahead=ahead)
         self.executor.start(ticket(lease), slot)
         return lease
 
-    def book(self, ticket: AttemptTicket, slot: Slot) -> bool:
+    def book(self, ticket: AttemptTicket, slot: Slot, *, ahead: bool = False) -> bool:
         with self.site.database.write() as session:
-            return self.executor.book(session, ticket, slot)
+            return self.executor.book(session, ticket, slot, ahead=ahead)
 
 
 def ticket(lease: Lease, *, attempt: str = "") -> AttemptTicket:
@@ -100,6 +101,26 @@ def booking_state(site: Site, attempt: str) -> BookingState | None:
     with site.database.read() as session:
         found = [one.state for one in Bookings(session).all() if one.attempt_id == attempt]
     return found[0] if found else None
+
+
+def test_what_is_booked_ahead_is_offered_beside_the_attempt_that_has_the_place(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    first = floor.start()
+    assert [one["ahead"] for one in machine.poll()["start"]] == [False]
+    second = floor.start(ahead=True)
+    [offer] = machine.poll(first.attempt)["start"]
+    assert (offer["attempt"], offer["place"], offer["ahead"]) == (second.attempt, "cpu-0", True)
+    other = Floor(site, owner="another")
+    assert [slot.name for slot in other.executor.capacity()] == ["ada/cpu-1"]
+    machine.exit(first.attempt)
+    # It follows there, and the place stays its coordinator's.
+    assert [slot.name for slot in other.executor.capacity()] == ["ada/cpu-1"]
+    with site.database.write() as session:
+        assert Attempts(session).recall(second.attempt)
+    orders = machine.poll(second.attempt)
+    assert [one["attempt"] for one in orders["end"]] == [second.attempt]
 
 
 def test_an_attempt_is_handed_out_with_a_token_that_nobody_else_has(

@@ -80,6 +80,40 @@ def test_a_trial_is_told_in_one_sync_and_telling_it_again_changes_nothing(
     assert events(site, study_id, "trial") == 1
 
 
+def test_an_attempt_that_waited_for_its_place_begins_by_its_own_word(
+    client: TestClient, machine: Machine, site: Site
+) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.QUEUED)
+    lease = site.lease(study, 0, state=AttemptState.ASSIGNED)
+    assert machine.speak(lease, beat=0.0)["refused"] == []
+    trial = f"/v1/studies/{study.id}/trials/0"
+    assert client.get(trial).json()["outcome"] == "queued"
+    why_not = ("conflict", f"attempt {lease.attempt} has not begun")
+    assert machine.why_not(lease, epoch(1)) == [why_not]
+    began = {"kind": "began", "waited_seconds": 1e6}
+    assert machine.why_not(lease, began, epoch(1)) == []
+    assert client.get(trial).json()["outcome"] == "running"
+    assert machine.why_not(lease, began, epoch(2), *stored(lease), end()) == []
+    assert attempt_state(site, lease) == (AttemptState.ENDED, AttemptCause.COMPLETE)
+    assert events(site, study.id, "trial") == 2
+    assert machine.why_not(lease, began) == []
+
+
+def test_an_attempt_that_was_recalled_does_not_begin(machine: Machine, site: Site) -> None:
+    study = site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.QUEUED)
+    lease = site.lease(study, 0, state=AttemptState.ASSIGNED)
+    with site.database.write() as session:
+        assert Attempts(session).recall(lease.attempt)
+    began = {"kind": "began", "waited_seconds": 0.0}
+    assert [why for why, _ in machine.why_not(lease, began, epoch(1))] == ["lease", "lease"]
+    with site.database.read() as session:
+        assert Trials(session).get(study.id, 0).state is TrialState.QUEUED
+
+
 def test_a_word_that_is_refused_undoes_nothing_of_the_others(machine: Machine, site: Site) -> None:
     (one, first), (two, second) = running(site), running(site)
     words = [

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
@@ -198,6 +199,40 @@ def test_attempts_are_found_by_what_they_work_on(database: Database, study: str)
         }
         assert attempts.of_trial(study, 0) == [ended, second]
         assert attempts.of_study(study, AttemptKind.MEASURE) == [measuring]
+
+
+def test_an_assigned_attempt_holds_a_lease_and_no_device_until_it_begins(
+    database: Database, study: str
+) -> None:
+    with database.write() as session:
+        attempts = Attempts(session)
+        record = attempt(study, state=AttemptState.ASSIGNED, lease_until=after(10))
+        attempts.start(record, token_digest="t")
+        with pytest.raises(Conflict):
+            attempts.start(attempt(study, 2), token_digest="t")
+        assert attempts.leases() == {record.id: after(10)}
+        assert (attempts.open(study), attempts.running(study)) == ([record], [])
+        with pytest.raises(LeaseLost):
+            attempts.authenticate(record.id, "t")
+        attempts.renew(record.id, until=after(60))
+        assert attempts.device_seconds(study, after(30)) == 0.0
+        assert attempts.begin(record.id, waited=timedelta(seconds=20))
+        assert not attempts.begin(record.id, waited=timedelta(seconds=20))
+        assert not attempts.recall(record.id)
+        assert attempts.get(record.id).started_at == after(20)
+        assert attempts.device_seconds(study, after(30)) == 10.0
+
+
+def test_an_attempt_that_is_recalled_leaves_nothing(database: Database, study: str) -> None:
+    with database.write() as session:
+        attempts = Attempts(session)
+        record = attempt(study, state=AttemptState.ASSIGNED)
+        attempts.start(record, token_digest="t")
+        assert attempts.recall(record.id)
+        assert not attempts.recall(record.id)
+        assert not attempts.begin(record.id, waited=timedelta())
+        assert attempts.of_trial(study, 0) == []
+        assert attempts.next_number(study, AttemptKind.TRAIN, 0) == 1
 
 
 def test_device_seconds_are_share_times_time_without_standing_still(
