@@ -39,7 +39,7 @@ def glorot_limit(fan_in: int, fan_out: int) -> float:
 @torch.no_grad()
 def normal_(tensor: Tensor, deviation: float, *, generator: torch.Generator) -> Tensor:
     """Fill with N(0, deviation^2) in place."""
-    return tensor.normal_(0, deviation, generator=generator)
+    return tensor if tensor.is_meta else tensor.normal_(0, deviation, generator=generator)
 
 
 @torch.no_grad()

@@ -27,6 +27,9 @@ def circle_partners(size: int, count: int) -> Tensor:
     """
     odd = size - (size + 1) % 2
     coordinate = torch.arange(size)
+    if coordinate.is_meta:
+        # Without memory there is nothing to compute, and torch takes long to find that out.
+        return coordinate.new_empty(count, size)
     stage = torch.arange(count).unsqueeze(1)
     partners = (stage - coordinate) % odd
     if size % 2 == 0:

@@ -102,7 +102,7 @@ class ComplexDenseLinear(StructuredLinear):
         weight = torch.empty(self.num_matrices, 2, slot.out_features, slot.in_features)
         glorot_uniform_(weight, generator=generator)
         # Two parts of half the variance each make a complex entry of the variance of a real one.
-        self.weight = nn.Parameter(weight / 2**0.5)
+        self.weight = nn.Parameter(weight if weight.is_meta else weight / 2**0.5)
 
     def make_form(self) -> DenseForm:
         """The real matrix that acts on `(re | im)`."""

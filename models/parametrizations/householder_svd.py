@@ -173,8 +173,10 @@ class HouseholderSvdLinear(StructuredLinear, Projected):
         start = torch.zeros(slot.num_matrices, slot.smaller_side)
         if spectrum.centre == 0:
             normal_(start, 1.0, generator=generator)
-        inside = SigmoidSpectrum(spectrum.centre, spectrum.radius).values(start)
-        self.p = nn.Parameter(spectrum.parameters(inside))
+        if not start.is_meta:
+            inside = SigmoidSpectrum(spectrum.centre, spectrum.radius).values(start)
+            start = spectrum.parameters(inside)
+        self.p = nn.Parameter(start)
 
     @property
     def _rank(self) -> int:

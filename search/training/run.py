@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
-
-# The first optimizer of a process imports this, which takes a second. Imported here it is there
-# before a worker is forked; it runs no tensor operation.
-import torch._dynamo  # pyright: ignore[reportUnusedImport]
 from torch import Tensor, nn
 
 from models.backends.loops import State

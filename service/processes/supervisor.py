@@ -48,8 +48,6 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PRELOADED = (
     "torch",
     "optuna",
-    # Preloaded for optimizers, which import it at their first step.
-    "torch._dynamo",
     "service.processes.roles",
 )
 """Imported before the first fork, one after the other: a signal to stop waits for one at most."""

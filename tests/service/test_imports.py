@@ -26,13 +26,19 @@ def test_the_dashboard_starts_without_torch() -> None:
     assert answer.stdout.strip() == "False"
 
 
-def test_workers_have_the_tracer_before_their_first_step() -> None:
+def test_workers_have_the_tracer_before_their_first_step_and_idle_machines_do_not() -> None:
     """Optimizers import it then: once per attempt, were it not in the server that forks them."""
-    program = "import sys, search.agents.forking.fork_server; print('torch._dynamo' in sys.modules)"
+    program = """
+import sys
+from search.agents.forking import fork_server
+print("torch._dynamo" in sys.modules)
+fork_server.before_the_first_slot()
+print("torch._dynamo" in sys.modules)
+"""
     answer = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert answer.stdout.strip() == "True"
+    assert answer.stdout.split() == ["False", "True"]
 
 
 def test_questions_of_traced_code_are_marked_as_torch_marks_them() -> None:

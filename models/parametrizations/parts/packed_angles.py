@@ -61,10 +61,9 @@ class PackedAngles(nn.Module, Quantised):
         self.theta = nn.Parameter(torch.empty(num_matrices, count, size // 2))
         uniform_(self.theta, 0, _WIDEST_START[initialisation], generator=generator)
         partners = circle_partners(size, count)
-        places, signs = pair_places(partners)
-        first_of_stage = torch.arange(count).unsqueeze(1) * (size // 2)
+        places, signs = _places_and_signs(partners)
         self.register_buffer("_partners", partners, persistent=False)
-        self.register_buffer("_places", (first_of_stage + places).flatten(), persistent=False)
+        self.register_buffer("_places", places, persistent=False)
         self.register_buffer("_signs", signs, persistent=False)
 
     def angles(self) -> Tensor:
@@ -90,3 +89,13 @@ class PackedAngles(nn.Module, Quantised):
     def extra_repr(self) -> str:
         """Sizes, for printing."""
         return f"size={self.size}, stages={self.count}"
+
+
+def _places_and_signs(partners: Tensor) -> tuple[Tensor, Tensor]:
+    """By which of a matrix's angles each stage's coordinate turns, `[K n]`, and how, `[K, n]`."""
+    if partners.is_meta:
+        return partners.new_empty(partners.numel()), torch.empty_like(partners)
+    count, size = partners.shape
+    places, signs = pair_places(partners)
+    first_of_stage = torch.arange(count).unsqueeze(1) * (size // 2)
+    return (first_of_stage + places).flatten(), signs

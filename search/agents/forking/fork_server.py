@@ -6,12 +6,10 @@ driver do not survive a fork.
 """
 
 import sys
+from importlib import import_module
 from multiprocessing.connection import Connection
 
 import torch
-
-# Preloaded for optimizers, which import it at their first step.
-import torch._dynamo  # pyright: ignore[reportUnusedImport]
 
 from models.kernels.library import library
 from search.agents import slot_process
@@ -32,6 +30,11 @@ def warm_up() -> None:
     library()
 
 
+def before_the_first_slot() -> None:
+    """Import what optimizers import at their first step: 70 MiB that a machine needs to train."""
+    import_module("torch._dynamo")
+
+
 def serve_attempts(pipe: Connection) -> None:
     """Fork a slot's process for each request that comes through a pipe, until it ends."""
     if torch.cuda.is_initialized():
@@ -40,7 +43,7 @@ def serve_attempts(pipe: Connection) -> None:
             "and no fork could use a GPU"
         )
     warm_up()
-    serve(pipe, run_slot)
+    serve(pipe, run_slot, before_the_first=before_the_first_slot)
 
 
 if __name__ == "__main__":

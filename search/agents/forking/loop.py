@@ -47,12 +47,25 @@ Run = Callable[[AttemptTicket, Connection], int]
 """What a slot's process executes, with its pipe to who started it; returns its exit code."""
 
 
-def serve(pipe: Connection, run: Run) -> None:
+def serve(
+    pipe: Connection, run: Run, *, before_the_first: Callable[[], None] | None = None
+) -> None:
     """Serve requests from `pipe` until its other end closes or SIGTERM comes; then kill what runs.
+
+    `before_the_first` is called once, before the first fork.
 
     Raises:
         ExecutorError: this process has more than one thread and must not fork.
     """
+    _settle()
+    die_with_parent(signal.SIGTERM)
+    adopt_orphans()
+    raise_oom_score(FORK_SERVER_SCORE)
+    _ForkServer(pipe, run, before_the_first).serve()
+
+
+def _settle() -> None:
+    """Make sure that this process may fork, and that its forks share what was imported."""
     threads = thread_count()
     if threads != 1:
         raise ExecutorError(
@@ -62,10 +75,6 @@ def serve(pipe: Connection, run: Run) -> None:
     # What was imported stays for good: kept out of collections, its pages stay shared with forks.
     gc.collect()
     gc.freeze()
-    die_with_parent(signal.SIGTERM)
-    adopt_orphans()
-    raise_oom_score(FORK_SERVER_SCORE)
-    _ForkServer(pipe, run).serve()
 
 
 @dataclass
@@ -78,9 +87,12 @@ class _Attempt:
 
 @final
 class _ForkServer:
-    def __init__(self, pipe: Connection, run: Run) -> None:
+    def __init__(
+        self, pipe: Connection, run: Run, before_the_first: Callable[[], None] | None
+    ) -> None:
         self._pipe = pipe
         self._run = run
+        self._before_the_first = before_the_first
         self._running: dict[int, _Attempt] = {}
         self._emptied: list[Bounds] = []
         self._out_of_memory_kills = out_of_memory_kills()
@@ -121,6 +133,10 @@ class _ForkServer:
     def _start(self, request: StartAttempt) -> None:
         attempt_id = request.ticket.attempt_id
         slots_pipe = recv_handle(self._pipe)
+        if self._before_the_first is not None:
+            self._before_the_first()
+            self._before_the_first = None
+            _settle()
         try:
             bounds = request.containment.bounds(request.ticket)
             try:
