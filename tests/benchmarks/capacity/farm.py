@@ -149,6 +149,7 @@ class _Machine:
         self._index = index
         self._slots = slots
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._places: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._ending: dict[str, float] = {}
         self._urgent = asyncio.Event()
         self._outbox = Outbox(self._session, lease_seconds=farm.trials.lease_seconds)
@@ -244,8 +245,14 @@ class _Machine:
     async def _attempt(self, offer: Offer) -> None:
         """One attempt from its job to its exit."""
         code, attempt = 0, _Attempt(self, offer, self._farm)
+        offered = time.monotonic()
         try:
-            await attempt.run()
+            async with self._places[offer.place]:
+                attempt = _Attempt(self, offer, self._farm)
+                if offer.ahead:
+                    waited = time.monotonic() - offered
+                    self.say(offer.attempt, {"kind": "began", "waited_seconds": waited})
+                await attempt.run()
             self._farm.seen.ended += 1
         except asyncio.CancelledError:
             code = 143
