@@ -29,7 +29,7 @@ class WithPeers(Collector):
     """The families of some collectors, with what other processes have of them added."""
 
     def __init__(self, collectors: Iterable[Collector], folder: Path) -> None:
-        """`folder` is the one that all processes name; it is made where it is not there."""
+        """`folder` is the one that all processes name; it is made as long as the one above is."""
         self._collectors = tuple(collectors)
         self._folder = folder
         # A process that is started again may get the number of one that has ended.
@@ -42,10 +42,12 @@ class WithPeers(Collector):
             for family in self._own()
             for sample in family.samples
         ]
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         unfinished = self._file.with_suffix(".part")
-        unfinished.write_text(json.dumps(samples))
-        unfinished.replace(self._file)
+        # The folder above it goes with the server; then there is nobody to tell.
+        with suppress(FileNotFoundError):
+            self._folder.mkdir(exist_ok=True, mode=0o700)
+            unfinished.write_text(json.dumps(samples))
+            unfinished.replace(self._file)
 
     def collect(self) -> Iterator[Metric]:
         """The families with the sums."""

@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,7 @@ from service.settings import Settings
 
 _log = logging.getLogger(__name__)
 
+_REMOVING_SECONDS = 5.0
 _REFUSALS = (AddressRefused, AlreadyCoordinating, AlreadyWorking, CannotListen, ExecutorError)
 """What says all by itself, without a traceback."""
 
@@ -105,7 +107,15 @@ def _coordinate(settings: Settings, folder: Path) -> None:
         coordinate_until_told(settings)
     finally:
         if os.getppid() != supervisor:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Take a folder away into which an API process that is about to end may still write."""
+    until = time.monotonic() + _REMOVING_SECONDS
+    while folder.exists() and time.monotonic() < until:
+        shutil.rmtree(folder, ignore_errors=True)
+        time.sleep(0.05)
 
 
 def _dashboard(settings: Settings, listener: socket.socket) -> None:
