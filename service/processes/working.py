@@ -22,7 +22,7 @@ from search.agents.executors import Slot
 from search.agents.forking.containment import contain
 from search.agents.forking.server_process import Launch, by_exec
 from search.agents.protocol import Join, MachineSlot
-from search.agents.slots.slot_processes import SlotProcesses
+from search.agents.slots.slot_processes import IDLE_SECONDS, SlotProcesses
 from search.errors import MachineRefused
 from search.linux import boot_id
 from service.data_dir.locks import hold
@@ -107,6 +107,8 @@ def work(
             logs=settings.logs_dir,
             launch=launch if unforked is None else unforked.launch,
             containment=containment,
+            # One thread is all that there is for every place.
+            idle_seconds=IDLE_SECONDS if unforked is None else 0.0,
         )
         agent = Agent(link, join, processes, folders=folders)
         run = partial(agent.run, stop, joined=joined)

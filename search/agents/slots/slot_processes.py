@@ -75,6 +75,7 @@ class SlotProcesses:
         on_free: see `OnFree`.
         launch: how the fork server is started.
         containment: what keeps slots within their memory.
+        idle_seconds: how long a process without a job keeps what it has warm.
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class SlotProcesses:
         on_free: OnFree,
         launch: Launch = by_exec,
         containment: Containment | None = None,
+        idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self._logs = logs.absolute()
         self._logs.mkdir(parents=True, exist_ok=True)
         self._on_frame = on_frame
         self._on_free = on_free
         self._launch = launch
+        self._idle_seconds = idle_seconds
         self._containment = containment or Containment(kind="none")
         self._lock = threading.Lock()
         self._at: dict[str, _Process] = {}
@@ -135,11 +138,11 @@ class SlotProcesses:
             wish = CancelAttempt(attempt_id=process.id, grace_seconds=grace_seconds)
             process.server.cancel(wish)
 
-    def retire_idle(self, seconds: float = IDLE_SECONDS) -> None:
-        """End processes that have had no job for so long."""
-        since = time.monotonic() - seconds
+    def retire_idle(self, seconds: float | None = None) -> None:
+        """End processes that have had no job for so long; by default for as long as they may."""
+        since = time.monotonic() - (self._idle_seconds if seconds is None else seconds)
         with self._lock:
-            idle = [one for one in self._at.values() if not one.attempt and one.idle_since < since]
+            idle = [one for one in self._at.values() if not one.attempt and one.idle_since <= since]
             for process in idle:
                 del self._at[process.place]
         for process in idle:
@@ -234,6 +237,9 @@ class SlotProcesses:
                 # It is about to be killed: the place is free when it is gone.
                 return
             process.attempt, process.idle_since = None, time.monotonic()
+        if self._idle_seconds == 0:
+            # Before anything else begins, which may need its place among processes.
+            self.retire_idle()
         how = Exit(attempt_id, 0, None, "exited with code 0", AttemptCause.EXITED)
         self._on_free(attempt_id, how)
 
