@@ -9,7 +9,6 @@ from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from psycopg.errors import DiskFull
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -33,6 +32,7 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
+_POSTGRESQL_DISK_FULL = "53100"
 _SECRET_QUERY_KEYS = ("password", "sslpassword")
 _CONNECT_SECONDS = 10
 _IDLE_SECONDS = 60.0
@@ -318,7 +318,7 @@ def _is_full(error: BaseException | None) -> bool:
     """Whether the database found no room for what it was to write."""
     if isinstance(error, sqlite3.Error):
         return error.sqlite_errorcode == sqlite3.SQLITE_FULL
-    return isinstance(error, DiskFull)
+    return getattr(error, "sqlstate", None) == _POSTGRESQL_DISK_FULL
 
 
 def _first_line(error: Exception) -> str:

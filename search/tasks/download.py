@@ -4,11 +4,13 @@ import hashlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
-
-import pooch  # pyright: ignore[reportMissingTypeStubs]
+from typing import TYPE_CHECKING
 
 from search.errors import DataError
 from search.tasks.sources import DownloadProgress
+
+if TYPE_CHECKING:
+    from pooch import Pooch
 
 _CHUNK_BYTES = 64 * 1024
 _SECONDS_BETWEEN_REPORTS = 0.2
@@ -77,6 +79,9 @@ def fetch(
     Raises:
         DataError: A file could not be had, or its checksum is not the known one.
     """
+    # With all that it imports, it is there where something is fetched.
+    import pooch  # pyright: ignore[reportMissingTypeStubs]
+
     base = url if url.endswith("/") else f"{url}/"
     library = pooch.create(  # pyright: ignore[reportUnknownMemberType] -- typed in part
         path=folder,
@@ -87,7 +92,9 @@ def fetch(
     return {name: _fetch_one(library, name, progress=progress) for name in checksums}
 
 
-def _fetch_one(library: pooch.Pooch, name: str, *, progress: DownloadProgress | None) -> Path:
+def _fetch_one(library: "Pooch", name: str, *, progress: DownloadProgress | None) -> Path:
+    import pooch  # pyright: ignore[reportMissingTypeStubs]
+
     bar = _Reporter(name, progress) if progress is not None else False
     # Pooch documents that any progress bar will do and that `fetch` takes its downloaders; its
     # annotations say otherwise.

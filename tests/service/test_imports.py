@@ -7,7 +7,16 @@ import torch
 
 from models.kernels.choice import kernels_are_built, wanted_backend
 
-_HEAVY = ("torch._dynamo", "sklearn", "scipy", "sympy", "onnxruntime")
+_HEAVY = (
+    "torch._dynamo",
+    "sklearn",
+    "scipy",
+    "sympy",
+    "onnxruntime",
+    "alembic",
+    "psycopg",
+    "pooch",
+)
 
 
 def test_the_api_and_the_coordinator_start_without_tracers_and_forests() -> None:

@@ -10,13 +10,14 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
 
 from storage.engine import Database
 from storage.errors import SchemaMismatch
 from storage.fleet.bookings import Bookings
 from storage.repositories.metrics import Metrics
-from storage.schema import VERSION_TABLE, migration_config
+from storage.schema import VERSION_TABLE, migration_config, versions
 from storage.tables import Table
 from tests.storage.records import add_study, add_trial, metric
 
@@ -112,6 +113,12 @@ def test_places_that_older_programs_reserved_are_free(
     database.migrate()
     with database.read() as session:
         assert [one.attempt_id for one in Bookings(session).all()] == ["of-exited", "of-running"]
+
+
+def test_each_migration_is_named_by_its_version_and_follows_the_one_before() -> None:
+    config = migration_config(create_engine("sqlite://").connect())
+    chain = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+    assert versions() == chain[::-1]
 
 
 def test_migrating_twice_is_harmless(database: Database) -> None:
