@@ -7,7 +7,7 @@ which processes that only look at the version need not spend.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, column, func, inspect, select, table
+from sqlalchemy import Connection, String, column, func, inspect, select, table
 
 from storage.errors import SchemaMismatch, StorageError
 
@@ -80,7 +80,9 @@ def _known_version(connection: Connection) -> str | None:
     """The tables' version; null where there are none."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    version = connection.execute(select(column("version_num")).select_from(table(VERSION_TABLE)))
+    version = connection.execute(
+        select(column("version_num", String())).select_from(table(VERSION_TABLE))
+    )
     found = version.scalar()
     if found is not None and found not in versions():
         raise SchemaMismatch(

@@ -10,7 +10,7 @@ from search.errors import DataError
 from search.tasks.sources import DownloadProgress
 
 if TYPE_CHECKING:
-    from pooch import Pooch
+    from pooch import Pooch  # pyright: ignore[reportMissingTypeStubs]
 
 _CHUNK_BYTES = 64 * 1024
 _SECONDS_BETWEEN_REPORTS = 0.2
