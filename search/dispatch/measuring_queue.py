@@ -221,12 +221,19 @@ class Measuring:
         slot = self._study.measuring_slot()
         if not trials or slot is None or not self._may_start_on(slot):
             return
-        first = trials[0]
+        numbers = [trial.number for trial in trials]
         with self._study.database.read() as session:
             running = Attempts(session).running(self._study.id)
+            rows = Trials(session).numbered(self._study.id, numbers)
         if any(attempt.kind == AttemptKind.MEASURE for attempt in running):
             # Another measuring slot of the same model may be free, but each shape is measured once.
             return
+        # A job may have ended since the last look, with what it measured.
+        unmeasured = {row.number for row in rows if row.measurement_id is None}
+        trials = [trial for trial in trials if trial.number in unmeasured]
+        if not trials:
+            return
+        first = trials[0]
         with self._study.database.write() as session:
             tried = _tried(session, first)
             if gave_up(tried) and first.state.has_ended:

@@ -159,12 +159,13 @@ class AgentHandler:
 
     def _handed_over(self, session: Session, offered: list[BookingRecord]) -> Iterator[Offer]:
         """Give each attempt a token that is new, and that is nowhere else."""
-        until = datetime.now(UTC) + timedelta(seconds=self._lease_seconds)
+        now = datetime.now(UTC)
+        until = now + timedelta(seconds=self._lease_seconds)
         for booking in offered:
             token = secrets.token_urlsafe(32)
             try:
                 job = Attempts(session).hand_over(
-                    booking.attempt_id, token_digest=token_digest(token), until=until
+                    booking.attempt_id, token_digest=token_digest(token), at=now, until=until
                 )
             except LeaseLost:
                 _exit(session, booking, "not started: it was over before")

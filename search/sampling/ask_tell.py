@@ -51,6 +51,8 @@ class AskTellLoop:
         self.figures = Figures(size=4)
         self.copy = copy
         self._front: list[int] = []
+        self._wall_seconds = 0.0
+        """What the last event about a front said."""
         self.front_is_due = False
         """Whether an event about another front is still to be written."""
         self._searching = False
@@ -202,13 +204,16 @@ class AskTellLoop:
                 # Points leave a front only when others come onto it.
                 return
             epochs = Metrics(session).epochs_trained(study.id)
+        wall_seconds = study.running_seconds + self._uncounted_seconds()
+        # The row and what it does not count yet are read one after the other.
+        self._wall_seconds = max(self._wall_seconds, wall_seconds)
         last = max(new, key=lambda trial: (trial.finished_at or study.created_at, trial.number))
         payload: dict[str, Json] = {
             "trials": [*self._front],
             "hypervolume": standing.hypervolume,
             "trial": last.number,
             "epochs_trained": epochs,
-            "wall_seconds": study.running_seconds + self._uncounted_seconds(),
+            "wall_seconds": self._wall_seconds,
         }
         with self._study.database.write() as session:
             self._write_tells(session)

@@ -15,6 +15,7 @@ from sqlalchemy import (
     case,
     delete,
     func,
+    literal,
     or_,
     select,
     update,
@@ -22,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from storage.batches import batched
-from storage.columns import FiniteFloat
+from storage.columns import FiniteFloat, Instant
 from storage.endings import AttemptCause
 from storage.errors import Conflict, LeaseLost, NotFound
 from storage.locking import add, lock_studies_of, lock_study, lock_study_of_to_decide
@@ -171,9 +172,11 @@ class Attempts:
         return found
 
     def hand_over(
-        self, attempt_id: str, *, token_digest: str, until: datetime
+        self, attempt_id: str, *, token_digest: str, at: datetime, until: datetime
     ) -> Mapping[str, Any]:
         """Have the attempt prove itself by another token from here on; the one before is void.
+
+        One that is assigned counts from `at` how long it waits to begin.
 
         It waits for no other writer of the study: who hands over has its machine's row, for which
         such writers may wait. Returns the job.
@@ -185,7 +188,14 @@ class Attempts:
             self._session,
             update(AttemptRow)
             .where(AttemptRow.id == attempt_id, _OPEN)
-            .values(token_digest=token_digest, lease_until=until)
+            .values(
+                token_digest=token_digest,
+                lease_until=until,
+                started_at=case(
+                    (AttemptRow.state == AttemptState.ASSIGNED, literal(at, Instant())),
+                    else_=AttemptRow.started_at,
+                ),
+            )
             .returning(AttemptRow.job),
         ).scalar()
         if job is None:
