@@ -77,7 +77,11 @@ def versions() -> list[str]:
 
 
 def _known_version(connection: Connection) -> str | None:
-    """The tables' version; null where there are none."""
+    """The tables' version; null where there are none.
+
+    Raises:
+        SchemaMismatch: if this program does not know it.
+    """
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     version = connection.execute(

@@ -10,7 +10,6 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from search.agents.executor import AttemptTicket, Exit
 from search.agents.log_tail import LogTail
 from search.agents.outbox import Batch, Outbox, Word
 from search.agents.protocol import Join, Joined, Offer, Orders, Poll, Refusal, Synced
+from search.agents.slots.place_queues import PlaceQueues
 from search.agents.slots.slot_line import Frame
 from search.agents.slots.slot_processes import SlotProcesses
 from search.errors import ExecutorError, MachineRefused, SearchError
@@ -86,10 +86,7 @@ class Agent:
         self._lock = threading.Condition()
         self._running: dict[str, Offer] = {}
         """What was started, up to the moment when the service knows that its slot is free."""
-        self._at: dict[str, str] = {}
-        """The attempt of each place that has one."""
-        self._next: dict[str, deque[Offer]] = {}
-        """By place what waits there for that attempt to end, with a lease already."""
+        self._places = PlaceQueues()
         self._offered_at: dict[str, float] = {}
         """When those were offered whose beginning the service does not know yet."""
         self._logs: dict[str, LogTail] = {}
@@ -200,21 +197,13 @@ class Agent:
                 if offer.ahead:
                     self._offered_at[offer.attempt] = time.monotonic()
                 self._outbox.open(offer.attempt, offer.token)
-                if offer.place in self._at:
-                    self._next.setdefault(offer.place, deque()).append(offer)
-                    continue
-                self._at[offer.place] = offer.attempt
-            self._begin(offer)
+                has_its_place = self._places.join(offer)
+            if has_its_place:
+                self._begin(offer)
 
     def _cancel(self, attempt_id: str, grace_seconds: float) -> None:
         """End an attempt; what waits for its place only has to be forgotten."""
-        waits = False
-        with self._lock:
-            for waiting in self._next.values():
-                for offer in [one for one in waiting if one.attempt == attempt_id]:
-                    waiting.remove(offer)
-                    waits = True
-        if waits:
+        if self._places.withdraw(attempt_id):
             self._free(attempt_id, Exit(attempt_id, None, None, "not started: it was called back"))
         else:
             self._slots.cancel(attempt_id, grace_seconds)
@@ -354,7 +343,7 @@ class Agent:
         until = time.monotonic() + GO_ON_SECONDS
         while True:
             with self._lock:
-                # Until then nothing is given out for it.
+                # The service gives nothing to an attempt of which it does not know that it began.
                 has_begun = self._lock.wait_for(
                     lambda: attempt_id not in self._offered_at or self._over.is_set(),
                     until - time.monotonic(),
@@ -388,23 +377,9 @@ class Agent:
             "cause": cause.value,
         }
         self._outbox.add(Word(attempt_id, item, urgent=True), last=True)
-        following = self._following(attempt_id)
+        following = self._places.leave(attempt_id)
         if following is not None:
             self._begin(following)
-
-    def _following(self, attempt_id: str) -> Offer | None:
-        """What waits for the place of an attempt that has ended, which has it from here on."""
-        with self._lock:
-            place = next((name for name, at in self._at.items() if at == attempt_id), None)
-            if place is None:
-                return None
-            waiting = self._next.get(place)
-            if not waiting:
-                del self._at[place]
-                return None
-            following = waiting.popleft()
-            self._at[place] = following.attempt
-            return following
 
     def _how(self, attempt_id: str, ended: Exit) -> tuple[AttemptCause, str]:
         """Tell what an attempt did itself from what befell it, see `search.running.losses`."""
@@ -536,8 +511,7 @@ class Agent:
         """What is due now and then: logs that have grown, idle processes, a service long gone."""
         with self._lock:
             due = [(name, tail) for name, tail in self._logs.items() if tail.is_due()]
-            waiting = [offer.attempt for offers in self._next.values() for offer in offers]
-        for attempt_id in waiting:
+        for attempt_id in self._places.waiting():
             self._outbox.beat(attempt_id, stood_still_seconds=0.0, held_seconds=0.0)
         for name, tail in due:
             self._say_log(name, tail)

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import AttemptTicket, Executor, Exit, Slot
 from search.agents.renewal_watch import RenewalWatch
+from search.dispatch.booked_ahead import BookedAhead
 from search.dispatch.claim_policy import Capacity, Choosing, others, say_that_it_waits, serves
 from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.dispatch.fair_threads import FairThreads
@@ -73,11 +74,6 @@ _AWAY_SECONDS = 1.0
 
 _THREADS = 4
 """How many studies exchange with Optuna at once: samplers share one interpreter in any case."""
-
-_SOON_SECONDS = 10.0
-"""Where a study's attempts take no longer the next one is at its machine before a slot is free."""
-
-_NOT_SOON = float("inf")
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 """No claim is as old as this, see `Studies.claim`."""
@@ -130,12 +126,7 @@ class Coordinator:
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
         self._on_slot: dict[str, str] = {}
-        self._ahead: dict[str, tuple[str, float]] = {}
-        """By slot the attempt that follows the one there, and when it was booked."""
-        self._begun_at: dict[str, float] = {}
-        self._lasted: dict[str, float] = {}
-        """How long a study's attempts that train take, in seconds."""
-        self._may_book_ahead = False
+        self._ahead = BookedAhead()
         self._known: dict[str, KnownTrials] = {}
         """The trials of the studies that are ours."""
         self._training: dict[str, tuple[str, int]] = {}
@@ -257,10 +248,9 @@ class Coordinator:
         self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
     ) -> Slot | None:
         """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
-        is_soon = self._lasted.get(study_id, _NOT_SOON) <= _SOON_SECONDS
-        if not (is_soon and self._may_book_ahead):
+        if not self._ahead.ends_soon(study_id):
             return None
-        taken = self._on_slot.keys() - self._ahead.keys() - self._refused
+        taken = self._on_slot.keys() - self._ahead.slots - self._refused
         closed = self._seclusion.closed()
         slots = (
             slot
@@ -412,10 +402,10 @@ class Coordinator:
         if kind is AttemptKind.TRAIN and trial is not None:
             self._training[start.attempt_id] = study_id, trial
         if ahead:
-            self._ahead[slot.name] = start.attempt_id, time.monotonic()
+            self._ahead.book(slot.name, start.attempt_id)
         else:
             self._on_slot[slot.name] = start.attempt_id
-            self._begun_at[start.attempt_id] = time.monotonic()
+            self._ahead.note_begun(start.attempt_id)
             self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
@@ -548,46 +538,34 @@ class Coordinator:
         return self._tenants.quota(tenant).weight
 
     def _free_slots(self, ended: Set[str]) -> None:
-        now = time.monotonic()
-        self._ahead = {name: one for name, one in self._ahead.items() if one[0] not in ended}
-        for name, attempt_id in list(self._on_slot.items()):
-            if attempt_id not in ended:
-                continue
-            self._note_length(attempt_id, now)
-            following = self._ahead.pop(name, None)
+        self._ahead.drop(ended)
+        freed = [name for name, attempt_id in self._on_slot.items() if attempt_id in ended]
+        for name in freed:
+            attempt_id = self._on_slot.pop(name)
+            study_id, _ = self._training.get(attempt_id, (None, 0))
+            self._ahead.note_ended(attempt_id, study_id if study_id in self._runs else None)
+            following = self._ahead.begin_next(name)
             if following is None:
-                del self._on_slot[name]
                 self._tenants.give_back(name)
             else:
-                self._on_slot[name] = following[0]
-                self._begun_at[following[0]] = now
+                self._on_slot[name] = following
         for attempt_id in ended:
             self._training.pop(attempt_id, None)
-            self._begun_at.pop(attempt_id, None)
         self._seclusion.keep(self._on_slot.values())
-
-    def _note_length(self, attempt_id: str, ended_at: float) -> None:
-        """Learn from an attempt that trained how soon a slot of its study is free again."""
-        study_id, _ = self._training.get(attempt_id, ("", 0))
-        begun_at = self._begun_at.get(attempt_id)
-        if study_id in self._runs and begun_at is not None:
-            lasted = ended_at - begun_at
-            self._lasted[study_id] = (self._lasted.get(study_id, lasted) + lasted) / 2
 
     def _recall_what_waits(self) -> None:
         """Have trials wait for any slot again that wait for one that was to be free by now."""
-        since = time.monotonic() - 2 * _SOON_SECONDS
-        for attempt_id, booked_at in self._ahead.values():
+        for attempt_id in self._ahead.overdue():
             study_id, _ = self._training.get(attempt_id, ("", 0))
             run = self._runs.get(study_id)
-            if booked_at < since and isinstance(run, StudyRun):
+            if isinstance(run, StudyRun):
                 with self._while_ours(study_id):
                     run.recall(attempt_id)
 
     def _used(self) -> Counter[str]:
         """How many attempts of ours are on each machine, or are about to be."""
         machines = {slot.name: slot.machine for slot in (*self._slots, *self._measuring_slots)}
-        places = (*self._on_slot, *self._ahead)
+        places = (*self._on_slot, *self._ahead.slots)
         return Counter(machines[name] for name in places if name in machines)
 
     def _notice(self, ended: Exit) -> None:
@@ -651,7 +629,7 @@ class Coordinator:
             theirs = others(session, owner=self._owner, lease_seconds=self._lease_seconds)
             self._tenants.look(session, {study.tenant for study in studies})
         runs = {(run.tenant, run.priority) for run in self._runs.values()}
-        self._may_book_ahead = not theirs and len(runs) == 1
+        self._ahead.is_allowed = not theirs and len(runs) == 1
         stale = self._claims_watch.stale(claims)
         ours = Capacity(self._slots, self._measuring_slots)
         several, made = len({study.tenant for study in studies}) > 1, 0
@@ -690,6 +668,8 @@ class Coordinator:
     def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:
         """Let another take a study that our slots do not serve, or have it wait."""
         if study.id in self._runs:
+            if is_anothers:
+                _log.warning("a study is another's", extra={"study_id": study.id})
             self._forget(study.id)
             with self.database.write() as session:
                 Studies(session).release(study.id, self._owner)
@@ -730,7 +710,7 @@ class Coordinator:
         """Give a run up; another begins when what it has in the background is done."""
         run = self._runs.pop(study_id, None)
         self._known.pop(study_id, None)
-        self._lasted.pop(study_id, None)
+        self._ahead.forget(study_id)
         if run is not None:
             run.halt()
 
@@ -749,7 +729,7 @@ class Coordinator:
         """Release a study that has ended."""
         del self._runs[study_id]
         del self._known[study_id]
-        self._lasted.pop(study_id, None)
+        self._ahead.forget(study_id)
         self._in_background.pop(study_id, None)
         with self.database.write() as session:
             Studies(session).release(study_id, self._owner)

@@ -329,15 +329,17 @@ def store_measurement(
 def begin(session: Session, attempt: AttemptRecord, waited_seconds: float) -> AttemptRecord:
     """Have an assigned attempt run, and its trial with it.
 
+    It began so many seconds after it was offered, and not later than now.
+
     Raises:
         LeaseLost: it is assigned no more.
         Conflict: its trial has ended.
     """
-    waited = timedelta(seconds=min(waited_seconds, (_now() - attempt.started_at).total_seconds()))
-    if not Attempts(session).begin(attempt.id, waited=waited):
+    at = min(_now(), attempt.started_at + timedelta(seconds=waited_seconds))
+    if not Attempts(session).begin(attempt.id, at=at):
         raise lost(attempt.id)
     begin_trial(session, Trials(session).get(attempt.study_id, trial_of(attempt)))
-    return replace(attempt, state=AttemptState.RUNNING, started_at=attempt.started_at + waited)
+    return replace(attempt, state=AttemptState.RUNNING, started_at=at)
 
 
 def finish(session: Session, attempt: AttemptRecord, study: StudyRecord, body: Completion) -> None:

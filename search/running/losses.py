@@ -97,26 +97,26 @@ def abandon(study: StudyContext) -> None:
     now = datetime.now(UTC)
     with study.database.read() as session:
         attempts = Attempts(session).open(study.id)
-    assigned = {one.id for one in attempts if one.state is AttemptState.ASSIGNED}
-    left = assigned | {
-        attempt.id
-        for attempt in attempts
-        if attempt.id not in assigned
-        and not study.dispatcher.is_at_work(attempt.id)
-        and not study.dispatcher.adopt(attempt, tenant=study.tenant)
-    }
+    left = {attempt.id for attempt in attempts if not _goes_on(study, attempt)}
     if not left:
         return
     with study.database.write() as session:
-        for attempt_id in assigned:
-            study.dispatcher.cancel(attempt_id, grace_seconds=0.0)
         for attempt in Attempts(session).open(study.id):
             if attempt.id in left:
+                study.dispatcher.cancel(attempt.id, grace_seconds=0.0)
                 # One that died is not known to have held its slot for longer than its lease.
                 died = study.dispatcher.died_under(attempt)
                 cause = AttemptCause.DIED if died else AttemptCause.RESTARTED
                 detail = "died with its coordinator" if died else None
                 lose(session, attempt, cause, detail, at=min(now, attempt.lease_until))
+
+
+def _goes_on(study: StudyContext, attempt: AttemptRecord) -> bool:
+    """Whether what works on an attempt goes on; what has not begun is assigned anew."""
+    if attempt.state is AttemptState.ASSIGNED:
+        return False
+    dispatcher = study.dispatcher
+    return dispatcher.is_at_work(attempt.id) or dispatcher.adopt(attempt, tenant=study.tenant)
 
 
 def lose(

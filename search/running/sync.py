@@ -256,7 +256,7 @@ class Taking:
         for place, item in enumerate(self._body.items):
             places[item.attempt].append(place)
         self._prove(session, places)
-        # First of all: they change nothing that other words of theirs do not rest on.
+        # Before all else: what an attempt says rests on its having begun.
         for place, item in enumerate(self._body.items):
             if isinstance(item, BeganItem):
                 self._word(session, machine_id, place)

@@ -35,6 +35,7 @@ from service.settings import Settings
 _log = logging.getLogger(__name__)
 
 _REMOVING_SECONDS = 5.0
+"""How long an API process may take to end once the server was killed."""
 _REFUSALS = (AddressRefused, AlreadyCoordinating, AlreadyWorking, CannotListen, ExecutorError)
 """What says all by itself, without a traceback."""
 

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
@@ -365,13 +365,10 @@ class Attempts:
         }
         return _record(run(self._session, _END, values).one())
 
-    def begin(self, attempt_id: str, *, waited: timedelta) -> bool:
-        """An assigned attempt began so long after it was written; False: it is assigned no more."""
+    def begin(self, attempt_id: str, *, at: datetime) -> bool:
+        """An assigned attempt has its slot since then; False: it is assigned no more."""
         lock_studies_of(self._session, [attempt_id])
-        row = run(self._session, _BY_ID, {"attempt": attempt_id}).one_or_none()
-        if row is None or row.state is not AttemptState.ASSIGNED:
-            return False
-        began = {"attempt": attempt_id, "at": row.started_at + waited}
+        began = {"attempt": attempt_id, "at": at}
         return run(self._session, _BEGIN, began).scalar() is not None
 
     def recall(self, attempt_id: str) -> bool:

@@ -137,6 +137,8 @@ def test_the_public_server_has_no_worker_paths_and_the_other_nothing_else(tmp_pa
     for path in {*seen, "/", "/login", "/studies/new", "/healthz"} - {*of_workers}:
         assert passes("8080", path) == (path != "/metrics"), path
         assert not passes("8081", path), path
+    # Nor by another spelling.
+    assert not passes("8080", "/v1/agents/")
 
 
 @pytest.mark.parametrize("port", ["8080", "8081"])

@@ -8,7 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from search.agents.executors import Exit
-from search.dispatch import coordinator as coordinating
+from search.agents.protocol import Offer
+from search.agents.slots.place_queues import PlaceQueues
+from search.dispatch import booked_ahead
 from storage.records import AttemptKind, AttemptRecord, AttemptState, StudyRecord, TrialState
 from storage.repositories.attempts import Attempts
 from storage.repositories.trials import Trials
@@ -66,7 +68,7 @@ class Floor:
             self.coordinator.round()
 
 
-def trials(site: Site, study: StudyRecord, number: int) -> TrialState:
+def state_of(site: Site, study: StudyRecord, number: int) -> TrialState:
     with site.database.read() as session:
         return Trials(session).get(study.id, number).state
 
@@ -81,7 +83,7 @@ def test_the_next_trial_is_assigned_when_trials_are_known_to_be_short(site: Site
     work(floor.coordinator, lambda: bool(floor.assigned()))
     (following,) = floor.assigned()
     assert following.trial is not None
-    assert trials(site, study, following.trial) is TrialState.QUEUED
+    assert state_of(site, study, following.trial) is TrialState.QUEUED
     floor.rounds()
     assert len(floor.open()) == 2
 
@@ -99,7 +101,7 @@ def test_nothing_is_assigned_where_another_study_may_want_the_slot_first(site: S
 def test_nothing_is_assigned_where_trials_are_long(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinating, "_SOON_SECONDS", 0.0)
+    monkeypatch.setattr(booked_ahead, "_SOON_SECONDS", 0.0)
     floor = Floor(site)
     ready(site, "some")
     for _ in range(3):
@@ -117,12 +119,46 @@ def test_a_trial_that_waits_too_long_for_one_slot_waits_for_any_again(
     floor.end_one()
     work(floor.coordinator, lambda: bool(floor.assigned()))
     (following,) = floor.assigned()
-    monkeypatch.setattr(coordinating, "_SOON_SECONDS", 0.0)
+    monkeypatch.setattr(booked_ahead, "_SOON_SECONDS", 0.0)
     work(floor.coordinator, lambda: not floor.assigned())
     with site.database.read() as session:
         assert not Attempts(session).of_trial(study.id, following.trial or 0)
-    assert trials(site, study, following.trial or 0) is TrialState.QUEUED
+    assert state_of(site, study, following.trial or 0) is TrialState.QUEUED
     assert len(floor.open()) == 1
+
+
+def offer(attempt: str, place: str) -> Offer:
+    return Offer.model_validate(
+        {
+            "attempt": attempt,
+            "token": "t",
+            "lease_seconds": 30.0,
+            "place": place,
+            "device": "cpu",
+            "threads": 1,
+            "tenant": "local",
+            "ahead": True,
+            "job": {},
+        }
+    )
+
+
+def test_a_place_is_given_on_in_order_and_what_waits_may_be_withdrawn() -> None:
+    queues = PlaceQueues()
+    assert queues.join(offer("one", "a"))
+    assert queues.join(offer("other", "b"))
+    assert [queues.join(offer(name, "a")) for name in ("two", "three", "four")] == [False] * 3
+    assert queues.waiting() == ["two", "three", "four"]
+    # Who has a place is ended, not withdrawn; and who waits has none to leave.
+    assert not queues.withdraw("one")
+    assert queues.leave("three") is None
+    assert queues.withdraw("two")
+    assert queues.leave("two") is None
+    assert queues.leave("one") == offer("three", "a")
+    assert queues.leave("one") is None
+    assert queues.leave("three") == offer("four", "a")
+    assert queues.leave("four") is None
+    assert queues.join(offer("five", "a"))
 
 
 @pytest.fixture(scope="module")

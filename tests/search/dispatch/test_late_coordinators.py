@@ -49,10 +49,14 @@ def test_what_a_late_coordinator_was_about_to_do_is_done_once(site: Site, point:
     late = site.coordinate(point, 2, owner="late", sign=signal.SIGSTOP)
     stopped = psutil.Process(late.pid)
     wait_until(lambda: stopped.status() == psutil.STATUS_STOPPED, what="the point")
+    said = site.log.stat().st_size
     other = site.coordinate("never", 0, owner="other")
     wait_until(lambda: told(site, study_id) > 3, what="the other's work")
     os.kill(late.pid, signal.SIGCONT)
     assert state(site, study_id) == StudyState.RUNNING, "it wakes up while there is work"
+    wait_until(
+        lambda: "a study is another's" in site.log.read_text()[said:], what="the late one's word"
+    )
     wait_until(lambda: state(site, study_id) == StudyState.FINISHED, what="the study's end")
     assert late.poll() is None, "it is there for other studies"
     for process in (late, other):

@@ -2,7 +2,6 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 
 import pytest
 
@@ -216,8 +215,8 @@ def test_an_assigned_attempt_holds_a_lease_and_no_device_until_it_begins(
             attempts.authenticate(record.id, "t")
         attempts.renew(record.id, until=after(60))
         assert attempts.device_seconds(study, after(30)) == 0.0
-        assert attempts.begin(record.id, waited=timedelta(seconds=20))
-        assert not attempts.begin(record.id, waited=timedelta(seconds=20))
+        assert attempts.begin(record.id, at=after(20))
+        assert not attempts.begin(record.id, at=after(20))
         assert not attempts.recall(record.id)
         assert attempts.get(record.id).started_at == after(20)
         assert attempts.device_seconds(study, after(30)) == 10.0
@@ -230,7 +229,7 @@ def test_an_attempt_that_is_recalled_leaves_nothing(database: Database, study: s
         attempts.start(record, token_digest="t")
         assert attempts.recall(record.id)
         assert not attempts.recall(record.id)
-        assert not attempts.begin(record.id, waited=timedelta())
+        assert not attempts.begin(record.id, at=START)
         assert attempts.of_trial(study, 0) == []
         assert attempts.next_number(study, AttemptKind.TRAIN, 0) == 1
 
