@@ -4,6 +4,7 @@ import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import final
 
 from sqlalchemy.orm import Session
@@ -152,6 +153,8 @@ class AgentHandler:
                 _exit(session, booking, "not started: it was called back before")
             elif not machine.leaving:
                 offered.append(booking)
+        # One that is ahead comes after the attempt that it is to follow.
+        offered.sort(key=attrgetter("booked_at", "ahead"))
         return Orders(
             start=tuple(self._handed_over(session, offered)),
             end=tuple(_ends(session, bookings, body)),

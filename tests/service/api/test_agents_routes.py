@@ -123,6 +123,14 @@ def test_what_is_booked_ahead_is_offered_beside_the_attempt_that_has_the_place(
     assert [one["attempt"] for one in orders["end"]] == [second.attempt]
 
 
+def test_attempts_of_one_place_are_offered_in_the_order_in_which_they_follow(
+    client: TestClient, site: Site
+) -> None:
+    machine, floor = Machine(client), Floor(site)
+    booked = [floor.start(ahead=number > 0).attempt for number in range(6)]
+    assert [offer["attempt"] for offer in machine.poll()["start"]] == booked
+
+
 def test_an_attempt_is_handed_out_with_a_token_that_nobody_else_has(
     client: TestClient, site: Site
 ) -> None:
