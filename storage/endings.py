@@ -53,6 +53,9 @@ class TrialCause(Cause):
     DUPLICATE = "duplicate", "same configuration as trial "
     MEMORY = "memory", "memory: "
     """No slot has the memory that it is predicted to take."""
+    LEFT = "left"
+    """It was paused, and the search was over or had no room for it before it went on."""
+    SUPERSEDED = "superseded", "superseded before it was trained"
     LIMIT = "limit"
     """It is over a hard limit of the study, or no model can be built of it."""
     UNMEASURED = "unmeasured", "throughput could not be measured: "
@@ -92,6 +95,8 @@ class AttemptCause(Cause):
     MACHINE_STOPPED = "machine_stopped", "its machine was stopped"
     """In order; it stored where it was."""
     PAUSED = "paused", "the study was paused"
+    TRIAL_PAUSED = "trial_paused", "its trial is paused: "
+    """It stored where it was, and another attempt may go on from there."""
     STUDY_ENDED = "study_ended"
 
 

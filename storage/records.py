@@ -48,10 +48,12 @@ class TrialOrigin(StrEnum):
 
 
 class TrialState(StrEnum):
-    """Where a trial stands; all but the first two are outcomes, and final."""
+    """Where a trial stands; all but the first three are outcomes, and final."""
 
     QUEUED = "queued"
     RUNNING = "running"
+    PAUSED = "paused"
+    """It has trained some epochs and holds no slot; it may go on from its stored state."""
     COMPLETE = "complete"
     STOPPED = "stopped"
     INFEASIBLE = "infeasible"
@@ -61,7 +63,7 @@ class TrialState(StrEnum):
     @property
     def has_ended(self) -> bool:
         """Whether this is an outcome, and so final."""
-        return self not in (TrialState.QUEUED, TrialState.RUNNING)
+        return self not in (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 
 
 class ThroughputKind(StrEnum):
@@ -219,6 +221,13 @@ class TrialRecord(TrialOutcome):
     """The trial whose checkpoint this one starts from."""
     stopping: dict[str, Json] | None = None
     """Why early stopping ended it: the rule, the epoch, and what it decided by."""
+    stretch: dict[str, Json] | None = None
+    """What it was last chosen for, where a sampler decides how far trials train: `decision`, its
+    number within the study, `number` of the stretch, from 1, `from` and `until` which epoch, the
+    `index` and the `price` that it was chosen by, and `limits`: `[epoch, error]`, the largest log
+    error with which it goes on after an epoch; null for a trial that is trained to its end."""
+    pausing: dict[str, Json] | None = None
+    """Why it is paused, or is about to be: the `epoch` and the `reason`."""
     epochs_trained: int = 0
     throughput: float | None = None
     throughput_ratio: float | None = None
@@ -498,9 +507,12 @@ class TrialCounts:
 
     @property
     def unknown(self) -> int:
-        """Trials of whose outcome the sampler does not know: open ones, and untold ones."""
-        open_ones = (state for state in self.by_state if not state.has_ended)
-        return sum(self.by_state[state] for state in open_ones) + self.untold
+        """Trials of whose outcome the sampler does not know: waiting, running and untold ones.
+
+        Not those that are paused: there may be many, and nothing is known of when they go on.
+        """
+        at_work = (TrialState.QUEUED, TrialState.RUNNING)
+        return sum(self.by_state.get(state, 0) for state in at_work) + self.untold
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -442,9 +442,10 @@ class Agent:
     def _answered(self, batch: Batch, synced: Synced) -> None:
         self._outbox.lease_seconds = synced.lease_seconds
         by_place = {one.item: one for one in synced.refused if one.item is not None}
-        for attempt_id, reason in synced.stop.items():
-            frame = {"kind": "stop", "attempt": attempt_id, "reason": reason}
-            self._slots.tell(attempt_id, frame)
+        for orders, pauses in ((synced.pause, True), (synced.stop, False)):
+            for attempt_id, reason in orders.items():
+                frame = {"kind": "stop", "attempt": attempt_id, "reason": reason, "pauses": pauses}
+                self._slots.tell(attempt_id, frame)
         for word in self._outbox.taken(batch, by_place):
             if word.waits:
                 self._slots.tell(word.attempt, {"kind": "go_on"})

@@ -42,7 +42,7 @@ class Hold(Protocol):
 
     @property
     def stop(self) -> Verdict | None:
-        """The verdict to stop, once it has come."""
+        """The verdict to stop or to pause, once it has come."""
         ...
 
     @property

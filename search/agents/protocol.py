@@ -325,4 +325,9 @@ class Synced(Spec):
         default_factory=dict[str, str],
         description="attempts that are to stop at the end of their epoch, and why",
     )
+    pause: Mapping[AttemptId, str] = Field(
+        default_factory=dict[str, str],
+        description="attempts that are to store where they are at the end of their epoch and end, "
+        "and why: another attempt of the trial may go on from there",
+    )
     lease_seconds: float = Field(description="how long leases hold from now on")

@@ -301,7 +301,9 @@ class Coordinator:
 
     def attended(self, study_id: str) -> Set[int]:
         """The numbers of a study's trials that an attempt trains now."""
-        return {trial for study, trial in self._training.values() if study == study_id}
+        # A copy: others ask from threads of their own.
+        training = [*self._training.values()]
+        return {trial for study, trial in training if study == study_id}
 
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""

@@ -1,7 +1,7 @@
 """One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from datetime import UTC, datetime
 from functools import partial
 
@@ -62,6 +62,7 @@ from storage.records import (
     StudyEnding,
     StudyRecord,
     StudyState,
+    TrialOrigin,
     TrialOutcome,
     TrialRecord,
     TrialState,
@@ -71,7 +72,7 @@ from storage.repositories.commands import Commands
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
-_OPEN = (TrialState.QUEUED, TrialState.RUNNING)
+_OPEN = (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 _TICK_SECONDS = 1.0
 _LOOK_AFTER_SECONDS = {SlotNews.CHANGED: 0.0, SlotNews.FREE: 0.2, SlotNews.FULL: 1.0}
 """How long a study of which nothing has changed is left alone."""
@@ -100,18 +101,14 @@ class StudyRun:
         self._study = StudyContext(study.id, spec, SearchSpace(spec), dispatcher, study.tenant)
         with dispatcher.database.read() as session:
             trials = Trials(session).list(study.id)
-        optuna_study = OptunaStudy(
-            study,
+        sampler_context = sampler_context_of(
             spec,
-            sampler_context_of(
-                spec,
-                self._study.space,
-                RememberedPast(dispatcher.database, study.id).now,
-                knowledge_of(dispatcher.database, study.id),
-                interface=lambda: self._study.interface,
-            ),
-            trials,
+            self._study.space,
+            RememberedPast(dispatcher.database, study.id).now,
+            knowledge_of(dispatcher.database, study.id),
+            interface=lambda: self._study.interface,
         )
+        optuna_study = OptunaStudy(study, spec, sampler_context, trials)
         copy = OptunaCopy(
             dispatcher.database,
             study.id,
@@ -123,10 +120,17 @@ class StudyRun:
         self._stepped = float("-inf")
         self._looked: Look | None = None
         self._ask_tell = AskTellLoop(
-            self._study, optuna_study, copy, uncounted_seconds=self._since_tick
+            self._study,
+            optuna_study,
+            copy,
+            sampler_context,
+            uncounted_seconds=self._since_tick,
         )
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study, self._ask_tell.figures)
+        self._decisions = self._ask_tell.decisions
+        if self._decisions is not None:
+            self._decisions.is_ready = self._measuring.is_ready
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
@@ -319,12 +323,30 @@ class StudyRun:
             return
         waiting = self._unattended()
         held = self._duplicates.held(waiting)
+        decisions = self._decisions
+        ranked = [] if decisions is None else [t for t in waiting if decisions.decides_about(t)]
+        others = [trial for trial in waiting if trial not in ranked]
+        if not self._dispatch_in_turn(others, held) or decisions is None:
+            return
+        by_number = {trial.number: trial for trial in ranked}
+        while self._study.free_slot() is not None and (choice := decisions.next()) is not None:
+            trial = by_number.get(choice.trial)
+            slot = None if trial is None else self._study.free_slot(self._need_of(trial))
+            if trial is None or slot is None:
+                # It has begun or ended since, or there is no slot of its size: it is ranked anew.
+                if trial is not None:
+                    self._end_if_too_large(trial, self._need_of(trial))
+                return
+            self._start(trial, slot, also=decisions.take(choice, trial))
+
+    def _dispatch_in_turn(self, waiting: Sequence[TrialRecord], held: Set[int]) -> bool:
+        """Give free slots to these trials; whether they leave any."""
         for trial in sorted(waiting, key=precedence):
             if trial.number in held or not self._measuring.is_ready(trial):
                 continue
             if self._study.free_slot() is None:
                 if not self._book_ahead(trial):
-                    return
+                    return False
                 continue
             if trial.number in self._suspects:
                 continue
@@ -337,6 +359,7 @@ class StudyRun:
             elif trial.number in self._suspects:
                 # Before others take what is free, which it would have to wait for.
                 self._dispatch_a_suspect()
+        return self._study.free_slot() is not None
 
     def _book_ahead(self, trial: TrialRecord) -> bool:
         """Have a trial follow an attempt that is about to end; whether another one may, too."""
@@ -417,8 +440,15 @@ class StudyRun:
             return False
 
     def _start(
-        self, trial: TrialRecord, slot: Slot, *, alone: bool = False, ahead: bool = False
+        self,
+        trial: TrialRecord,
+        slot: Slot,
+        *,
+        alone: bool = False,
+        ahead: bool = False,
+        also: Callable[[Session], None] | None = None,
     ) -> None:
+        """Have a trial trained on a slot; `also` is what its beginning writes besides."""
         job = TrainJob(
             task=self._study.spec.task,
             trial=TrialSpec.model_validate(trial.spec),
@@ -428,7 +458,7 @@ class StudyRun:
             checkpoint_seconds=max(
                 _CHECKPOINT_SECONDS, len(self._study.slots) / _CHECKPOINTS_PER_SECOND
             ),
-            waits_at=_waits_at(self._study.spec),
+            waits_at=_waits_at(self._study.spec, trial),
         )
         self._study.dispatcher.start(
             self._study.id,
@@ -439,7 +469,7 @@ class StudyRun:
             alone=alone,
             ahead=ahead,
             # What waits at its machine begins by that one's word.
-            also=None if ahead else partial(begin_trial, trial=trial),
+            also=None if ahead else also or partial(begin_trial, trial=trial),
         )
 
     def _finish_if_done(self) -> bool:
@@ -518,9 +548,14 @@ class StudyRun:
             for trial in open_trials:
                 if trial.number in training:
                     continue
-                stopped = on_budget and trial.state == TrialState.RUNNING
+                begun = (TrialState.RUNNING, TrialState.PAUSED)
+                stopped = on_budget and trial.state in begun
                 state = TrialState.STOPPED if stopped else TrialState.CANCELLED
                 outcome = ended_with(ending)
+                if trial.state == TrialState.PAUSED:
+                    # It keeps what it learned.
+                    why = {"cause": outcome.cause, "detail": outcome.detail}
+                    outcome = TrialOutcome.of(trial, **why)
                 end_trial(session, self._study.id, trial.number, state=state, outcome=outcome)
         return bool(training)
 
@@ -543,14 +578,17 @@ class StudyRun:
             return True
 
 
-def _waits_at(spec: StudySpec) -> tuple[int, ...] | None:
+def _waits_at(spec: StudySpec, trial: TrialRecord) -> tuple[int, ...] | None:
     """The epochs after which a trial is told whether it goes on; null: each.
 
     Elsewhere training waits for nobody, and what stops it comes as soon as it can.
     """
     if spec.budget.total_epochs is not None:
         return None
-    return () if spec.early_stopping is None else spec.early_stopping.rungs(spec.budget.epochs)
+    if spec.early_stopping is not None:
+        return spec.early_stopping.rungs(spec.budget.epochs)
+    # What somebody named is trained to its end.
+    return spec.sampler.rungs(spec.budget.epochs) if trial.origin == TrialOrigin.SAMPLER else ()
 
 
 def _unserved(study: StudyContext) -> str:

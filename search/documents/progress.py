@@ -9,6 +9,7 @@ class TrialTotals(Spec):
     total: int
     queued: int
     running: int
+    paused: int = 0
     complete: int
     stopped: int
     infeasible: int
@@ -28,9 +29,19 @@ class StudyProgress(Spec):
 
     trials: TrialTotals
     epochs_trained: int
+    epochs_left: int | None = None
+    """Of `budget.trials` whole trainings, where the sampler says how far each trial trains; null:
+    trials are counted."""
     wall_seconds: float
     device_hours: float
     hypervolume: float | None
     measuring_share: float
     """Share of the running time in which the measurement lock was in use."""
     eta_seconds: float | None
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """How many of the budget's steps are done, and how many there are: trials or epochs."""
+        if self.epochs_left is None:
+            return min(self.trials.ended, self.trials.total), self.trials.total
+        return self.epochs_trained, self.epochs_trained + self.epochs_left

@@ -122,7 +122,7 @@ def check_training(body: Completion, job: TrainJob, curve: Mapping[int, float]) 
     if body.outcome == "complete" and trained != job.last_epoch:
         message = f"{trained} is not the budget of a complete trial; allowed is {job.last_epoch}"
         faults.append(Fault("epochs_trained", message))
-    if body.outcome in ("complete", "stopped"):
+    if body.outcome in ("complete", "stopped", "paused"):
         faults += _best_fault(body, curve, metric)
     _refuse(faults)
 
@@ -204,22 +204,23 @@ def _latency_faults(record: ThroughputRecord, job: MeasureJob) -> list[Fault]:
 
 def _best_fault(body: Completion, curve: Mapping[int, float], metric: str) -> list[Fault]:
     """What is wrong with the epoch that a trial's numbers are said to be of."""
+    is_tested = body.outcome != "paused"
     missing = [
         Fault(name, f"null; a trial that is {body.outcome} has one")
-        for name in ("quality", "test_quality", "best_epoch")
+        for name in ("quality", "best_epoch", *(["test_quality"] if is_tested else []))
         if getattr(body, name) is None
     ]
-    if missing or body.best_epoch is None or body.quality is None or body.test_quality is None:
+    if missing or body.best_epoch is None or body.quality is None:
         return missing
     if body.best_epoch > body.epochs_trained or body.best_epoch not in curve:
         known = ", ".join(str(epoch) for epoch in sorted(curve)[-3:]) or "none"
         message = f"{body.best_epoch} was not reported; the last ones that were are {known}"
         return [Fault("best_epoch", message)]
-    own = body.test_metrics.get(metric, body.test_quality)
-    return [
-        *_differs("quality", body.quality, curve[body.best_epoch]),
-        *_differs(f"test_metrics.{metric}", own, body.test_quality),
-    ]
+    faults = _differs("quality", body.quality, curve[body.best_epoch])
+    if is_tested:
+        own = body.test_metrics.get(metric, body.test_quality)
+        faults += _differs(f"test_metrics.{metric}", own, body.test_quality)
+    return faults
 
 
 def _range(task: Task, name: str) -> Range:

@@ -25,8 +25,8 @@ from search.running.attempt_checks import (
     check_seconds,
     check_training,
 )
-from search.running.early_stopping import judge
-from search.running.trial_endings import BROKEN, begin_trial, end_trial, why_ended
+from search.running.early_stopping import Order, judge
+from search.running.trial_endings import BROKEN, begin_trial, end_trial, pause_trial, why_ended
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
@@ -82,6 +82,14 @@ _ENDS: Mapping[str, TrialState] = {
     "complete": TrialState.COMPLETE,
     "stopped": TrialState.STOPPED,
     "infeasible": TrialState.INFEASIBLE,
+}
+_CAUSES: Mapping[str, AttemptCause] = {
+    "complete": AttemptCause.COMPLETE,
+    "stopped": AttemptCause.STOPPED,
+    "paused": AttemptCause.TRIAL_PAUSED,
+    "infeasible": AttemptCause.INFEASIBLE,
+    "failed": AttemptCause.FAILED,
+    "data": AttemptCause.DATA,
 }
 _Kind = TypeVar("_Kind", PrepareJob, MeasureJob, TrainJob)
 _LONGEST_REASON = 1000
@@ -279,8 +287,8 @@ def judge_epoch(
     epoch: int,
     *,
     is_new: bool,
-) -> str | None:
-    """Why a trial is to stop whose epoch was just stored; null while it goes on.
+) -> Order | None:
+    """What a trial is to do whose epoch was just stored; null while it goes on.
 
     `is_new` says that the epoch was not stored before. One that uses up `total_epochs` ends the
     study.
@@ -361,13 +369,15 @@ def finish(session: Session, attempt: AttemptRecord, study: StudyRecord, body: C
         attempt.id,
         state=AttemptState.ENDED,
         at=now,
-        cause=AttemptCause(body.outcome),
+        cause=_CAUSES[body.outcome],
         detail=body.reason,
     )
     if attempt.kind == AttemptKind.PREPARE and body.outcome == "complete":
         Studies(session).set_prepared(study.id, body.prepared or {})
     if attempt.kind == AttemptKind.TRAIN and body.outcome in _ENDS:
         _end_trial(session, attempt, body, ending=study)
+    if attempt.kind == AttemptKind.TRAIN and body.outcome == "paused":
+        _pause_trial(session, attempt, body)
 
 
 def impossible(session: Session, attempt: AttemptRecord, refused: ReportRefused) -> str:
@@ -407,6 +417,15 @@ def _end_trial(
         outcome=TrialOutcome.of(body, cause=cause, detail=detail, violation=violation),
         epochs_trained=body.epochs_trained,
     )
+
+
+def _pause_trial(session: Session, attempt: AttemptRecord, body: Completion) -> None:
+    number = trial_of(attempt)
+    stored = ArtifactRows(session).of_trial(attempt.study_id, number)
+    missing = [role for role in ("resume", "checkpoint", "report") if role not in stored]
+    if missing:
+        raise Conflict(f"trial {number} is not paused without its {' and '.join(missing)}")
+    pause_trial(session, attempt.study_id, number, body)
 
 
 def _authenticate(session: Session, attempt_id: str, token: str) -> AttemptRecord:

@@ -1,16 +1,23 @@
-"""When a study's rule ends a trial: decided once per epoch of its curve, from our tables alone.
+"""When a trial ends or pauses early: decided once per epoch of its curve, from our tables alone.
 
-The decision is made in the transaction that first stores the epoch, and a trial that is to stop
-says so in its row from then on. A worker that was lost and sends an epoch again hears the same.
+The decision is made in the transaction that first stores the epoch, and a trial that is to stop or
+to pause says so in its row from then on. A worker that was lost and sends an epoch again hears the
+same.
+
+A rule looks at all trials. A sampler that decides how far trials train has written down before
+what is to be compared here, see Note [Stretches] in `search/README.md`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.documents.objectives import OBJECTIVE_KINDS, ObjectiveKind
+from search.samplers import NO_LIMIT
 from search.stopping import Curve, Standings, best_so_far, log_error
 from search.studies import Objective, StudySpec
 from search.tasks import Metric
@@ -23,6 +30,15 @@ _SEEN = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING)
 """Whose curves count; those of the others broke off for reasons of their own."""
 
 _EPOCH = TypeAdapter(int)
+_LIMITS = TypeAdapter(list[tuple[int, float]])
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a trial is to do at the end of its epoch, and why."""
+
+    verdict: Literal["stop", "pause"]
+    reason: str
 
 
 def judge(
@@ -33,8 +49,8 @@ def judge(
     epoch: int,
     *,
     is_new: bool,
-) -> str | None:
-    """Why a trial is to stop that has stored an epoch; None while it goes on.
+) -> Order | None:
+    """What a trial is to do that has stored an epoch; None while it goes on.
 
     Args:
         session: a writing session, in which the epoch is stored.
@@ -46,7 +62,7 @@ def judge(
     """
     rule = spec.early_stopping
     if rule is None:
-        return None
+        return _judge_stretch(session, study, spec, number, epoch, is_new=is_new)
     trial = Trials(session).get(study.id, number)
     is_due = is_new and trial.stopping is None and epoch in rule.rungs(spec.budget.epochs)
     if is_due and not _is_exempt(trial):
@@ -62,8 +78,47 @@ def judge(
                 "reason": f"{rule.kind} at epoch {epoch}: {decision.why}",
             }
             Trials(session).set_stopping(study.id, number, stopping)
-            return str(stopping["reason"])
-    return reason_to_stop(trial, epoch)
+            return Order("stop", str(stopping["reason"]))
+    return order_for(trial, epoch)
+
+
+def order_for(trial: TrialRecord, epoch: int) -> Order | None:
+    """What a trial that has trained this epoch was told to do, if it was."""
+    reason = reason_to_stop(trial, epoch)
+    if reason is not None:
+        return Order("stop", reason)
+    pausing = trial.pausing
+    if pausing is None or epoch != pausing["epoch"]:
+        return None
+    return Order("pause", str(pausing["reason"]))
+
+
+def _judge_stretch(
+    session: Session, study: StudyRecord, spec: StudySpec, number: int, epoch: int, *, is_new: bool
+) -> Order | None:
+    """Whether a trial pauses after an epoch at which its sampler has set it a limit."""
+    if not spec.sampler.rungs(spec.budget.epochs):
+        return None
+    trial = Trials(session).get(study.id, number)
+    limits = dict(_LIMITS.validate_python((trial.stretch or {}).get("limits", [])))
+    is_due = is_new and (trial.pausing is None or trial.pausing["epoch"] != epoch)
+    if is_due and epoch in limits:
+        values = Metrics(session).validations(study.id, {number}).get(number, {})
+        errors = best_so_far(
+            [_log_error(value, spec.task.metric, study) for value in values.values()]
+        )
+        error = errors[-1] * math.log(10)
+        if error > limits[epoch]:
+            reason = (
+                f"paused at epoch {epoch}: another trial promises more per epoch, as its log error "
+                f"is {error:.3g}, above {limits[epoch]:.3g}"
+            )
+            if limits[epoch] <= -NO_LIMIT:
+                reason = f"paused at epoch {epoch}: others are looked at first"
+            pausing: dict[str, Json] = {"epoch": epoch, "reason": reason}
+            Trials(session).set_pausing(study.id, number, pausing)
+            return Order("pause", reason)
+    return order_for(trial, epoch)
 
 
 def reason_to_stop(trial: TrialRecord, epoch: int) -> str | None:

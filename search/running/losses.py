@@ -34,7 +34,12 @@ _OWN_DOING = (
     AttemptCause.MEMORY_LIMIT,
     AttemptCause.IMPOSSIBLE,
 )
-_NOBODYS = (AttemptCause.RESTARTED, AttemptCause.PAUSED, AttemptCause.MACHINE_STOPPED)
+_NOBODYS = (
+    AttemptCause.RESTARTED,
+    AttemptCause.PAUSED,
+    AttemptCause.TRIAL_PAUSED,
+    AttemptCause.MACHINE_STOPPED,
+)
 """These count against no one."""
 _FINAL = (AttemptCause.DATA, AttemptCause.MEMORY_LIMIT)
 """Another attempt would come to the same end."""

@@ -177,6 +177,8 @@ class StudyContext:
     """The model that its first measurement was made on, or is to be."""
     front_is_settled: bool = False
     """Whether the search is over, and all is measured that may be on its front."""
+    search_is_over: bool = False
+    """Whether its budget of epochs leaves no training of anything to its end."""
     _interface: Interface | None = None
     database: ClaimedDatabase = field(init=False)
     """Where the study's rows are."""

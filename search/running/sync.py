@@ -51,7 +51,7 @@ from search.running.attempts import (
     token_digest,
     trial_of,
 )
-from search.running.early_stopping import reason_to_stop
+from search.running.early_stopping import Order, order_for
 from search.running.trial_endings import ended_with
 from search.studies import StudySpec
 from search.training.jobs import MeasureJob, TrainJob
@@ -119,8 +119,8 @@ class _Attempt:
     spec: StudySpec
     reported: dict[int, int]
     """By epoch which attempt's word about it is kept, of those that this sync's words depend on."""
-    reason: str | None = None
-    """Why its trial is to stop."""
+    order: Order | None = None
+    """What its trial is to do at the end of its epoch."""
     over: bool = False
     """Whether nothing more of it counts."""
     renewals: list[Renewal] = field(default_factory=list[Renewal])
@@ -273,9 +273,11 @@ class Taking:
         self._write(session)
         self._write_logs(session)
         self._renew(session)
+        stop, pause = self._to_end(session)
         return Synced(
             refused=tuple(self._refused),
-            stop=self._to_stop(session),
+            stop=stop,
+            pause=pause,
             lease_seconds=self._taker.lease_seconds,
         )
 
@@ -354,7 +356,8 @@ class Taking:
             return self._has_no_limit(attempt)
         # What an epoch decides rests on all that was said before it, and nothing after it.
         spec = attempt.spec
-        return spec.early_stopping is None and spec.budget.total_epochs is None
+        decides = spec.early_stopping is not None or spec.sampler.rungs(spec.budget.epochs)
+        return not decides and spec.budget.total_epochs is None
 
     def _word(self, session: Session, machine_id: str, place: int) -> None:
         """Take a word; what one has changed before it is refused is undone, and no more."""
@@ -427,7 +430,7 @@ class Taking:
         job, number = job_of(record, TrainJob), trial_of(record)
         if attempt.reported.get(report.epoch) == record.number:
             trial = Trials(session).get(record.study_id, number)
-            attempt.reason = reason_to_stop(trial, report.epoch)
+            attempt.order = order_for(trial, report.epoch)
             return
         said = report.model_dump(include=OF_THE_LEASE)
         check_seconds(said, passed=_now() - record.started_at)
@@ -436,7 +439,7 @@ class Taking:
         self._writes[record.study_id].metrics.append((number, metric))
         if not self._is_written_later(item):
             self._write(session)
-            attempt.reason = judge_epoch(
+            attempt.order = judge_epoch(
                 session, attempt.study, attempt.spec, number, report.epoch, is_new=is_new
             )
         attempt.reported[report.epoch] = record.number
@@ -537,20 +540,21 @@ class Taking:
     def _refuse_beat(self, attempt_id: str, why: Any, detail: str) -> None:
         self._refused.append(Refusal(attempt=attempt_id, item=None, why=why, detail=detail))
 
-    def _to_stop(self, session: Session) -> dict[str, str]:
-        """Why those of the attempts are to stop that are."""
+    def _to_end(self, session: Session) -> tuple[dict[str, str], dict[str, str]]:
+        """Why those of the attempts are to stop that are, and why those that are to pause."""
         going_on = [one for one in self._attempts.values() if not one.over]
         # Some of the words may have ended their study.
         of_studies = {one.study.id for one in going_on}
         endings = {one.id: one for one in Studies(session).with_ids(of_studies)}
         stop: dict[str, str] = {}
+        pause: dict[str, str] = {}
         for attempt in going_on:
             ending = endings.get(attempt.study.id, attempt.study)
             told = ending.ending_cause is not None
-            reason = ended_with(ending).reason if told else attempt.reason
-            if reason is not None:
-                stop[attempt.record.id] = reason
-        return stop
+            order = Order("stop", ended_with(ending).reason or "") if told else attempt.order
+            if order is not None:
+                (stop if order.verdict == "stop" else pause)[attempt.record.id] = order.reason
+        return stop, pause
 
 
 def _digests(body: Sync, attempt_ids: Set[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from search.running.early_stopping import reason_to_stop
 from search.training.jobs import Completion
 from storage.endings import StudyCause, TrialCause
-from storage.records import StudyEnding, TrialOutcome, TrialRecord, TrialState
+from storage.records import Json, StudyEnding, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.events import Events
 from storage.repositories.trials import Trials
 
@@ -47,6 +47,30 @@ def begin_trial(session: Session, trial: TrialRecord) -> None:
     now = datetime.now(UTC)
     Trials(session).start(trial.study_id, trial.number, now)
     announce_trial(session, replace(trial, state=TrialState.RUNNING), at=now)
+    if trial.state == TrialState.PAUSED:
+        payload: dict[str, Json] = {"trial": trial.number, "epoch": trial.epochs_trained}
+        Events(session).append(trial.study_id, "thawed", payload, now)
+
+
+def pause_trial(session: Session, study_id: str, number: int, body: Completion) -> None:
+    """Have a trial's row and events say that it holds no slot for now, and why.
+
+    Raises:
+        Conflict: the trial does not run.
+    """
+    now = datetime.now(UTC)
+    outcome = TrialOutcome.of(body, cause=None, detail=None)
+    trial = Trials(session).pause(study_id, number, outcome=outcome, epochs=body.epochs_trained)
+    announce_trial(session, trial, at=now)
+    stretch = trial.stretch or {}
+    payload: dict[str, Json] = {
+        "trial": number,
+        "epoch": body.epochs_trained,
+        "reason": body.reason,
+        "index": stretch.get("index"),
+        "price": stretch.get("price"),
+    }
+    Events(session).append(study_id, "paused", payload, now)
 
 
 def ended_with(ending: StudyEnding) -> TrialOutcome:

@@ -7,24 +7,38 @@ from pydantic import Field
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.adapters.frozen import CONSTRAINTS, STATES
 from search.samplers.branches import Branches
+from search.samplers.freeze_thaw import FreezeThaw
 from search.samplers.gp import Gp
 from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
 from search.samplers.random import Random
-from search.samplers.sampler import Knowledge, Past, Sampler, SamplerContext
+from search.samplers.sampler import (
+    NO_LIMIT,
+    Choice,
+    Knowledge,
+    Past,
+    Question,
+    Ranking,
+    Sampler,
+    SamplerContext,
+)
 from search.samplers.tpe import Tpe
 
 AnySampler = Annotated[
-    Tpe | Random | Nsga2 | Nsga3 | Grid | KnownCost | Gp | Branches, Field(discriminator="kind")
+    Tpe | Random | Nsga2 | Nsga3 | Grid | KnownCost | FreezeThaw | Gp | Branches,
+    Field(discriminator="kind"),
 ]
 
 __all__ = [
     "CONSTRAINTS",
+    "NO_LIMIT",
     "STATES",
     "AnySampler",
     "Branches",
+    "Choice",
+    "FreezeThaw",
     "Gp",
     "Grid",
     "Knowledge",
@@ -32,7 +46,9 @@ __all__ = [
     "Nsga2",
     "Nsga3",
     "Past",
+    "Question",
     "Random",
+    "Ranking",
     "Sampler",
     "SamplerContext",
     "Tpe",

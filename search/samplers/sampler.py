@@ -1,7 +1,7 @@
 """What every sampler is to a study, and what a study is to a sampler."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,6 +69,8 @@ class SamplerContext:
     seed: int
     epochs: int
     """Of every trial that is not stopped."""
+    trials: int
+    """That the budget names."""
     limits: Limits
     is_refused: Callable[[DrawnTrial], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
@@ -77,6 +79,62 @@ class SamplerContext:
     past: Callable[[], Past]
     knowledge: Knowledge = Knowledge()
     sampler_cache: SamplerCache = field(default_factory=SamplerCache)
+
+
+NO_LIMIT = 1e9
+"""A limit that every error keeps; with a minus sign none does. JSON knows no infinity."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is to be ranked, and what there is to spend."""
+
+    decision: int
+    """How many decisions the study has made: what is drawn follows from the seed and this."""
+    epochs_left: int | None
+    """That the budgets leave, beyond what running trials train before they are judged again; None:
+    no end."""
+    slots: int
+    ready: Set[int]
+    """Those that may begin or go on now; others still wait for being measured."""
+    wanted: Set[int] = frozenset()
+    """Paused trials that are to go on to their end whatever they promise: others wait for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A trial that could train next, and how far."""
+
+    trial: int
+    until: int
+    """The epoch after which it is judged again."""
+    index: float
+    """The hypervolume that it is expected to add for each unit of `price`."""
+    price: float
+    """Of training it until then."""
+    limits: Sequence[tuple[int, float]] = ()
+    """For each epoch from `until` on at which it is judged, the largest log error with which it
+    goes on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """What is to train next, as the past and the seed have it."""
+
+    choices: Sequence[Choice] = ()
+    """The best first; of all but the first one no limits are known yet, unless `together`."""
+    limits: Mapping[int, Sequence[tuple[int, float]]] = field(
+        default_factory=dict[int, Sequence[tuple[int, float]]]
+    )
+    """By running trial, as they are once the first choice runs."""
+    together: bool = False
+    """Whether all choices may begin at once: nothing is known that one would tell of another."""
+    superseded: Sequence[int] = ()
+    """Trials that wait and are not worth it any more, since better ones wait."""
+    left: Mapping[int, str] = field(default_factory=dict[int, str])
+    """Paused trials that never go on, and why."""
+    over: bool = False
+    """Whether nothing that could begin or go on would come to its end."""
 
 
 class WholeSampler(BaseSampler):
@@ -140,6 +198,20 @@ class Sampler(Spec):
         the trial's number, the trials told so far and the study's past: nothing else is there after
         a restart, what a sampler of Optuna's noted in Optuna's tables neither.
         """
+
+    def rungs(self, _epochs: int, /) -> tuple[int, ...]:
+        """The epochs of a training of so many after which a trial may be paused; none: it never is.
+
+        Where there are some, `rank` says which trial trains next, and how far.
+        """
+        return ()
+
+    def rank(self, _study: SamplerContext, _question: Question, /) -> Ranking:
+        """What is to train next of all that waits and all that is paused.
+
+        It follows from the study's past, its seed and the question.
+        """
+        raise NotImplementedError(f"{type(self).__name__} pauses no trials")
 
     def fault(self, _space: Space, _objectives: Sequence[str], /) -> str | None:
         """Why the sampler cannot search this space for these objectives, or None where it can."""

@@ -12,13 +12,15 @@ from sqlalchemy.orm import Session
 
 from search.fronts import FRONT, Figures
 from search.running import StudyContext
+from search.samplers import SamplerContext
 from search.sampling.confirmation import Confirmation
+from search.sampling.decisions import Decisions
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
 from search.sampling.optuna_copy import OptunaCopy
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
-from storage.records import CommandKind, Json, TrialRecord, TrialState
+from storage.records import CommandKind, Json, TrialCounts, TrialRecord, TrialState
 from storage.repositories.commands import Commands
 from storage.repositories.events import Events
 from storage.repositories.exchanges import Exchanges
@@ -37,6 +39,7 @@ class AskTellLoop:
         study: StudyContext,
         optuna_study: OptunaStudy,
         copy: OptunaCopy,
+        sampler_context: SamplerContext,
         *,
         uncounted_seconds: Callable[[], float],
     ) -> None:
@@ -48,6 +51,12 @@ class AskTellLoop:
         self.confirmation = Confirmation(study, optuna_study, self.suggestions)
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
+        self.decisions: Decisions | None = None
+        """Which of what waits trains next; null: the sampler has no part in that."""
+        if study.spec.sampler.rungs(study.spec.budget.epochs):
+            self.decisions = Decisions(
+                study, sampler_context, waited_for=self._duplicates.waited_for
+            )
         self.figures = Figures(size=4)
         self.copy = copy
         self._front: list[int] = []
@@ -157,7 +166,7 @@ class AskTellLoop:
         first = next((trial for trial in ended if not trial.dispatched), None)
         if first is None and self._searching:
             first = self._duplicates.reuse() if counts.waiting_repeats else None
-            if first is None and (self.suggestions.ask(counts) or self.confirmation.ask(counts)):
+            if first is None and (self._ask(counts) or self.confirmation.ask(counts)):
                 return True
         if first is None and ended:
             first = ended[0]
@@ -168,6 +177,22 @@ class AskTellLoop:
             self.front_is_due = False
             self._tell_front()
         return False
+
+    def _ask(self, counts: TrialCounts) -> bool:
+        """Ask for a suggestion, or rank anew what waits; whether anything was done."""
+        decisions = self.decisions
+        if decisions is not None:
+            self.suggestions.one_more = decisions.is_suggestion_due
+        if self.suggestions.ask(counts):
+            if decisions is not None:
+                decisions.is_suggestion_due = False
+            return True
+        if decisions is None or not decisions.is_due():
+            return False
+        decisions.rank()
+        if self._study.search_is_over:
+            decisions.leave_the_rest()
+        return True
 
     def _enter_enqueued(self) -> bool:
         """Take the first trial that a user has named; False: there is none."""

@@ -11,7 +11,7 @@ from search.running import StudyContext, end_trial
 from search.studies import configuration_of, is_trained_afresh
 from search.training.trial_spec import TrialSpec
 from storage.endings import TrialCause
-from storage.records import TrialOutcome, TrialRecord, TrialState
+from storage.records import TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.trials import Trials
@@ -19,7 +19,7 @@ from storage.repositories.trials import Trials
 KEPT_ROLES = ("checkpoint", "report", "conversion", SAMPLES, *MADE_ROLES)
 """What a trial takes over of the one whose result it reuses."""
 
-_OPEN = (TrialState.QUEUED, TrialState.RUNNING)
+_OPEN = (TrialState.QUEUED, TrialState.RUNNING, TrialState.PAUSED)
 
 
 class Duplicates:
@@ -79,6 +79,16 @@ class Duplicates:
         with self._study.database.read() as session:
             hopeful = _first_ones(Trials(session), repeats, *_OPEN, TrialState.COMPLETE)
         return {repeat.number for repeat in repeats if _alike(repeat, hopeful)}
+
+    def waited_for(self) -> set[int]:
+        """Numbers of paused trials that a user's trial repeats, and waits for."""
+        waiting = self._study.trials.open(TrialState.QUEUED)
+        repeats = [t for t in waiting if t.origin == TrialOrigin.USER and self._waits(t)]
+        if not repeats:
+            return set()
+        with self._study.database.read() as session:
+            paused = _first_ones(Trials(session), repeats, TrialState.PAUSED)
+        return {trial.number for repeat in repeats for trial in _alike(repeat, paused)}
 
     def _waits(self, trial: TrialRecord) -> bool:
         if self._study.spec.duplicates == "replicate":

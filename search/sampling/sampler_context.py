@@ -40,6 +40,7 @@ def sampler_context_of(
         metric=spec.task.metric,
         seed=spec.seed,
         epochs=spec.budget.epochs,
+        trials=spec.budget.trials,
         limits=spec.limits,
         is_refused=is_refused,
         file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),

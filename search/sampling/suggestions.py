@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from models.errors import SpecError
 from search.running import StudyContext, announce_trial, end_trial
+from search.sampling.decisions import MOST_BEGUN
 from search.sampling.duplicates import Duplicates
 from search.sampling.optuna_study import OptunaStudy
 from search.spaces import (
@@ -68,6 +69,10 @@ class Suggestions:
         self._optuna_study = optuna_study
         self._duplicates = Duplicates(study)
         self._size = study.spec.sampler.size(study.space)
+        self._pauses = bool(study.spec.sampler.rungs(study.spec.budget.epochs))
+        """Whether the sampler ranks what waits, and trials are budgets of epochs."""
+        self.one_more = False
+        """Whether there is room for another suggestion than there mostly is, to replace one."""
         self._together: list[_Admitted] | None = None
         """What is written later, together; null: each trial at once."""
 
@@ -114,7 +119,7 @@ class Suggestions:
         return min(
             _MOST_TOGETHER,
             self._room() - counts.unknown,
-            self._study.spec.budget.trials - counts.dispatched - waiting,
+            self._most_begun() - counts.dispatched - waiting,
         )
 
     def have_room(self, counts: TrialCounts) -> bool:
@@ -127,14 +132,20 @@ class Suggestions:
 
     def _room(self) -> int:
         slots = max(1, len(self._study.slots))
+        if self._pauses:
+            # What waits is ranked again and again: there is no use in more than can begin.
+            return 2 * slots + self.one_more
         return slots + min(2 * slots, _MOST_AHEAD)
+
+    def _most_begun(self) -> int:
+        """How many trials the budget lets begin."""
+        trials = self._study.spec.budget.trials
+        return MOST_BEGUN * trials if self._pauses else trials
 
     def are_wanted(self, counts: TrialCounts) -> bool:
         """Whether the budgets leave another suggestion, with all that wait."""
         waiting = counts.by_state.get(TrialState.QUEUED, 0)
-        return counts.dispatched + waiting < self._study.spec.budget.trials and not self.are_over(
-            counts
-        )
+        return counts.dispatched + waiting < self._most_begun() and not self.are_over(counts)
 
     def are_used_up(self) -> bool:
         """Whether the sampler has suggested all that it has; most have no end."""
@@ -146,9 +157,11 @@ class Suggestions:
 
     def are_over(self, counts: TrialCounts) -> bool:
         """Whether the budget of trials, the draws that it allows or all suggestions are spent."""
-        budget = self._study.spec.budget.trials
+        budget = self._most_begun()
         draws = counts.total - counts.confirmations
         if counts.dispatched >= budget or draws >= DRAWS_PER_TRIAL * budget:
+            return True
+        if self._study.search_is_over:
             return True
         return self.are_used_up()
 

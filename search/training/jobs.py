@@ -90,8 +90,8 @@ class TrainJob(Spec):
 
     waits_at: tuple[int, ...] | None = Field(
         default=None,
-        description="the epochs after which training waits for its verdict, for a rule may stop "
-        "it there; null: after each",
+        description="the epochs after which training waits for its verdict, for it may end there; "
+        "null: after each",
     )
 
     @property
@@ -174,13 +174,14 @@ class MeasurementReport(Spec):
 class Completion(Spec):
     """How the attempt ended.
 
-    `complete`: trained to its budget. `stopped`: the verdict said so. `infeasible`: out of memory
-    or diverged. `failed`: anything unexpected, with the traceback's last lines as reason. `data`:
-    the task's data is missing or damaged, which fails the study. Prepare and measure jobs end
-    `complete`, `failed` or `data`.
+    `complete`: trained to its budget. `stopped`: the verdict said so. `paused`: likewise, and the
+    state is stored from which another attempt may go on. `infeasible`: out of memory or diverged.
+    `failed`: anything unexpected, with the traceback's last lines as reason. `data`: the task's
+    data is missing or damaged, which fails the study. Prepare and measure jobs end `complete`,
+    `failed` or `data`.
     """
 
-    outcome: Literal["complete", "stopped", "infeasible", "failed", "data"]
+    outcome: Literal["complete", "stopped", "paused", "infeasible", "failed", "data"]
     reason: str | None = None
     quality: float | None = Field(default=None, description="validation metric of the best epoch")
     test_quality: float | None = Field(default=None, description="test metric of the best epoch")
@@ -200,9 +201,9 @@ class Completion(Spec):
 
 
 class Verdict(Spec):
-    """What the worker does next: go on, or stop at the end of this epoch."""
+    """What the worker does next: go on, or stop or pause at the end of this epoch."""
 
-    verdict: Literal["continue", "stop"] = "continue"
+    verdict: Literal["continue", "stop", "pause"] = "continue"
     reason: str | None = None
     lease_seconds: float = Field(description="how long the lease holds from now on")
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,12 @@ from search.training.gradients import clip_gradients, shrink_instead
 from search.training.jobs import EpochReport, TrainJob, Verdict
 from search.training.optimizers import decay_weights, make_optimizer, restore_state, state_of
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
+
+_OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
+    "stop": "stopped",
+    "pause": "paused",
+}
+"""What becomes of training that ends before its last epoch, by the verdict."""
 
 
 class TrainingHooks(Protocol):
@@ -51,13 +57,13 @@ class TrainingResult:
     """A trained model, with the parameters of its best epoch, rounded to its bits."""
 
     module: nn.Module
-    outcome: Literal["complete", "stopped"]
+    outcome: Literal["complete", "stopped", "paused"]
     reason: str | None
-    """Why it was stopped."""
+    """Why it was stopped or paused."""
     quality: float
     """The validation metric of the best epoch."""
-    test_quality: float
-    """The test metric of the best epoch."""
+    test_quality: float | None
+    """The test metric of the best epoch; None where training is paused, and tested when it ends."""
     test_metrics: Mapping[str, float]
     """All that the task measures on the test split, by name, of the best epoch."""
     best_epoch: int
@@ -75,7 +81,9 @@ def train(
     original: Network | None = None,
     device: torch.device | str = "cpu",
 ) -> TrainingResult:
-    """Train a trial to its budget of epochs, or until the verdict says stop.
+    """Train a trial to its budget of epochs, or until the verdict says stop or pause.
+
+    A trial that pauses stores its state first, and goes on from there when it is resumed.
 
     What is differentiated is the task's loss and the weights' own penalties; the learning rate is
     `learning_rate * decay^(epoch - 1)`. The trial's seed fixes the initialisation and the order of
@@ -175,19 +183,22 @@ class _Run:
                 self._train_epoch()
             verdict = self._end_epoch()
             self._save_if_due()
+        # A verdict after the last epoch of the budget ends nothing.
+        ended_early = self.position.epoch <= self.last_epoch
+        outcome = _OUTCOMES[verdict.verdict] if ended_early else "complete"
+        if outcome == "paused":
+            self._save()
         self.module.load_state_dict(self.best)
         quality = self.position.best_quality
         if quality is None:
             raise ValueError(f"a budget of {self.last_epoch} epochs trains nothing")
-        # A verdict after the last epoch of the budget stops nothing.
-        stopped = self.position.epoch <= self.last_epoch
-        test = self._evaluate(self.splits.test).values
+        test = {} if outcome == "paused" else self._evaluate(self.splits.test).values
         return TrainingResult(
             module=self.module,
-            outcome="stopped" if stopped else "complete",
-            reason=verdict.reason if stopped else None,
+            outcome=outcome,
+            reason=verdict.reason if ended_early else None,
             quality=quality,
-            test_quality=test[self.task.metric.name],
+            test_quality=test.get(self.task.metric.name),
             test_metrics=test,
             best_epoch=self.position.best_epoch,
             epochs_trained=self.position.epochs_trained,
@@ -377,10 +388,12 @@ class _Run:
             group["lr"] = first * factor
 
     def _save_if_due(self) -> None:
-        now = time.monotonic()
-        if now - self.saved_at >= self.job.checkpoint_seconds:
-            self.saved_at = now
-            self.hooks.save(to_bytes(self._state(), job=self.job))
+        if time.monotonic() - self.saved_at >= self.job.checkpoint_seconds:
+            self._save()
+
+    def _save(self) -> None:
+        self.saved_at = time.monotonic()
+        self.hooks.save(to_bytes(self._state(), job=self.job))
 
     def _state(self) -> ResumeState:
         generators = {"order": self.order_at_epoch_start, "torch": torch.get_rng_state()}

@@ -23,6 +23,7 @@ _COUNTS = (
     "total",
     "queued",
     "running",
+    "paused",
     "complete",
     "stopped",
     "infeasible",

@@ -9,9 +9,11 @@ from sqlalchemy import (
     ColumnElement,
     Executable,
     bindparam,
+    case,
     exists,
     false,
     func,
+    null,
     or_,
     select,
     update,
@@ -93,6 +95,8 @@ _START = (
         state=TrialState.RUNNING,
         dispatched=True,
         started_at=func.coalesce(TrialRow.started_at, bindparam("at", type_=Instant())),
+        # An attempt that repeats a lost one is to pause where that was; one that thaws is not.
+        pausing=case((TrialRow.state == TrialState.PAUSED, null()), else_=TrialRow.pausing),
         # Without another version of the study's data, of which it changes nothing.
         data_version=_VERSION.scalar_subquery(),
     )
@@ -416,6 +420,43 @@ class Trials:
         """
         if not self._change(study_id, number, {"stopping": dict(stopping)}, where=_OPEN):
             raise self._has_ended(study_id, number, "stopped")
+
+    def set_stretches(self, study_id: str, stretches: Mapping[int, Mapping[str, Any]]) -> None:
+        """Keep what open trials are to train, by number; one that has ended stays as it is."""
+        for number, stretch in sorted(stretches.items()):
+            self._change(study_id, number, {"stretch": dict(stretch)}, where=_OPEN)
+
+    def set_pausing(self, study_id: str, number: int, pausing: Mapping[str, Any]) -> None:
+        """Say that the trial is to pause, and why.
+
+        Raises:
+            Conflict: if the trial has ended.
+            NotFound: if there is no such trial.
+        """
+        if not self._change(study_id, number, {"pausing": dict(pausing)}, where=_OPEN):
+            raise self._has_ended(study_id, number, "paused")
+
+    def pause(
+        self, study_id: str, number: int, *, outcome: TrialOutcome, epochs: int
+    ) -> TrialRecord:
+        """Say that the trial holds no slot for now; `outcome` is what is known of it so far.
+
+        Raises:
+            Conflict: if the trial does not run.
+            NotFound: if there is no such trial.
+        """
+        values: dict[str, Any] = {
+            "state": TrialState.PAUSED,
+            "epochs_trained": epochs,
+            "quality": outcome.quality,
+            "best_epoch": outcome.best_epoch,
+            "data_version": next_version(study_id),
+        }
+        is_running = TrialRow.state == TrialState.RUNNING
+        if not self._change(study_id, number, values, where=is_running):
+            raise self._has_ended(study_id, number, "paused")
+        note_change(self._session, study_id)
+        return self.get(study_id, number)
 
     def set_throughput(self, study_id: str, number: int, measurement: MeasurementRecord) -> None:
         """Give the trial a measurement's throughput: its own, or that of another of the same shape.

@@ -55,6 +55,8 @@ class TrialRow(Table):
     repeats: Mapped[int | None]
     continues: Mapped[int | None]
     stopping: Mapped[dict[str, Json] | None] = mapped_column(document())
+    stretch: Mapped[dict[str, Json] | None] = mapped_column(document())
+    pausing: Mapped[dict[str, Json] | None] = mapped_column(document())
     best_epoch: Mapped[int | None]
     epochs_trained: Mapped[int]
     throughput: Mapped[float | None]

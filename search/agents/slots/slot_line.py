@@ -87,7 +87,7 @@ class SlotLine:
 
     @property
     def stop(self) -> Verdict | None:
-        """The verdict to stop, once it has come."""
+        """The verdict to stop or to pause, once it has come."""
         return self._stop
 
     @property
@@ -161,7 +161,8 @@ class SlotLine:
                     self._jobs.put(frame)
                     continue
                 if frame["kind"] == "stop" and frame["attempt"] == self._attempt:
-                    self._stop = Verdict(verdict="stop", reason=frame["reason"], lease_seconds=0)
+                    verdict = "pause" if frame.get("pauses") else "stop"
+                    self._stop = Verdict(verdict=verdict, reason=frame["reason"], lease_seconds=0)
                 if frame["kind"] in ("go_on", "fetched"):
                     self._answers.put((frame, content))
         self._closed.set()

@@ -13,6 +13,7 @@ from storage.records import TrialRecord, TrialState
 STATES: Mapping[TrialState, optuna.trial.TrialState] = {
     TrialState.QUEUED: optuna.trial.TrialState.RUNNING,
     TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
+    TrialState.PAUSED: optuna.trial.TrialState.RUNNING,
     TrialState.COMPLETE: optuna.trial.TrialState.COMPLETE,
     TrialState.STOPPED: optuna.trial.TrialState.PRUNED,
     TrialState.INFEASIBLE: optuna.trial.TrialState.PRUNED,

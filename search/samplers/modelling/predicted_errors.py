@@ -43,7 +43,7 @@ class PredictedErrors:
             return self._log_error(trial.quality), 1.0
         if trial.state == TrialState.INFEASIBLE:
             return self.baseline, 1.0
-        errors = self._errors(trial)
+        errors = self.curve(trial)
         epoch = len(errors)
         if epoch == 0:
             return math.nan, 1.0
@@ -58,10 +58,10 @@ class PredictedErrors:
     def _end(self, trial: TrialRecord) -> Sequence[float]:
         """The errors of a complete trial, which stay as they are, as those before it do."""
         if trial.told_at is None:
-            return self._errors(trial)
-        return self._sampler_cache.of(trial, f"errors of {self._samples}", self._errors)
+            return self.curve(trial)
+        return self._sampler_cache.of(trial, f"errors of {self._samples}", self.curve)
 
-    def _errors(self, trial: TrialRecord) -> Sequence[float]:
+    def curve(self, trial: TrialRecord) -> Sequence[float]:
         """The lowest log error after each epoch, those of the trial that it continues first."""
         values: list[float] = []
         part: TrialRecord | None = trial

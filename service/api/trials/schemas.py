@@ -91,6 +91,16 @@ class TrialDocument(Spec):
     stopping: dict[str, Any] | None = Field(
         description="why early stopping ended it: the rule, the epoch and what it decided by"
     )
+    stretch: dict[str, Any] | None = Field(
+        default=None,
+        description="what the sampler last chose the trial for, where it says how far trials "
+        "train: the `decision`, its number within the study; `number`, how often it was chosen; "
+        "`from` and `until` which epoch; the `index`, hypervolume expected for each unit of "
+        "`price`; and `limits`, pairs of an epoch and the largest log error with which it goes on",
+    )
+    pausing: dict[str, Any] | None = Field(
+        default=None, description="why it is paused, or is about to be: the epoch and the reason"
+    )
     throughput_ratio: float | None = Field(
         description="to the dense baseline, measured in turn with it"
     )

@@ -185,9 +185,8 @@ class LiveView:
             DownloadColumn(),
             console=self._console,
         )
-        trials = study.progress.trials
         self._task = self._bar.add_task(
-            "trials", total=trials.total, name=escape(study.name), left=""
+            "trials", total=study.progress.steps[1], name=escape(study.name), left=""
         )
         self._files: dict[str, TaskID] = {}
         self._outcomes: RenderableType = ""
@@ -219,14 +218,14 @@ class LiveView:
 
     def standing(self, study: StudyDocument, front: FrontDocument) -> None:
         """Show the counts, the time left and the front."""
-        trials = study.progress.trials
+        done, total = study.progress.steps
         self._bar.update(
             self._task,
-            total=trials.total,
-            completed=min(trials.ended, trials.total),
+            total=total,
+            completed=done,
             left=_time_left(study),
         )
-        self._outcomes = _counts(trials, study)
+        self._outcomes = _counts(study.progress.trials, study)
         self._table = front_table(front) if front.points else ""
 
     def _render(self) -> RenderableType:
@@ -243,7 +242,7 @@ def _time_left(study: StudyDocument) -> str:
 
 
 def _counts(trials: TrialTotals, study: StudyDocument) -> str:
-    counts = {name: getattr(trials, name) for name in (*_OUTCOMES, "running", "queued")}
+    counts = {name: getattr(trials, name) for name in (*_OUTCOMES, "running", "paused", "queued")}
     parts = [
         f"[{_STYLES.get(name, 'default')}]{count} {name}[/]"
         for name, count in counts.items()

@@ -178,6 +178,8 @@ def study_table(study: StudyDocument) -> Table:
         "running for": f"{progress.wall_seconds:,.0f} s",
         "device hours": f"{progress.device_hours:.3f}",
     }
+    if progress.epochs_left is not None:
+        lines["epochs left"] = f"{progress.epochs_left:,}"
     if progress.hypervolume is not None:
         lines["hypervolume"] = f"{progress.hypervolume:.4g}"
     if progress.eta_seconds is not None and not study.ended:

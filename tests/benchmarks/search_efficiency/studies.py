@@ -161,6 +161,7 @@ class StudySampler:
             metric=table.space.metric,
             seed=seed,
             epochs=table.epochs,
+            trials=FULL_TRAININGS,
             limits=Limits(),
             file_bytes=lambda _: None,
             is_refused=lambda _: False,

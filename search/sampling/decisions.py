@@ -1,0 +1,213 @@
+"""What trains next where a study's sampler decides it, and how far: Note [Stretches].
+
+A ranking is computed in the background whenever what it follows from has changed. The coordinator
+gives free slots to its first choices; each one that begins is a decision, and is written with the
+attempt that trains it.
+"""
+
+from collections.abc import Callable, Sequence, Set
+from functools import partial
+from typing import Any, Protocol, final
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from search.running import StudyContext, begin_trial, end_trial
+from search.samplers import Choice, Question, Ranking, SamplerContext
+from storage.endings import TrialCause
+from storage.records import TrialOrigin, TrialOutcome, TrialRecord, TrialState
+from storage.repositories.metrics import Metrics
+from storage.repositories.trials import Trials
+
+MOST_BEGUN = 20
+"""So many configurations may be begun for each trial of a budget, which then counts epochs."""
+
+_INTEGER = TypeAdapter(int)
+
+
+class Ready(Protocol):
+    """Tells of trials that wait."""
+
+    def __call__(self, trial: TrialRecord, /) -> bool:
+        """Whether one may begin, as far as measuring goes."""
+        ...
+
+
+@final
+class Decisions:
+    """The decisions of one study. The background makes rankings, the coordinator takes choices."""
+
+    def __init__(
+        self,
+        study: StudyContext,
+        sampler_context: SamplerContext,
+        *,
+        waited_for: Callable[[], Set[int]],
+    ) -> None:
+        """`waited_for` says which paused trials others wait for, that repeat them."""
+        self._study = study
+        self._sampler_context = sampler_context
+        self._waited_for = waited_for
+        self._ranking: Ranking | None = None
+        self._key: object = None
+        """What the ranking follows from."""
+        self._taken: set[int] = set()
+        """Choices of the ranking that have begun."""
+        self._beginning: int | None = None
+        """The choice that was taken last, of which rows may say nothing yet."""
+        self._made: int | None = None
+        self.is_ready: Ready = lambda trial: True  # noqa: ARG005 - until it is known
+        self.is_suggestion_due = False
+        """Whether a choice has begun since the last suggestion: another may be better by now."""
+
+    def decides_about(self, trial: TrialRecord) -> bool:
+        """Whether the ranking says when a trial begins or goes on; others go as they came."""
+        if trial.state == TrialState.PAUSED:
+            return True
+        waits = trial.state == TrialState.QUEUED and trial.repeats is None
+        return waits and trial.origin == TrialOrigin.SAMPLER
+
+    def is_due(self) -> bool:
+        """Whether what is ranked has changed since the last ranking."""
+        if self._beginning in self._study.dispatcher.attended(self._study.id):
+            trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
+            if any(trial.number == self._beginning for trial in trials):
+                # Its row will say in a moment that it runs.
+                return False
+        return self._key != self._now()
+
+    def rank(self) -> None:
+        """Rank what waits and what is paused, and do what follows of it but for beginning."""
+        key = self._now()
+        trials = self._study.trials.open()
+        ready = {t.number for t in trials if self.decides_about(t) and self.is_ready(t)}
+        question = Question(
+            decision=self._decisions_made(),
+            epochs_left=self._epochs_left(trials),
+            slots=max(1, len(self._study.slots)),
+            ready=ready,
+            wanted=self._waited_for(),
+        )
+        with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
+            ranking = self._study.spec.sampler.rank(self._sampler_context, question)
+        self._end_what_is_not_wanted(ranking)
+        self._study.search_is_over = ranking.over
+        self._ranking, self._taken = ranking, set()
+        # Of what has just ended the ranking knows.
+        gone = {*ranking.superseded, *ranking.left}
+        self._key = key if not gone else self._now()
+
+    def next(self) -> Choice | None:
+        """What is to begin on a free slot; None: nothing is, or it is not known yet."""
+        if self._ranking is None or self.is_due():
+            return None
+        choices = (one for one in self._ranking.choices if one.trial not in self._taken)
+        return next(choices, None)
+
+    def take(self, choice: Choice, trial: TrialRecord) -> Callable[[Session], None]:
+        """Note that a choice begins; what is returned is done in the transaction that writes it."""
+        assert self._ranking is not None
+        self._taken.add(choice.trial)
+        limits = self._ranking.limits
+        decision, self._made = self._decisions_made(), self._decisions_made() + 1
+        before = trial.stretch or {}
+        stretch: dict[str, Any] = {
+            "decision": decision,
+            "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
+            "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
+            "until": choice.until,
+            "index": choice.index,
+            "price": choice.price,
+            "limits": [[*limit] for limit in choice.limits],
+        }
+        if not self._ranking.together:
+            self._ranking, self._key = None, None
+            self._beginning = trial.number
+            self.is_suggestion_due = True
+        others = {
+            t.number: {**t.stretch, "limits": [[*limit] for limit in limits[t.number]]}
+            for t in self._study.trials.open(TrialState.RUNNING)
+            if t.number in limits and t.stretch is not None
+        }
+        return partial(_begin, trial=trial, stretches={**others, trial.number: stretch})
+
+    def leave_the_rest(self) -> bool:
+        """Once the search is over and nothing runs, end what is left; whether anything was."""
+        trials = self._study.trials.open()
+        rest = [trial for trial in trials if self.decides_about(trial)]
+        if not rest or len(rest) < len(trials):
+            return False
+        with self._study.database.write() as session:
+            for trial in rest:
+                why = f"paused at epoch {trial.epochs_trained} when the search was over"
+                _leave(session, trial, why)
+        return True
+
+    def _now(self) -> object:
+        """What the ranking of this moment follows from; equal ones have the same ranking."""
+        trials = self._study.trials.open()
+        counts = self._study.trials.counts()
+        return (
+            tuple((trial.number, trial.state) for trial in trials),
+            frozenset(t.number for t in trials if self.decides_about(t) and self.is_ready(t)),
+            counts.total,
+            self._study.spec.budget,
+            self._taken_of_open(trials),
+        )
+
+    def _taken_of_open(self, trials: Sequence[TrialRecord]) -> object:
+        """Choices whose rows do not say yet that they have begun."""
+        is_together = self._ranking is not None and self._ranking.together
+        return () if is_together else frozenset(self._taken & {trial.number for trial in trials})
+
+    def _decisions_made(self) -> int:
+        """How many decisions were made: as the rows have it, for a coordinator that goes on."""
+        if self._made is None:
+            with self._study.database.read() as session:
+                trials = Trials(session).list(self._study.id)
+            stretches = [trial.stretch for trial in trials if trial.stretch is not None]
+            numbers = [_INTEGER.validate_python(one["decision"]) for one in stretches]
+            self._made = 1 + max(numbers, default=-1)
+        return self._made
+
+    def _epochs_left(self, trials: Sequence[TrialRecord]) -> int | None:
+        """That the budgets leave beyond what runs is to train before it is judged again."""
+        budget = self._study.spec.budget
+        with self._study.database.read() as session:
+            spent = Metrics(session).epochs_trained(self._study.id)
+        running = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
+        with self._study.database.read() as session:
+            rows = Trials(session).numbered(self._study.id, running)
+        promised = sum(max(0, self._until(row) - row.epochs_trained) for row in rows)
+        most = budget.trials * budget.epochs
+        if budget.total_epochs is not None:
+            most = min(most, budget.total_epochs)
+        return max(0, most - spent - promised)
+
+    def _until(self, trial: TrialRecord) -> int:
+        stretch = trial.stretch or {}
+        return _INTEGER.validate_python(stretch.get("until", self._study.spec.budget.epochs))
+
+    def _end_what_is_not_wanted(self, ranking: Ranking) -> None:
+        gone = [*ranking.superseded, *ranking.left]
+        if not gone:
+            return
+        with self._study.database.write() as session:
+            for trial in Trials(session).numbered(self._study.id, gone):
+                if not trial.state.has_ended:
+                    _leave(session, trial, ranking.left.get(trial.number, ""))
+
+
+def _begin(session: Session, *, trial: TrialRecord, stretches: dict[int, dict[str, Any]]) -> None:
+    begin_trial(session, trial)
+    Trials(session).set_stretches(trial.study_id, stretches)
+
+
+def _leave(session: Session, trial: TrialRecord, why: str) -> None:
+    """End a trial that never goes on; one that was begun keeps what it learned."""
+    if trial.state == TrialState.PAUSED:
+        state = TrialState.STOPPED
+        outcome = TrialOutcome.of(trial, cause=TrialCause.LEFT, detail=why)
+    else:
+        state, outcome = TrialState.CANCELLED, TrialOutcome(cause=TrialCause.SUPERSEDED)
+    end_trial(session, trial.study_id, trial.number, state=state, outcome=outcome)
