@@ -63,9 +63,7 @@ class LearningCurves:
         return np.where(self.families[found] == families, found, len(self.families))
 
 
-def fit_curves(
-    errors: Array, families: NDArray[np.int64], rungs: Sequence[int]
-) -> LearningCurves:
+def fit_curves(errors: Array, families: NDArray[np.int64], rungs: Sequence[int]) -> LearningCurves:
     """The lines of trials' curves.
 
     Args:
