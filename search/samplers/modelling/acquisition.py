@@ -9,13 +9,14 @@ the axes of the hypervolume: log10 parameters, -log10 throughput, and so on. Err
 logarithms of what is to be minimised: of 1 - accuracy, or of a loss.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr  # pyright: ignore[reportMissingTypeStubs]
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit
@@ -24,7 +25,7 @@ MOST_FITTED = 200
 """Trials that the process is fitted to, the newest ones: its time grows with their cube."""
 
 _MOST_CELLS = 2_000_000
-"""How many numbers a table of the gains in each cell may hold at a time."""
+"""How many numbers a table of the areas of each level may hold at a time."""
 
 _MOST_CELLS_OF_MANY = 40_000
 """How many cells three or more axes have together."""
@@ -119,33 +120,83 @@ def expected_gain(
         reference_error: logarithm.
         reference_costs: `[C]`.
     """
-    # With fewer than two cost axes the others are a single cell of width 1.
-    missing = max(0, 2 - costs.shape[1])
-    front_costs = np.pad(front_costs, ((0, 0), (0, missing)))
-    costs = np.pad(costs, ((0, 0), (0, missing)))
-    reference_costs = np.pad(reference_costs, (0, missing), constant_values=1.0)
+    front = Front(
+        front_costs, front_errors, reference_error=reference_error, reference_costs=reference_costs
+    )
+    areas = front.areas(costs)
+    return np.sum(areas * expected_improvement(front.levels, mean, deviation), axis=-1)
 
-    inside = (front_errors < reference_error) & np.all(front_costs < reference_costs, axis=1)
-    inside[inside] = undominated(np.column_stack([front_costs, front_errors])[inside])
-    front_costs, front_errors = front_costs[inside], front_errors[inside]
-    levels = np.unique(np.append(front_errors, reference_error))
-    improvement = _expected_improvement(levels, mean, deviation)
 
-    axes = [_breaks(front_costs[:, axis], costs.shape[1]) for axis in range(costs.shape[1])]
-    best = _best_in_cells(front_costs, front_errors, axes, reference_error)
-    places = np.searchsorted(levels, best)
-    widths = [
-        _widths(breaks, costs[:, axis], reference_costs[axis]) for axis, breaks in enumerate(axes)
-    ]
-    # Some candidates at a time: of a front of hundreds there are as many cells as its square.
-    at_once = max(1, _MOST_CELLS // places.size)
-    parts: list[Array] = []
-    for begin in range(0, len(costs), at_once):
-        gained = improvement[begin : begin + at_once, places]
-        for width in reversed(widths):
-            gained = np.einsum("mi,m...i->m...", width[begin : begin + at_once], gained)
-        parts.append(gained)
-    return np.concatenate([np.zeros(0), *parts])
+class Front:
+    """How much hypervolume a point would add to some points, by its costs and its error.
+
+    At a given cost the front's best error is a step function: one of `levels`. A point gains the
+    improvement on each level times the area of costs, from its own on, where that is the best.
+    """
+
+    def __init__(
+        self, costs: Array, errors: Array, *, reference_error: float, reference_costs: Array
+    ) -> None:
+        # Without cost axes there is one, a single cell of width 1.
+        self._missing = max(0, 1 - costs.shape[1])
+        costs = np.pad(costs, ((0, 0), (0, self._missing)))
+        ends = np.pad(reference_costs, (0, self._missing), constant_values=1.0)
+        inside = (errors < reference_error) & np.all(costs < ends, axis=1)
+        inside[inside] = undominated(np.column_stack([costs, errors])[inside])
+        costs, errors = costs[inside], errors[inside]
+        self.levels: Array = np.unique(np.append(errors, reference_error))
+        """`[L]`, log errors, ascending; the last is the reference's."""
+        axes = [_breaks(costs[:, axis], costs.shape[1]) for axis in range(costs.shape[1])]
+        best = _best_in_cells(costs, errors, axes, reference_error)
+        self._level_of_cell = np.searchsorted(self.levels, best)
+        # The first cell of an axis has no beginning: one beyond its end stands for it, and areas
+        # are continued from there.
+        self._edges = [
+            np.concatenate([[np.append(breaks, end)[0] - 1.0], breaks, [end]])
+            for breaks, end in zip(axes, ends.tolist(), strict=True)
+        ]
+        self._widths = np.ones(best.shape)
+        for axis, edges in enumerate(self._edges):
+            shape = [-1 if one == axis else 1 for one in range(best.ndim)]
+            self._widths *= np.diff(edges).reshape(shape)
+
+    def areas(self, costs: Array) -> Array:
+        """Areas `[M, L]` that lie at or above each point's costs `[M, C]`, by their level.
+
+        Linear in each cost between two edges, for a cell has one level.
+        """
+        costs = np.pad(costs, ((0, 0), (0, self._missing)))
+        cells: list[NDArray[np.intp]] = []
+        parts: list[Array] = []
+        for axis, edges in enumerate(self._edges):
+            cell = np.clip(np.searchsorted(edges, costs[:, axis], "right") - 1, 0, len(edges) - 2)
+            part = (costs[:, axis] - edges[cell]) / (edges[cell + 1] - edges[cell])
+            cells.append(cell)
+            parts.append(np.minimum(part, 1.0))
+        found = np.zeros((len(costs), len(self.levels)))
+        # Some levels at a time: of a front of hundreds there are as many cells as its square.
+        at_once = max(1, _MOST_CELLS // self._level_of_cell.size)
+        for first in range(0, len(self.levels), at_once):
+            last = min(first + at_once, len(self.levels))
+            summed = self._summed(first, last)
+            for corner in product((0, 1), repeat=len(cells)):
+                share = np.ones(len(costs))
+                for part, end in zip(parts, corner, strict=True):
+                    share *= part if end else 1 - part
+                at = tuple(cell + end for cell, end in zip(cells, corner, strict=True))
+                found[:, first:last] += share[:, None] * summed[at]
+        return np.maximum(found, 0.0)
+
+    def _summed(self, first: int, last: int) -> Array:
+        """Areas `[edges, edges, ..., L]` of some levels, from each corner of the cells on."""
+        areas = np.zeros((*(len(edges) for edges in self._edges), last - first))
+        of_these = (first <= self._level_of_cell) & (self._level_of_cell < last)
+        places = (*np.nonzero(of_these), self._level_of_cell[of_these] - first)
+        areas[places] = self._widths[of_these]
+        for axis in range(len(self._edges)):
+            backwards = np.flip(areas, axis)
+            np.cumsum(backwards, axis=axis, out=backwards)
+        return areas
 
 
 def expected_final(error: float, errors_then: Array, errors_at_end: Array) -> float:
@@ -219,27 +270,15 @@ def _best_in_cells(
     return best
 
 
-def _expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:
-    """`E[max(0, exp level - exp X)]` `[M, L]` for X normal."""
-    away = (levels[None, :] - mean[:, None]) / deviation[:, None]
-    below = np.exp(levels)[None, :] * _normal(away)
-    paid = np.exp(mean + deviation**2 / 2)[:, None] * _normal(away - deviation[:, None])
+def expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:
+    """`E[max(0, exp level - exp X)]` `[..., L]` for X normal, `mean` and `deviation` `[...]`."""
+    mean, deviation = mean[..., None], deviation[..., None]
+    away = (levels - mean) / deviation
+    below = np.exp(levels) * _normal(away)
+    paid = np.exp(mean + deviation**2 / 2) * _normal(away - deviation)
     return np.maximum(below - paid, 0.0)
 
 
 def _normal(values: Array) -> Array:
-    """The standard normal distribution function; numpy has none."""
-    halves = [0.5 * math.erfc(-value / math.sqrt(2)) for value in values.ravel().tolist()]
-    return np.array(halves).reshape(values.shape)
-
-
-def _lower_ends(breaks: Array) -> Array:
-    """Where each cell of an axis begins; the first has no beginning."""
-    return np.append(-np.inf, breaks)
-
-
-def _widths(breaks: Array, costs: Array, reference: float) -> Array:
-    """How much of each cell lies at or above each candidate's cost: `[M, cells]`."""
-    upper = np.append(breaks, reference)
-    begins = np.maximum(_lower_ends(breaks)[None, :], costs[:, None])
-    return np.maximum(upper[None, :] - begins, 0.0)
+    """The standard normal distribution function."""
+    return np.asarray(ndtr(values), float)

@@ -27,8 +27,12 @@ def matern(left: Array, right: Array, *, length: float) -> Array:
     `(1 + sqrt5 r + 5 r^2 / 3) exp(-sqrt5 r)`, with r the distance in lengths.
     """
     squares = np.sum(left**2, axis=1)[:, None] + np.sum(right**2, axis=1)[None, :]
-    squares = np.maximum(squares - 2 * left @ right.T, 0.0)
-    scaled = np.sqrt(5 * squares) / length
+    return matern_of(np.maximum(squares - 2 * left @ right.T, 0.0) / length**2)
+
+
+def matern_of(squares: Array) -> Array:
+    """Matern 5/2 correlations at squared distances in lengths, see `matern`."""
+    scaled = np.sqrt(5 * squares)
     return (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
 
 

@@ -1,0 +1,95 @@
+"""What options are worth per price, over a front that is to be improved.
+
+Letters: M options, C cost objectives, K quadrature nodes.
+
+Note [Index of an option]
+
+With mean m and variance S^2 of its final error, an option is worth the larger of
+
+- its expected gain G(m, S) over the price of all epochs that it still needs, and
+- the price at which this breaks even: train it to its next rung, and on to the end only if that
+  still pays then (Weitzman 1979, "Optimal search for the best alternative": the reservation price,
+  looking ahead once). At the rung the mean is normal about m and the variance is S'^2. With the
+  gains G_i at Gauss-Hermite nodes of weight w_i, the largest first, going on at the k best costs
+  `step + rest sum w_i` and gains `sum w_i G_i`: the price is the largest ratio over k.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from search.samplers.modelling.acquisition import Front, expected_improvement
+from search.samplers.modelling.gaussian_process import Array
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+_LEAST_VARIANCE = 1e-6
+"""Of a final error that is nearly known."""
+
+_LEAST_LEARNED = 0.001
+"""The share of a variance that any look takes away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Steps that could be next."""
+
+    costs: Array
+    """`[M, C]`, or `[1, C]` where all have the same."""
+    mean: Array
+    """`[M]` of the final log error."""
+    variance: Array
+    """`[M]`."""
+    noise: Array
+    """`[M]`, variance of what was observed of it; infinite where nothing was."""
+    next_noise: Array
+    """`[M]`, of what the next rung would show instead."""
+    step: Array
+    """`[M]`, price of training to the next rung."""
+    rest: Array
+    """`[M]`, price of all that follows."""
+    chance: Array
+    """`[M]`, that it trains at all."""
+
+
+class Gains:
+    """Expected hypervolume over several fronts, each with a weight."""
+
+    def __init__(self, fronts: Sequence[tuple[float, Front]]) -> None:
+        self._fronts = fronts
+
+    def of(self, options: Options) -> Array:
+        """Index `[M]`, see Note [Index of an option]."""
+        # The observation at the next rung takes the place of that at this one.
+        learned = 1 / options.variance - 1 / options.noise
+        learned += 1 / np.maximum(options.next_noise, _LEAST_VARIANCE)
+        most_left = (1 - _LEAST_LEARNED) * options.variance
+        left = np.minimum(1 / np.maximum(learned, _LEAST_VARIANCE), most_left)
+        moves = np.sqrt(options.variance - left)
+        means = np.concatenate([options.mean[None], options.mean + _NODES[:, None] * moves])
+        deviations = np.sqrt(
+            np.concatenate([options.variance[None], np.tile(left, (len(_NODES), 1))])
+        )
+        direct, *at_nodes = self._expected(options.costs, means, deviations)
+        index = direct / (options.step + options.rest)
+        gains = np.stack(at_nodes)
+        order = np.argsort(-gains, axis=0)
+        weights = _WEIGHTS[order]
+        worth = np.cumsum(weights * np.take_along_axis(gains, order, axis=0), axis=0)
+        ratios = worth / (options.step + options.rest * np.cumsum(weights, axis=0))
+        # Without a rest there is nothing to decide at the rung.
+        ahead = np.where(options.rest > 0, ratios.max(axis=0), 0.0)
+        return options.chance * np.maximum(index, ahead)
+
+    def _expected(self, costs: Array, means: Array, deviations: Array) -> Array:
+        """`[K, M]`."""
+        total = np.zeros(means.shape)
+        for weight, front in self._fronts:
+            areas = front.areas(costs)
+            improved = expected_improvement(front.levels, means, deviations)
+            total += weight * np.einsum(
+                "kml,ml->km", improved, np.broadcast_to(areas, (means.shape[1], areas.shape[1]))
+            )
+        return total
