@@ -185,8 +185,13 @@ class Decisions:
         return max(0, most - spent - promised)
 
     def _until(self, trial: TrialRecord) -> int:
-        stretch = trial.stretch or {}
-        return _INTEGER.validate_python(stretch.get("until", self._study.spec.budget.epochs))
+        """The epoch after which a running trial is judged next."""
+        epochs = self._study.spec.budget.epochs
+        if trial.stretch is None:
+            return epochs
+        until = _INTEGER.validate_python(trial.stretch["until"])
+        rungs = (*self._study.spec.sampler.rungs(epochs), epochs)
+        return max(until, next((one for one in rungs if one > trial.epochs_trained), epochs))
 
     def _end_what_is_not_wanted(self, ranking: Ranking) -> None:
         gone = [*ranking.superseded, *ranking.left]

@@ -10,7 +10,9 @@ from service.commands.shown.bars import spinner
 from service.commands.shown.tables import shown
 from service.commands.shown.trial_tables import curve_table, trial_table, trials_table
 
-_Outcome = Literal["queued", "running", "paused", "complete", "stopped", "infeasible", "failed", "cancelled"]
+_Outcome = Literal[
+    "queued", "running", "paused", "complete", "stopped", "infeasible", "failed", "cancelled"
+]
 
 
 @asking

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from search.samplers import AnySampler, Branches, Gp, KnownCost, Nsga2, Nsga3, Random, Tpe
+from search.samplers import (
+    AnySampler,
+    Branches,
+    FreezeThaw,
+    Gp,
+    KnownCost,
+    Nsga2,
+    Nsga3,
+    Random,
+    Tpe,
+)
 from search.stopping import AnyStopping, Curve, MoAsha, ParetoGain, Standings
 from search.stopping.curves import log_error
 from search.stopping.pareto_gain import Fixed, Rate
@@ -97,6 +107,7 @@ CONTESTANTS: dict[str, Contestant] = {
     for name, sampler in _SAMPLERS.items()
     for suffix, rule in _RULES.items()
 }
+CONTESTANTS["freeze_thaw"] = by_spec(FreezeThaw(), None)
 if is_installed():
     CONTESTANTS["random + Syne Tune's MOASHA"] = Contestant(
         lambda table, seed: StudySampler(table, Random(), seed=seed), SyneTuneMoAsha
@@ -110,6 +121,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
         for name in _SAMPLERS
         for suffix in (" + pareto_gain", " + pareto_gain (fixed)")
     ),
+    ("freeze_thaw", "known_cost + pareto_gain (fixed)"),
+    ("freeze_thaw", "tpe + pareto_gain (fixed)"),
     ("nsga3", "nsga2"),
     ("branches", "tpe"),
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import moocore
 import numpy as np
@@ -32,9 +32,13 @@ class Configuration:
 class State(Enum):
     """Where a trial stands."""
 
+    WAITING = "waiting"
     RUNNING = "running"
+    PAUSED = "paused"
     COMPLETE = "complete"
     STOPPED = "stopped"
+    GONE = "gone"
+    """It waited, and was never trained."""
 
 
 @dataclass
@@ -49,6 +53,10 @@ class Trial:
     state: State = State.RUNNING
     ended_after: int | None = None
     """Epochs that the search had trained in all when it ended; None while it runs."""
+    stretch: dict[str, Any] | None = None
+    """What it was last chosen for, see `TrialRecord.stretch`."""
+    repeats: int | None = None
+    """The trial that has the same configuration."""
 
 
 class Sampler(Protocol):
@@ -158,7 +166,7 @@ def replay(
 
     A worker takes its next trial when the one before has ended. A configuration that is proposed
     again trains with another of the table's seeds, and is refused when they are used up; after
-    `_REFUSALS` refusals one at random is taken.
+    `REFUSALS` refusals one at random is taken.
 
     Args:
         table: what is looked up instead of trained.
@@ -170,13 +178,13 @@ def replay(
         targets: hypervolume by metric; None uses the whole budget.
         least_epochs: so many are trained wherever the targets are.
     """
-    return _Replay(table, sampler, rule, seed=seed).run(workers, epochs, targets, least_epochs)
+    return Replay(table, sampler, rule, seed=seed).run(workers, epochs, targets, least_epochs)
 
 
-class _Replay:
+class Replay:
     """The moving parts of one search."""
 
-    _REFUSALS = 3
+    REFUSALS = 3
 
     def __init__(self, table: Table, sampler: Sampler, rule: Rule | None, *, seed: int) -> None:
         self.table, self.sampler, self.rule = table, sampler, rule
@@ -193,6 +201,7 @@ class _Replay:
     def run(
         self, workers: int, epochs: int, targets: Mapping[str, float] | None, least_epochs: int
     ) -> Replayed:
+        """Search, see `replay`."""
         running: list[tuple[float, int]] = []
         for _ in range(workers):
             self._start(running, 0.0)
@@ -229,7 +238,7 @@ class _Replay:
         heapq.heappush(running, (now + seconds, trial.number))
 
     def _configuration(self) -> Configuration:
-        for _ in range(self._REFUSALS):
+        for _ in range(self.REFUSALS):
             proposed = self.sampler.propose(self.trials)
             if self.used[proposed.structure, proposed.learning_rate] < self.table.seeds:
                 return proposed

@@ -16,8 +16,10 @@ import optuna
 from scipy.stats import wilcoxon
 
 from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS, PAIRS
+from tests.benchmarks.search_efficiency.pausing import PausingReplay
 from tests.benchmarks.search_efficiency.replay import METRICS, Hypervolumes, Replayed, replay
 from tests.benchmarks.search_efficiency.spaces import SPACES
+from tests.benchmarks.search_efficiency.studies import StudySampler
 from tests.benchmarks.search_efficiency.table import Table, read
 
 FULL_TRAININGS = 100
@@ -55,9 +57,13 @@ class Setting:
         """One search, as long as random search's at most; without targets, as long."""
         table = self.table
         entry = CONTESTANTS[contestant]
+        sampler = entry.sampler(table, seed)
+        if isinstance(sampler, StudySampler) and sampler.rungs:
+            search = PausingReplay(table, sampler, seed=seed)
+            return search.run(self.workers, self.budget, targets, self.budget // min(EARLY))
         return replay(
             table,
-            entry.sampler(table, seed),
+            sampler,
             None if entry.rule is None else entry.rule(table, seed),
             seed=seed,
             workers=self.workers,

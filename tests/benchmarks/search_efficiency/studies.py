@@ -12,7 +12,7 @@ import optuna
 
 from models.model import ModelSpec
 from search.documents.objectives import USUAL_OBJECTIVES
-from search.samplers import AnySampler, Past, SamplerContext
+from search.samplers import AnySampler, Past, Question, Ranking, SamplerContext
 from search.sampling.optuna_study import sampler_seed
 from search.spaces import Candidate, DrawnTrial, Limits
 from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
@@ -29,9 +29,12 @@ from tests.benchmarks.search_efficiency.spaces import (
 from tests.benchmarks.search_efficiency.table import Table
 
 _STATES: Mapping[State, TrialState] = {
+    State.WAITING: TrialState.QUEUED,
     State.RUNNING: TrialState.RUNNING,
+    State.PAUSED: TrialState.PAUSED,
     State.COMPLETE: TrialState.COMPLETE,
     State.STOPPED: TrialState.STOPPED,
+    State.GONE: TrialState.CANCELLED,
 }
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -161,7 +164,7 @@ class StudySampler:
             metric=table.space.metric,
             seed=seed,
             epochs=table.epochs,
-            trials=FULL_TRAININGS,
+            trials=100,
             limits=Limits(),
             file_bytes=lambda _: None,
             is_refused=lambda _: False,
@@ -192,6 +195,9 @@ class StudySampler:
         if trial.state is State.STOPPED:
             self._study.tell(asked, state=optuna.trial.TrialState.PRUNED)
             return
+        if trial.state is State.GONE:
+            self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            return
         structure = trial.configuration.structure
         self._study.tell(
             asked,
@@ -201,6 +207,16 @@ class StudySampler:
                 float(self._table.samples_per_second[structure]),
             ],
         )
+
+    @property
+    def rungs(self) -> tuple[int, ...]:
+        """The epochs after which a trial may pause; none: it never does."""
+        return self._sampler.rungs(self._table.epochs)
+
+    def rank(self, trials: Sequence[Trial], question: Question) -> Ranking:
+        """What is to train next."""
+        self._trials = trials
+        return self._sampler.rank(self._sampler_context, question)
 
     def _past(self) -> Past:
         return Past(
@@ -217,6 +233,7 @@ class StudySampler:
             return self._ended[trial.number]
         drawn, structure = self._space.at(trial.configuration), trial.configuration.structure
         model = drawn.spec.model
+        has_ended = _STATES[trial.state].has_ended
         record = TrialRecord(
             study_id="replay",
             number=trial.number,
@@ -234,13 +251,15 @@ class StudySampler:
             epochs_trained=len(trial.accuracy),
             throughput=float(self._table.samples_per_second[structure]),
             measurement_id=str(structure),
-            dispatched=True,
+            dispatched=bool(trial.accuracy) or trial.state is State.RUNNING,
+            stretch=trial.stretch,
+            repeats=trial.repeats,
             created_at=_BEGINNING,
             started_at=_BEGINNING,
-            finished_at=None if trial.state is State.RUNNING else _BEGINNING,
-            told_at=None if trial.state is State.RUNNING else _BEGINNING,
+            finished_at=_BEGINNING if has_ended else None,
+            told_at=_BEGINNING if has_ended else None,
         )
-        if trial.state is not State.RUNNING:
+        if has_ended:
             self._ended[trial.number] = record
         return record
 
