@@ -107,6 +107,7 @@ class StudyRun:
             RememberedPast(dispatcher.database, study.id).now,
             knowledge_of(dispatcher.database, study.id),
             interface=lambda: self._study.interface,
+            slots=lambda: max(1, len(self._study.slots)),
         )
         optuna_study = OptunaStudy(study, spec, sampler_context, trials)
         copy = OptunaCopy(
@@ -166,6 +167,9 @@ class StudyRun:
         held = study.ending is None and study.state == StudyState.PAUSED
         ready = study.ending is None and study.prepared is not None
         enqueued = CommandKind.ENQUEUE in look.asked
+        if self._decisions is not None:
+            at_work = self._study.dispatcher.attended(self._study.id)
+            self._decisions.is_wanted = not at_work or self._study.free_slot() is not None
         self._ask_tell.go_on(searching=ready and not held, enqueued=enqueued)
         if held:
             self._stand_still()

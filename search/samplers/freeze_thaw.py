@@ -107,7 +107,10 @@ class FreezeThaw(Sampler):
         def choose(number: int) -> Mapping[str, Scalar]:
             past = study.past()
             known = [trial for trial in past.trials if trial.number < number]
-            search = _Search(self, study, past, known, np.random.default_rng(seed))
+            known = _as_when_it_began(known, slots=study.slots())
+            search = _Search(
+                self, study, past, known, np.random.default_rng(seed), slots=study.slots()
+            )
             return search.suggestion(number).drawn
 
         return WholeSampler(study.space.dimensions, choose, seed=seed)
@@ -432,6 +435,23 @@ class _Search:
                 tried[kind] += 1
                 feasible[kind] += not ran_out
         return feasible, tried
+
+
+def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[TrialRecord]:
+    """The trials as they were when the last decision was made, on one slot.
+
+    A suggestion is drawn while the trial that was chosen last trains. What that comes to may be
+    known sooner or later than the suggestion is drawn, which is to be the same each time.
+    """
+    if slots > 1:
+        return [*trials]
+    chosen = max(
+        (trial for trial in trials if trial.stretch is not None),
+        key=lambda trial: _EPOCH.validate_python((trial.stretch or {})["decision"]),
+        default=None,
+    )
+    running = {"state": TrialState.RUNNING, "quality": None}
+    return [replace(trial, **running) if trial is chosen else trial for trial in trials]
 
 
 def _family_of(trial: TrialRecord) -> str:

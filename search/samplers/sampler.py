@@ -77,6 +77,8 @@ class SamplerContext:
     file_bytes: Callable[[TrialSpec], int | None]
     """The size of the file that a trial will have; null where nobody asks, or there is none."""
     past: Callable[[], Past]
+    slots: Callable[[], int] = lambda: 1
+    """How many trials train at once."""
     knowledge: Knowledge = Knowledge()
     sampler_cache: SamplerCache = field(default_factory=SamplerCache)
 

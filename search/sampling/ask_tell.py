@@ -182,12 +182,11 @@ class AskTellLoop:
         """Ask for a suggestion, or rank anew what waits; whether anything was done."""
         decisions = self.decisions
         if decisions is not None:
-            self.suggestions.one_more = decisions.is_suggestion_due
+            self.suggestions.one_more = decisions.is_suggestion_due(counts)
         if self.suggestions.ask(counts):
-            if decisions is not None:
-                decisions.is_suggestion_due = False
             return True
-        if decisions is None or not decisions.is_due():
+        # What is told makes room for suggestions, which are to be ranked with the others.
+        if decisions is None or counts.untold or not decisions.is_due():
             return False
         decisions.rank()
         if self._study.search_is_over:

@@ -5,7 +5,7 @@ gives free slots to its first choices; each one that begins is a decision, and i
 attempt that trains it.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, Protocol, final
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from search.running import StudyContext, begin_trial, end_trial
 from search.samplers import Choice, Question, Ranking, SamplerContext
 from storage.endings import TrialCause
-from storage.records import TrialOrigin, TrialOutcome, TrialRecord, TrialState
+from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.metrics import Metrics
 from storage.repositories.trials import Trials
 
@@ -55,10 +55,11 @@ class Decisions:
         """Choices of the ranking that have begun."""
         self._beginning: int | None = None
         """The choice that was taken last, of which rows may say nothing yet."""
-        self._made: int | None = None
+        self._last: Mapping[str, Any] | None = None
+        """The stretch of the last decision, once it was looked for."""
         self.is_ready: Ready = lambda trial: True  # noqa: ARG005 - until it is known
-        self.is_suggestion_due = False
-        """Whether a choice has begun since the last suggestion: another may be better by now."""
+        self.is_wanted = False
+        """Whether a slot is free, or nothing of the study is at work."""
 
     def decides_about(self, trial: TrialRecord) -> bool:
         """Whether the ranking says when a trial begins or goes on; others go as they came."""
@@ -67,8 +68,17 @@ class Decisions:
         waits = trial.state == TrialState.QUEUED and trial.repeats is None
         return waits and trial.origin == TrialOrigin.SAMPLER
 
+    def is_suggestion_due(self, counts: TrialCounts) -> bool:
+        """Whether a choice has begun since the last suggestion: another may be better by now."""
+        return self._last_decision().get("suggested") == counts.total
+
     def is_due(self) -> bool:
-        """Whether what is ranked has changed since the last ranking."""
+        """Whether a ranking is wanted, and what it follows from has changed since the last one.
+
+        While no slot is free nothing hangs on it, and what is not known yet may be by then.
+        """
+        if not self.is_wanted:
+            return False
         if self._beginning in self._study.dispatcher.attended(self._study.id):
             trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
             if any(trial.number == self._beginning for trial in trials):
@@ -82,7 +92,7 @@ class Decisions:
         trials = self._study.trials.open()
         ready = {t.number for t in trials if self.decides_about(t) and self.is_ready(t)}
         question = Question(
-            decision=self._decisions_made(),
+            decision=self._next_decision(),
             epochs_left=self._epochs_left(trials),
             slots=max(1, len(self._study.slots)),
             ready=ready,
@@ -109,10 +119,12 @@ class Decisions:
         assert self._ranking is not None
         self._taken.add(choice.trial)
         limits = self._ranking.limits
-        decision, self._made = self._decisions_made(), self._decisions_made() + 1
         before = trial.stretch or {}
+        # Of the first looks each goes as it comes, and no suggestion replaces another.
+        suggested = None if self._ranking.together else self._study.trials.counts().total
         stretch: dict[str, Any] = {
-            "decision": decision,
+            "decision": self._next_decision(),
+            "suggested": suggested,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
             "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
             "until": choice.until,
@@ -120,10 +132,10 @@ class Decisions:
             "price": choice.price,
             "limits": [[*limit] for limit in choice.limits],
         }
+        self._last = stretch
         if not self._ranking.together:
             self._ranking, self._key = None, None
             self._beginning = trial.number
-            self.is_suggestion_due = True
         others = {
             t.number: {**t.stretch, "limits": [[*limit] for limit in limits[t.number]]}
             for t in self._study.trials.open(TrialState.RUNNING)
@@ -160,15 +172,17 @@ class Decisions:
         is_together = self._ranking is not None and self._ranking.together
         return () if is_together else frozenset(self._taken & {trial.number for trial in trials})
 
-    def _decisions_made(self) -> int:
-        """How many decisions were made: as the rows have it, for a coordinator that goes on."""
-        if self._made is None:
+    def _next_decision(self) -> int:
+        return 1 + _INTEGER.validate_python(self._last_decision().get("decision", -1))
+
+    def _last_decision(self) -> Mapping[str, Any]:
+        """The newest of the rows' stretches, for a coordinator that goes on; {} where none is."""
+        if self._last is None:
             with self._study.database.read() as session:
                 trials = Trials(session).list(self._study.id)
             stretches = [trial.stretch for trial in trials if trial.stretch is not None]
-            numbers = [_INTEGER.validate_python(one["decision"]) for one in stretches]
-            self._made = 1 + max(numbers, default=-1)
-        return self._made
+            self._last = max(stretches, key=_decision_of, default={})
+        return self._last
 
     def _epochs_left(self, trials: Sequence[TrialRecord]) -> int | None:
         """That the budgets leave beyond what runs is to train before it is judged again."""
@@ -201,6 +215,10 @@ class Decisions:
             for trial in Trials(session).numbered(self._study.id, gone):
                 if not trial.state.has_ended:
                     _leave(session, trial, ranking.left.get(trial.number, ""))
+
+
+def _decision_of(stretch: Mapping[str, Any]) -> int:
+    return _INTEGER.validate_python(stretch["decision"])
 
 
 def _begin(session: Session, *, trial: TrialRecord, stretches: dict[int, dict[str, Any]]) -> None:

@@ -21,6 +21,7 @@ def sampler_context_of(
     knowledge: Knowledge | None = None,
     *,
     interface: Callable[[], Interface | None] = lambda: None,
+    slots: Callable[[], int] = lambda: 1,
 ) -> SamplerContext:
     """A study's facts; `past` is asked once per suggestion, where a sampler wants it.
 
@@ -45,6 +46,7 @@ def sampler_context_of(
         is_refused=is_refused,
         file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),
         past=past,
+        slots=slots,
         knowledge=knowledge or Knowledge(),
     )
 

@@ -112,6 +112,9 @@ class Suggestions:
         if self._size is not None:
             # Rows tell whether a sampler has more to suggest.
             return 1
+        if self._pauses and len(self._study.slots) <= 1:
+            # How many are drawn at once is not to depend on how long that takes.
+            return 1
         with self._study.database.read() as session:
             if Quotas(session).of(self._study.tenant).queued_trials is not None:
                 return 1

@@ -303,6 +303,11 @@ class StudySpec(Spec):
                 f"{rule.kind} compares what trials learn, so that quality has to be an objective; "
                 f"objectives are {', '.join(objectives)}"
             )
+        sampler = info.data.get("sampler")
+        if sampler is not None and sampler.rungs(budget.epochs):
+            raise ValueError(
+                f"{sampler.kind} decides itself which trials go on; allowed beside it is null"
+            )
         if rule.min_epochs >= budget.epochs:
             raise ValueError(
                 f"min_epochs is {rule.min_epochs} and trials have {budget.epochs} epochs, of which "

@@ -59,6 +59,7 @@ class Setting:
         entry = CONTESTANTS[contestant]
         sampler = entry.sampler(table, seed)
         if isinstance(sampler, StudySampler) and sampler.rungs:
+            sampler.workers = self.workers
             search = PausingReplay(table, sampler, seed=seed)
             return search.run(self.workers, self.budget, targets, self.budget // min(EARLY))
         return replay(

@@ -152,6 +152,7 @@ class StudySampler:
     """
 
     def __init__(self, table: Table, sampler: AnySampler, *, seed: int) -> None:
+        self.workers = 1
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = TableSpace(table)
         self._study = optuna.create_study(directions=["maximize", "minimize", "maximize"])
@@ -169,6 +170,7 @@ class StudySampler:
             file_bytes=lambda _: None,
             is_refused=lambda _: False,
             past=self._past,
+            slots=lambda: self.workers,
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
