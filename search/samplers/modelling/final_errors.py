@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.gaussian_process import Array, matern_of
 
@@ -171,8 +170,8 @@ def fit_scales(
         covariance += _MEAN_DEVIATION**2
         covariance[np.diag_indices(len(values))] += scales.own**2 + variances
         root = np.linalg.cholesky(covariance)
-        white = solve_triangular(root, away, lower=True, check_finite=False)
-        fits = -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
+        fits = -0.5 * float(away @ np.linalg.solve(covariance, away))
+        fits -= float(np.log(np.diag(root)).sum())
         return fits - 0.5 * float(np.sum(((logs - prior) / deviations) ** 2))
 
     best, logs = likelihood(prior), prior

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from search.samplers.modelling.gaussian_process import Array
 
 _DROP, _SPREAD, _PRIOR_TRIALS = 0.5, 0.25, 4.0
-"""What is expected before any trial: an error falls by `_DROP L`, give or take `_SPREAD sqrt(L)`, as
-if that had been seen in so many trials."""
+"""What is expected before any trial: an error falls by `_DROP L`, give or take `_SPREAD sqrt(L)`,
+as if that had been seen in so many trials."""
 
 _OFFSET_SPREAD = 0.3
 """How far a family's own mean lies off that of all, in units of sqrt(L)."""

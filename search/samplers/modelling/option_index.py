@@ -22,8 +22,8 @@ import numpy as np
 from search.samplers.modelling.acquisition import Front, expected_improvement
 from search.samplers.modelling.gaussian_process import Array
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_NODES, _SUMS = np.polynomial.hermite_e.hermegauss(5)
+_WEIGHTS: Array = _SUMS / _SUMS.sum()
 
 _LEAST_VARIANCE = 1e-6
 """Of a final error that is nearly known."""
@@ -36,8 +36,6 @@ _LEAST_LEARNED = 0.001
 class Options:
     """Steps that could be next."""
 
-    costs: Array
-    """`[M, C]`, or `[1, C]` where all have the same."""
     mean: Array
     """`[M]` of the final log error."""
     variance: Array
@@ -55,41 +53,33 @@ class Options:
 
 
 class Gains:
-    """Expected hypervolume over several fronts, each with a weight."""
+    """Expected hypervolume of options with some costs, over fronts that have weights."""
 
-    def __init__(self, fronts: Sequence[tuple[float, Front]]) -> None:
-        self._fronts = fronts
+    def __init__(self, fronts: Sequence[tuple[float, Front]], costs: Array) -> None:
+        """Costs are `[M, C]`, or `[1, C]` where all options have the same."""
+        self._levels = np.concatenate([front.levels for _, front in fronts])
+        self._areas = np.hstack([weight * front.areas(costs) for weight, front in fronts])
 
-    def of(self, options: Options) -> Array:
-        """Index `[M]`, see Note [Index of an option]."""
+    def index(self, options: Options) -> Array:
+        """`[M]`, see Note [Index of an option]."""
         # The observation at the next rung takes the place of that at this one.
         learned = 1 / options.variance - 1 / options.noise
         learned += 1 / np.maximum(options.next_noise, _LEAST_VARIANCE)
         most_left = (1 - _LEAST_LEARNED) * options.variance
         left = np.minimum(1 / np.maximum(learned, _LEAST_VARIANCE), most_left)
         moves = np.sqrt(options.variance - left)
-        means = np.concatenate([options.mean[None], options.mean + _NODES[:, None] * moves])
-        deviations = np.sqrt(
-            np.concatenate([options.variance[None], np.tile(left, (len(_NODES), 1))])
-        )
-        direct, *at_nodes = self._expected(options.costs, means, deviations)
-        index = direct / (options.step + options.rest)
-        gains = np.stack(at_nodes)
+        straight = self._expected(options.mean, options.variance)
+        straight /= options.step + options.rest
+        gains = np.stack([self._expected(options.mean + node * moves, left) for node in _NODES])
         order = np.argsort(-gains, axis=0)
         weights = _WEIGHTS[order]
         worth = np.cumsum(weights * np.take_along_axis(gains, order, axis=0), axis=0)
         ratios = worth / (options.step + options.rest * np.cumsum(weights, axis=0))
         # Without a rest there is nothing to decide at the rung.
         ahead = np.where(options.rest > 0, ratios.max(axis=0), 0.0)
-        return options.chance * np.maximum(index, ahead)
+        return options.chance * np.maximum(straight, ahead)
 
-    def _expected(self, costs: Array, means: Array, deviations: Array) -> Array:
-        """`[K, M]`."""
-        total = np.zeros(means.shape)
-        for weight, front in self._fronts:
-            areas = front.areas(costs)
-            improved = expected_improvement(front.levels, means, deviations)
-            total += weight * np.einsum(
-                "kml,ml->km", improved, np.broadcast_to(areas, (means.shape[1], areas.shape[1]))
-            )
-        return total
+    def _expected(self, mean: Array, variance: Array) -> Array:
+        """`[M]`."""
+        improved = expected_improvement(self._levels, mean, np.sqrt(variance))
+        return np.einsum("ml,ml->m", improved, np.broadcast_to(self._areas, improved.shape))

@@ -2,7 +2,7 @@
 
 Trials pause at rungs and may go on at any later time. An option is a configuration that was not
 begun, or a trial that waits at a rung; its index is the hypervolume that it is expected to add per
-price, see Note [Index of an option]. Pure functions of arrays: a replay drives them as a study does.
+price, see Note [Index of an option]. It is all arrays: a replay drives it as a study does.
 
 Letters: N trials, M configurations, R rungs, C cost objectives, D features. Errors are natural
 logarithms, costs are minimised, see `search.samplers.modelling.acquisition`.
@@ -32,7 +32,7 @@ _DRAWS = 4
 """How often the ends of running trials are drawn; in pairs that mirror each other."""
 
 _FROM_BASELINE = 1e-6
-"""How much hypervolume outside the region of interest counts: it decides where there is no other."""
+"""How much hypervolume outside the region of interest counts: it decides where all else is 0."""
 
 _USUAL_DROP = 1.5
 """By how much a final log error is below the baseline's, before anything is known."""
@@ -145,7 +145,7 @@ class Outlook:
             self._evidence = self._fitted(groups)
             self._running, self._ends = self._drawn_ends(random)
             self._process = self._with_running_ends()
-        self._gains = self._gains_over(np.arange(len(self._running)))
+        self._fronts = self._fronts_with(np.arange(len(self._running)))
 
     def of_fresh(self, fresh: Fresh) -> Array:
         """Index `[M]`: the hypervolume that each is expected to add per price."""
@@ -182,11 +182,11 @@ class Outlook:
         """
         begun, last = self._begun, len(self._epochs) - 1
         found = np.full(last + 1, np.nan)
-        rungs = np.arange(begun.until[which], last)
+        rungs = np.arange(int(begun.until[which]), last)
         if not len(rungs):
             return found
         others = np.flatnonzero(self._running != which)
-        gains = self._gains_over(others)
+        gains = Gains(self._fronts_with(others), begun.costs[[which]])
         known, spread = self._process.without(int(self._place[which]))
         family = np.full(len(rungs), begun.families[which])
 
@@ -200,7 +200,6 @@ class Outlook:
             ones = np.ones(len(at))
             step, rest = self._prices(at, begun.price[which] * ones)
             options = Options(
-                costs=begun.costs[[which]],
                 mean=mean + begun.prior[which],
                 variance=variance,
                 noise=variances,
@@ -209,7 +208,7 @@ class Outlook:
                 rest=rest,
                 chance=begun.chance[which] * ones,
             )
-            return (gains.of(options) >= level).reshape(errors.shape)
+            return (gains.index(options) >= level).reshape(errors.shape)
 
         told = begun.errors[~np.isnan(begun.errors)]
         low = np.full(len(rungs), min([self._baseline, *told]) - _BELOW_BEST)
@@ -273,7 +272,7 @@ class Outlook:
 
     def _fitted(self, groups: Sequence[int] | None) -> FinalErrors:
         features, values = self._begun.features[self._rows], self._values[self._rows]
-        ids = np.zeros(features.shape[1], np.int64) if groups is None else np.asarray(groups)
+        ids = np.array(groups or [0] * features.shape[1], np.int64)
         kernel, noise = Kernel(ids), np.minimum(self._noise[self._rows], NOTHING)
         usual = float(values.mean()) if len(values) else self._baseline - _USUAL_DROP
         some = slice(_MOST_SCALED)
@@ -311,8 +310,8 @@ class Outlook:
         noise[places] = later
         return self._evidence.with_variances(values, noise)
 
-    def _gains_over(self, running: NDArray[np.intp]) -> Gains:
-        """Gains over what is finished and some of the running trials, at each of their ends."""
+    def _fronts_with(self, running: NDArray[np.intp]) -> list[tuple[float, Front]]:
+        """What is finished and some of the running trials, at each of their drawn ends."""
         begun, of = self._begun, self._running[running]
         done = begun.standing == Standing.FINISHED
         costs = np.concatenate([begun.costs[done], begun.costs[of]])
@@ -323,7 +322,7 @@ class Outlook:
                 errors = np.concatenate([begun.errors[done, -1], end])
                 front = Front(costs, errors, reference_error=error, reference_costs=reference_costs)
                 fronts.append((weight / len(ends), front))
-        return Gains(fronts)
+        return fronts
 
     def _index(
         self,
@@ -339,9 +338,8 @@ class Outlook:
             return np.zeros(0)
         step, rest = self._prices(rungs, options.price)
         noise = np.where(rungs >= 0, self._curves.variance(rungs, options.families), np.inf)
-        return self._gains.of(
+        return Gains(self._fronts, options.costs).index(
             Options(
-                costs=options.costs,
                 mean=mean,
                 variance=variance,
                 noise=noise,
@@ -376,5 +374,5 @@ class Outlook:
 
 def _last_rungs(errors: Array) -> NDArray[np.int64]:
     """Index `[N]` of the last rung that each trial has reached, -1 for none."""
-    rungs = np.arange(1, errors.shape[1] + 1)
-    return np.max(np.where(np.isnan(errors), 0, rungs), axis=1, initial=0) - 1
+    places: NDArray[np.int64] = np.arange(1, errors.shape[1] + 1, dtype=np.int64)
+    return np.max(np.where(np.isnan(errors), 0, places), axis=1, initial=0) - 1

@@ -98,13 +98,13 @@ def test_the_index_is_the_best_ratio_of_gain_to_price() -> None:
                     reference_costs=np.array([2.0]),
                 ),
             )
-        ]
+        ],
+        np.ones((1, 1)),
     )
     mean, variance, noise, later, step, rest = -0.4, 0.3, 0.8, 0.1, 2.0, 5.0
     one = np.ones(1)
-    found = gains.of(
+    found = gains.index(
         Options(
-            costs=one[None],
             mean=mean * one,
             variance=variance * one,
             noise=noise * one,
@@ -142,12 +142,12 @@ def test_without_a_rest_the_index_is_the_expected_gain_per_price() -> None:
                     reference_costs=np.array([2.0]),
                 ),
             )
-        ]
+        ],
+        np.ones((1, 1)),
     )
     one = np.ones(1)
-    found = gains.of(
+    found = gains.index(
         Options(
-            costs=one[None],
             mean=-one,
             variance=1e-12 * one,
             noise=1e-4 * one,
