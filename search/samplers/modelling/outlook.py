@@ -14,6 +14,7 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist  # pyright: ignore[reportUnknownVariableType]
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.acquisition import Front, undominated
@@ -264,15 +265,13 @@ class Outlook:
         far = self._values.copy()
         first, others = np.flatnonzero(usable & (rank < 3)), np.flatnonzero(usable & (rank == 3))
         if len(first) + len(others) > MOST_FITTED and len(first) and len(others):
-            near = Kernel(np.zeros(begun.features.shape[1], np.int64))
-            squares = near.squares(begun.features[others], begun.features[first])
-            far[others] = squares[0].min(axis=1)
+            far[others] = cdist(begun.features[others], begun.features[first]).min(axis=1)
         chosen = np.flatnonzero(usable)
         return chosen[np.lexsort((far[chosen], rank[chosen]))][:MOST_FITTED]
 
     def _fitted(self, groups: Sequence[int] | None) -> FinalErrors:
         features, values = self._begun.features[self._rows], self._values[self._rows]
-        ids = np.array(groups or [0] * features.shape[1], np.int64)
+        ids = np.array(list(groups) if groups else [0] * features.shape[1], np.int64)
         kernel, noise = Kernel(ids), np.minimum(self._noise[self._rows], NOTHING)
         usual = float(values.mean()) if len(values) else self._baseline - _USUAL_DROP
         some = slice(_MOST_SCALED)
