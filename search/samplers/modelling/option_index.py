@@ -40,10 +40,8 @@ class Options:
     """`[M]` of the final log error."""
     variance: Array
     """`[M]`."""
-    noise: Array
-    """`[M]`, variance of what was observed of it; infinite where nothing was."""
-    next_noise: Array
-    """`[M]`, of what the next rung would show instead."""
+    left: Array
+    """`[M]`, variance of the final log error after what the next rung shows."""
     step: Array
     """`[M]`, price of training to the next rung."""
     rest: Array
@@ -62,13 +60,10 @@ class Gains:
 
     def index(self, options: Options) -> Array:
         """`[M]`, see Note [Index of an option]."""
-        # The observation at the next rung takes the place of that at this one.
-        learned = 1 / options.variance - 1 / options.noise
-        learned += 1 / np.maximum(options.next_noise, _LEAST_VARIANCE)
-        most_left = (1 - _LEAST_LEARNED) * options.variance
-        left = np.minimum(1 / np.maximum(learned, _LEAST_VARIANCE), most_left)
+        left = np.minimum(options.left, (1 - _LEAST_LEARNED) * options.variance)
         moves = np.sqrt(options.variance - left)
-        straight = self._expected(options.mean, options.variance)
+        left = np.maximum(left, _LEAST_VARIANCE)
+        straight = self._expected(options.mean, np.maximum(options.variance, _LEAST_VARIANCE))
         straight /= options.step + options.rest
         gains = np.stack([self._expected(options.mean + node * moves, left) for node in _NODES])
         order = np.argsort(-gains, axis=0)
