@@ -62,10 +62,11 @@ class Gains:
         """`[M]`, see Note [Index of an option]."""
         left = np.minimum(options.left, (1 - _LEAST_LEARNED) * options.variance)
         moves = np.sqrt(options.variance - left)
-        left = np.maximum(left, _LEAST_VARIANCE)
-        straight = self._expected(options.mean, np.maximum(options.variance, _LEAST_VARIANCE))
+        means = np.concatenate([options.mean[None], options.mean + _NODES[:, None] * moves])
+        variances = np.concatenate([options.variance[None], np.tile(left, (len(_NODES), 1))])
+        straight, *at_nodes = self._expected(means, np.maximum(variances, _LEAST_VARIANCE))
         straight /= options.step + options.rest
-        gains = np.stack([self._expected(options.mean + node * moves, left) for node in _NODES])
+        gains = np.stack(at_nodes)
         order = np.argsort(-gains, axis=0)
         weights = _WEIGHTS[order]
         worth = np.cumsum(weights * np.take_along_axis(gains, order, axis=0), axis=0)
@@ -74,7 +75,7 @@ class Gains:
         ahead = np.where(options.rest > 0, ratios.max(axis=0), 0.0)
         return options.chance * np.maximum(straight, ahead)
 
-    def _expected(self, mean: Array, variance: Array) -> Array:
-        """`[M]`."""
-        improved = expected_improvement(self._levels, mean, np.sqrt(variance))
-        return np.einsum("ml,ml->m", improved, np.broadcast_to(self._areas, improved.shape))
+    def _expected(self, means: Array, variances: Array) -> Array:
+        """`[K, M]`, of means and variances `[K, M]`."""
+        improved = expected_improvement(self._levels, means, np.sqrt(variances))
+        return np.sum(improved * self._areas, axis=-1)

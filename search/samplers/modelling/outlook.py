@@ -45,7 +45,7 @@ _FROM_BASELINE = 1e-6
 _USUAL_DROP = 1.5
 """By how much a final log error is below the baseline's, before anything is known."""
 
-_HALVINGS = 16
+_HALVINGS = 12
 """How often the range in which a threshold lies is halved."""
 
 _ABOVE_BASELINE, _BELOW_BEST = 2.0, 3.0
