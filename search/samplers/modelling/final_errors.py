@@ -2,9 +2,9 @@
 
 The final log error of a trial is `F = f(configuration) + own`. f is a Gaussian process with a
 Matern 5/2 kernel, a length per group of features and an unknown mean; `own` is what differs from
-seed to seed. Of F, each trial has an observation whose variance is known: 0 when it was trained to
-the end, more when it was carried there from an earlier epoch. So a trial's own end is known better
-than that of another one of the same configuration.
+seed to seed. Of F, each trial has an observation whose noise is known: none when it was trained to
+the end, more when it was carried there from an earlier epoch, which trials may have in common. So a
+trial's own end is known better than that of another one of the same configuration.
 """
 
 import math
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.gaussian_process import Array, matern_of
 
@@ -22,6 +21,9 @@ NOTHING = 100.0
 
 _MEAN_DEVIATION = 1.0
 """How far the process's mean may lie off that of the observations."""
+
+_LEAST = 1e-9
+"""Of a variance that rounding could make negative."""
 
 _USUAL = {"length": 1.0, "signal": 0.5, "own": 0.06}
 """Deviations and lengths that are expected beforehand, lengths in units of a feature's range."""
@@ -70,6 +72,41 @@ class Kernel:
         return matern_of(np.tensordot(1 / np.square(lengths), squares, axes=1))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """Observations of trials that could be made."""
+
+    noise: Array
+    """`[M]`, variance of each about its trial's final error."""
+    shared: Array
+    """`[M, N]`, its covariance with the noise of the observations that were made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Trials' final errors and one observation of each, before it is made."""
+
+    final: Array
+    """`[M]`, mean."""
+    variance: Array
+    """`[M]`."""
+    observed: Array
+    """`[M]`, mean of the observation."""
+    spread: Array
+    """`[M]`, its variance."""
+    common: Array
+    """`[M]`, its covariance with the final error."""
+
+    @property
+    def left(self) -> Array:
+        """`[M]`, variance of the final error after the observation."""
+        return np.maximum(self.variance - self.common**2 / self.spread, _LEAST)
+
+    def after(self, values: Array) -> Array:
+        """`[M]`, mean of the final error after these were observed."""
+        return self.final + self.common / self.spread * (values - self.observed)
+
+
 class FinalErrors:
     """The process, given observations of trials' final errors."""
 
@@ -79,7 +116,7 @@ class FinalErrors:
         scales: Scales,
         features: Array,
         values: Array,
-        variances: Array,
+        noise: Array,
         *,
         usual: float,
         squares: Array | None = None,
@@ -91,56 +128,99 @@ class FinalErrors:
             scales: as fitted.
             features: `[N, D]` of the trials; N may be 0.
             values: `[N]`, what was observed.
-            variances: `[N]` of these about the trials' final errors.
+            noise: `[N, N]`, covariance of these about the trials' final errors.
             usual: the mean before any observation.
             squares: what `kernel.squares` says of the features, where that is known.
         """
         self._kernel, self._scales, self._usual = kernel, scales, usual
-        self._features, self._values, self._variances = features, values, variances
+        self._features, self._values, self._noise = features, values, noise
         self._squares = kernel.squares(features, features) if squares is None else squares
-        covariance = self._shared(self._squares)
-        covariance[np.diag_indices(len(values))] += scales.own**2 + variances
+        self._prior = self._shared(self._squares)
+        covariance = self._prior + noise
+        covariance[np.diag_indices(len(values))] += scales.own**2
         self._inverse = np.linalg.inv(covariance)
         self._weights = self._inverse @ (values - usual)
 
-    def with_variances(self, values: Array, variances: Array) -> "FinalErrors":
-        """The same trials with other observations."""
+    def with_noise(self, noise: Array) -> "FinalErrors":
+        """The same trials and values, observed with another noise."""
         return FinalErrors(
             self._kernel,
             self._scales,
             self._features,
-            values,
-            variances,
+            self._values,
+            noise,
             usual=self._usual,
             squares=self._squares,
         )
 
-    def of_new(self, features: Array) -> tuple[Array, Array]:
-        """Mean and variance `[M]` of the final errors of other trials `[M, D]`."""
-        shared = self._shared(self._kernel.squares(features, self._features))
-        mean = self._usual + shared @ self._weights
-        whole = self._scales.signal**2 + _MEAN_DEVIATION**2
-        left = whole - np.einsum("mn,mn->m", shared @ self._inverse, shared)
-        return mean, np.maximum(left, 1e-9) + self._scales.own**2
-
     def of_trials(self) -> tuple[Array, Array]:
         """Mean and variance `[N]` of the trials' own final errors."""
-        # Their covariance with the observations is that of the observations less the variances.
-        mean = self._values - self._variances * self._weights
-        variance = self._variances - self._variances**2 * np.diag(self._inverse)
-        return mean, np.maximum(variance, 0.0)
+        # Their covariance with the observations is that of the observations less the noise.
+        mean = self._values - self._noise @ self._weights
+        known = np.einsum("mn,mn->m", self._noise @ self._inverse, self._noise)
+        return mean, np.maximum(np.diag(self._noise) - known, 0.0)
 
     def covariance(self, which: NDArray[np.intp]) -> Array:
         """`[K, K]`, of the final errors of some of the trials together."""
-        variances = self._variances[which]
-        inverse = self._inverse[np.ix_(which, which)]
-        return np.diag(variances) - variances[:, None] * inverse * variances
+        noise = self._noise[which]
+        return noise[:, which] - noise @ self._inverse @ noise.T
 
-    def without(self, which: int) -> tuple[float, float]:
-        """Mean and variance of a trial's final error if its own observation were not there."""
-        share = float(self._inverse[which, which])
-        variance = 1 / share - float(self._variances[which])
-        return float(self._values[which] - self._weights[which] / share), max(variance, 1e-9)
+    def looked_at(
+        self, features: Array, looks: Sequence[Look], own_place: NDArray[np.intp]
+    ) -> tuple[Seen, ...]:
+        """Final errors of trials, beside observations of them that are not made yet.
+
+        Args:
+            features: `[M, D]` of the trials.
+            looks: at them.
+            own_place: `[M]`, which of the observed trials each one is, -1 for none; it is taken as
+                if it had not been observed.
+        """
+        prior = self._shared(self._kernel.squares(features, self._features))
+        known = np.flatnonzero(own_place >= 0)
+        at = known, own_place[known]
+        prior[at] = 0.0
+        # The inverse without a row and a column of what was inverted is less an outer product.
+        own = np.diag(self._inverse)[own_place[known]]
+        weights = self._weights[own_place[known]] / own
+
+        def reduced(rows: Array) -> tuple[Array, Array]:
+            across = rows @ self._inverse
+            removed = np.zeros(len(rows))
+            removed[known] = across[at]
+            return across, removed
+
+        def mean(rows: Array, removed: Array) -> Array:
+            found = self._usual + rows @ self._weights
+            found[known] -= removed[known] * weights
+            return found
+
+        def explained(across: Array, removed: Array, rows: Array, others: Array) -> Array:
+            found = np.einsum("mn,mn->m", across, rows)
+            found[known] -= removed[known] * others[known] / own
+            return found
+
+        whole = self._scales.signal**2 + _MEAN_DEVIATION**2 + self._scales.own**2
+        across, removed = reduced(prior)
+        final = mean(prior, removed)
+        variance = np.maximum(whole - explained(across, removed, prior, removed), _LEAST)
+        found: list[Seen] = []
+        for look in looks:
+            rows = prior + look.shared
+            rows[at] = 0.0
+            across_seen, removed_seen = reduced(rows)
+            spread = whole + look.noise - explained(across_seen, removed_seen, rows, removed_seen)
+            common = whole - explained(across_seen, removed_seen, prior, removed)
+            found.append(
+                Seen(
+                    final=final,
+                    variance=variance,
+                    observed=mean(rows, removed_seen),
+                    spread=np.maximum(spread, _LEAST),
+                    common=common,
+                )
+            )
+        return tuple(found)
 
     def _shared(self, squares: Array) -> Array:
         correlations = self._kernel.correlations(squares, self._scales.lengths)
@@ -148,7 +228,7 @@ class FinalErrors:
 
 
 def fit_scales(
-    kernel: Kernel, features: Array, values: Array, variances: Array, *, usual: float
+    kernel: Kernel, features: Array, values: Array, noise: Array, *, usual: float
 ) -> Scales:
     """The most likely scales, with a log-normal prior on each, by search along one at a time.
 
@@ -156,7 +236,7 @@ def fit_scales(
         kernel: of the features.
         features: `[N, D]`.
         values: `[N]`.
-        variances: `[N]`.
+        noise: `[N, N]`.
         usual: the mean before any observation.
     """
     names = ["length"] * kernel.groups + ["signal", "own"]
@@ -168,11 +248,11 @@ def fit_scales(
     def likelihood(logs: Array) -> float:
         scales = _scales(logs)
         covariance = kernel.correlations(squares, scales.lengths) * scales.signal**2
-        covariance += _MEAN_DEVIATION**2
-        covariance[np.diag_indices(len(values))] += scales.own**2 + variances
+        covariance += noise + _MEAN_DEVIATION**2
+        covariance[np.diag_indices(len(values))] += scales.own**2
         root = np.linalg.cholesky(covariance)
-        white = solve_triangular(root, away, lower=True, check_finite=False)
-        fits = -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
+        fits = -0.5 * float(away @ np.linalg.solve(covariance, away))
+        fits -= float(np.log(np.diag(root)).sum())
         return fits - 0.5 * float(np.sum(((logs - prior) / deviations) ** 2))
 
     best, logs = likelihood(prior), prior

@@ -7,7 +7,9 @@ Between neighbouring rungs r and s, with x(r) the error at r and L = ln(s / r),
 `x(s) = centre + level + offset of the family + slope (x(r) - centre) + noise`. All trials that
 passed both rungs tell of it, finished or not. The level and the slope are all families', offsets
 are partially pooled (Gelman & Hill 2007, equation 12.1): a family of which little was seen is taken
-for an average one, and known less well. Steps are chained to the end.
+for an average one, and known less well. Steps are chained to the end. How far levels and offsets
+may be wrong is common to trials: what was carried from early epochs errs together, and many such
+trials tell less than as many that err each on its own.
 """
 
 import math
@@ -20,8 +22,8 @@ from numpy.typing import NDArray
 from search.samplers.modelling.gaussian_process import Array
 
 _DROP, _SPREAD, _PRIOR_TRIALS = 0.5, 0.25, 4.0
-"""What is expected before any trial: an error falls by `_DROP L`, give or take `_SPREAD sqrt(L)`, as
-if that had been seen in so many trials."""
+"""What is expected before any trial: an error falls by `_DROP L`, give or take `_SPREAD sqrt(L)`,
+as if that had been seen in so many trials."""
 
 _OFFSET_SPREAD = 0.3
 """How far a family's own mean lies off that of all, in units of sqrt(L)."""
@@ -40,21 +42,37 @@ class LearningCurves:
     """`[R, F + 1]`: the error at the end where that at the rung is 0."""
     slopes: Array
     """`[R]`."""
-    variances: Array
-    """`[R, F + 1]` of the error at the end, given that at the rung; 0 at the last."""
+    own: Array
+    """`[R]`, variance of the error at the end, given that at the rung; 0 at the last."""
+    offsets: Array
+    """`[R, F + 1]`, variance that a family's trials have in common."""
+    common: Array
+    """`[R]`, variance that all trials have in common."""
 
     def carried(
         self, errors: Array, rungs: NDArray[np.int64], families: NDArray[np.int64]
     ) -> tuple[Array, Array]:
         """Mean and variance of the errors at the end, from `errors` at the indices `rungs`."""
-        columns = self._columns(families)
-        return self.levels[rungs, columns] + self.slopes[rungs] * errors, self.variances[
-            rungs, columns
-        ]
+        levels = self.levels[rungs, self._columns(families)]
+        return levels + self.slopes[rungs] * errors, self.variance(rungs, families)
 
     def variance(self, rungs: NDArray[np.int64], families: NDArray[np.int64]) -> Array:
         """Of the errors at the end, given those at the indices `rungs`."""
-        return self.variances[rungs, self._columns(families)]
+        offsets = self.offsets[rungs, self._columns(families)]
+        return self.own[rungs] + offsets + self.common[rungs]
+
+    def shared(
+        self,
+        rungs: NDArray[np.int64],
+        families: NDArray[np.int64],
+        other_rungs: NDArray[np.int64],
+        other_families: NDArray[np.int64],
+    ) -> Array:
+        """Covariance `[M, N]` of what is carried for different trials: from the later rung on."""
+        later = np.maximum(rungs[:, None], other_rungs)
+        alike = families[:, None] == other_families
+        offsets = self.offsets[later, self._columns(families)[:, None]]
+        return alike * offsets + self.common[later]
 
     def _columns(self, families: NDArray[np.int64]) -> NDArray[np.intp]:
         if not len(self.families):
@@ -72,10 +90,10 @@ def fit_curves(errors: Array, families: NDArray[np.int64], rungs: Sequence[int])
         rungs: R numbers of epochs, ascending.
     """
     known, codes = np.unique(families, return_inverse=True)
-    levels = np.zeros((len(rungs), len(known) + 1))
-    variances = np.zeros_like(levels)
-    slopes = np.ones(len(rungs))
-    for rung in range(len(rungs) - 2, -1, -1):
+    last, columns = len(rungs) - 1, len(known) + 1
+    levels, offsets = np.zeros((last + 1, columns)), np.zeros((last + 1, columns))
+    slopes, own, common = np.ones(last + 1), np.zeros(last + 1), np.zeros(last + 1)
+    for rung in range(last - 1, -1, -1):
         passed = ~np.isnan(errors[:, rung + 1]) & ~np.isnan(errors[:, rung])
         pair = errors[passed, rung], errors[passed, rung + 1]
         length = math.log(rungs[rung + 1] / rungs[rung])
@@ -83,17 +101,23 @@ def fit_curves(errors: Array, families: NDArray[np.int64], rungs: Sequence[int])
         later = slopes[rung + 1]
         slopes[rung] = later * step.slope
         levels[rung] = levels[rung + 1] + later * step.levels
-        variances[rung] = variances[rung + 1] + later**2 * step.variances
-    return LearningCurves(families=known, levels=levels, slopes=slopes, variances=variances)
+        own[rung] = own[rung + 1] + later**2 * step.noise
+        offsets[rung] = offsets[rung + 1] + later**2 * step.offsets
+        common[rung] = common[rung + 1] + later**2 * step.common
+    return LearningCurves(
+        families=known, levels=levels, slopes=slopes, own=own, offsets=offsets, common=common
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Step:
-    """The line from one rung to the next; columns as in `LearningCurves`."""
+    """The line from one rung to the next; columns as in `LearningCurves`, the rest variances."""
 
     slope: float
     levels: Array
-    variances: Array
+    noise: float
+    offsets: Array
+    common: float
 
 
 def _step(
@@ -117,5 +141,10 @@ def _step(
     noise /= float((counts[seen] - 1).sum()) + _PRIOR_TRIALS
     wide = _OFFSET_SPREAD**2 * length
     offsets = wide * (sums - counts * level) / (noise + counts * wide)
-    unsure = wide * noise / (noise + counts * wide)
-    return _Step(slope, centre - slope * centre + level + offsets, noise + unsure)
+    return _Step(
+        slope=slope,
+        levels=centre - slope * centre + level + offsets,
+        noise=noise,
+        offsets=wide * noise / (noise + counts * wide),
+        common=wide / (len(means) + 1),
+    )

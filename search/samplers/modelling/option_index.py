@@ -22,8 +22,8 @@ import numpy as np
 from search.samplers.modelling.acquisition import Front, expected_improvement
 from search.samplers.modelling.gaussian_process import Array
 
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+_NODES, _SUMS = np.polynomial.hermite_e.hermegauss(5)
+_WEIGHTS: Array = _SUMS / _SUMS.sum()
 
 _LEAST_VARIANCE = 1e-6
 """Of a final error that is nearly known."""
@@ -36,16 +36,12 @@ _LEAST_LEARNED = 0.001
 class Options:
     """Steps that could be next."""
 
-    costs: Array
-    """`[M, C]`, or `[1, C]` where all have the same."""
     mean: Array
     """`[M]` of the final log error."""
     variance: Array
     """`[M]`."""
-    noise: Array
-    """`[M]`, variance of what was observed of it; infinite where nothing was."""
-    next_noise: Array
-    """`[M]`, of what the next rung would show instead."""
+    left: Array
+    """`[M]`, variance of the final log error after what the next rung shows."""
     step: Array
     """`[M]`, price of training to the next rung."""
     rest: Array
@@ -55,25 +51,21 @@ class Options:
 
 
 class Gains:
-    """Expected hypervolume over several fronts, each with a weight."""
+    """Expected hypervolume of options with some costs, over fronts that have weights."""
 
-    def __init__(self, fronts: Sequence[tuple[float, Front]]) -> None:
-        self._fronts = fronts
+    def __init__(self, fronts: Sequence[tuple[float, Front]], costs: Array) -> None:
+        """Costs are `[M, C]`, or `[1, C]` where all options have the same."""
+        self._levels = np.concatenate([front.levels for _, front in fronts])
+        self._areas = np.hstack([weight * front.areas(costs) for weight, front in fronts])
 
-    def of(self, options: Options) -> Array:
-        """Index `[M]`, see Note [Index of an option]."""
-        # The observation at the next rung takes the place of that at this one.
-        learned = 1 / options.variance - 1 / options.noise
-        learned += 1 / np.maximum(options.next_noise, _LEAST_VARIANCE)
-        most_left = (1 - _LEAST_LEARNED) * options.variance
-        left = np.minimum(1 / np.maximum(learned, _LEAST_VARIANCE), most_left)
+    def index(self, options: Options) -> Array:
+        """`[M]`, see Note [Index of an option]."""
+        left = np.minimum(options.left, (1 - _LEAST_LEARNED) * options.variance)
         moves = np.sqrt(options.variance - left)
         means = np.concatenate([options.mean[None], options.mean + _NODES[:, None] * moves])
-        deviations = np.sqrt(
-            np.concatenate([options.variance[None], np.tile(left, (len(_NODES), 1))])
-        )
-        direct, *at_nodes = self._expected(options.costs, means, deviations)
-        index = direct / (options.step + options.rest)
+        variances = np.concatenate([options.variance[None], np.tile(left, (len(_NODES), 1))])
+        straight, *at_nodes = self._expected(means, np.maximum(variances, _LEAST_VARIANCE))
+        straight /= options.step + options.rest
         gains = np.stack(at_nodes)
         order = np.argsort(-gains, axis=0)
         weights = _WEIGHTS[order]
@@ -81,15 +73,9 @@ class Gains:
         ratios = worth / (options.step + options.rest * np.cumsum(weights, axis=0))
         # Without a rest there is nothing to decide at the rung.
         ahead = np.where(options.rest > 0, ratios.max(axis=0), 0.0)
-        return options.chance * np.maximum(index, ahead)
+        return options.chance * np.maximum(straight, ahead)
 
-    def _expected(self, costs: Array, means: Array, deviations: Array) -> Array:
-        """`[K, M]`."""
-        total = np.zeros(means.shape)
-        for weight, front in self._fronts:
-            areas = front.areas(costs)
-            improved = expected_improvement(front.levels, means, deviations)
-            total += weight * np.einsum(
-                "kml,ml->km", improved, np.broadcast_to(areas, (means.shape[1], areas.shape[1]))
-            )
-        return total
+    def _expected(self, means: Array, variances: Array) -> Array:
+        """`[K, M]`, of means and variances `[K, M]`."""
+        improved = expected_improvement(self._levels, means, np.sqrt(variances))
+        return np.sum(improved * self._areas, axis=-1)

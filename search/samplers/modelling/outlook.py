@@ -2,7 +2,7 @@
 
 Trials pause at rungs and may go on at any later time. An option is a configuration that was not
 begun, or a trial that waits at a rung; its index is the hypervolume that it is expected to add per
-price, see Note [Index of an option]. Pure functions of arrays: a replay drives them as a study does.
+price, see Note [Index of an option]. It is all arrays: a replay drives it as a study does.
 
 Letters: N trials, M configurations, R rungs, C cost objectives, D features. Errors are natural
 logarithms, costs are minimised, see `search.samplers.modelling.acquisition`.
@@ -14,10 +14,18 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist  # pyright: ignore[reportUnknownVariableType]
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.acquisition import Front, undominated
-from search.samplers.modelling.final_errors import NOTHING, FinalErrors, Kernel, fit_scales
+from search.samplers.modelling.final_errors import (
+    NOTHING,
+    FinalErrors,
+    Kernel,
+    Look,
+    Seen,
+    fit_scales,
+)
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.learning_curves import fit_curves
 from search.samplers.modelling.option_index import Gains, Options
@@ -32,13 +40,13 @@ _DRAWS = 4
 """How often the ends of running trials are drawn; in pairs that mirror each other."""
 
 _FROM_BASELINE = 1e-6
-"""How much hypervolume outside the region of interest counts: it decides where there is no other."""
+"""How much hypervolume outside the region of interest counts: it decides where all else is 0."""
 
 _USUAL_DROP = 1.5
 """By how much a final log error is below the baseline's, before anything is known."""
 
-_ROUNDS, _POINTS = 4, 16
-"""A threshold is searched among so many errors, so many times."""
+_HALVINGS = 12
+"""How often the range in which a threshold lies is halved."""
 
 _ABOVE_BASELINE, _BELOW_BEST = 2.0, 3.0
 """Where thresholds are searched: up to so far beyond the baseline's and the lowest log error."""
@@ -137,22 +145,21 @@ class Outlook:
         of_curves = np.where(failed[:, None], np.nan, begun.errors)
         self._curves = fit_curves(of_curves, begun.families, rungs)
         self._rung = _last_rungs(begun.errors)
-        self._values, self._noise = self._observations()
+        self._values = self._observed()
         self._rows = self._chosen_rows()
         self._place = np.full(len(begun.costs), -1)
         self._place[self._rows] = np.arange(len(self._rows))
         with threadpool_limits(1, user_api="blas"):
             self._evidence = self._fitted(groups)
             self._running, self._ends = self._drawn_ends(random)
+            self._expected_rungs = self._rung[self._rows]
             self._process = self._with_running_ends()
-        self._gains = self._gains_over(np.arange(len(self._running)))
+        self._fronts = self._fronts_with(np.arange(len(self._running)))
 
     def of_fresh(self, fresh: Fresh) -> Array:
         """Index `[M]`: the hypervolume that each is expected to add per price."""
-        with threadpool_limits(1, user_api="blas"):
-            mean, variance = self._process.of_new(fresh.features)
-        unseen = np.full(len(mean), -1)
-        return self._index(fresh, unseen, mean + fresh.prior, variance, restart=0.0)
+        nowhere = np.full(len(fresh.price), -1)
+        return self._index(fresh, nowhere, nowhere, np.zeros(len(nowhere)), restart=0.0)
 
     def of_begun(self) -> Array:
         """Index `[N]` of paused and waiting trials, NaN of others."""
@@ -160,18 +167,13 @@ class Outlook:
         index = np.full(len(begun.costs), np.nan)
         is_paused = begun.standing == Standing.PAUSED
         which = np.flatnonzero(is_paused | (begun.standing == Standing.WAITING))
-        with threadpool_limits(1, user_api="blas"):
-            mean, variance = self._final(self._process, which)
-        options = Fresh(
-            features=begun.features[which],
-            costs=begun.costs[which],
-            families=begun.families[which],
-            price=begun.price[which],
-            chance=begun.chance[which],
-            prior=begun.prior[which],
+        index[which] = self._index(
+            self._options_of(which),
+            self._rung[which],
+            self._place[which],
+            self._values[which],
+            restart=np.where(is_paused[which], self._restart, 0.0),
         )
-        restart = np.where(is_paused[which], self._restart, 0.0)
-        index[which] = self._index(options, self._rung[which], mean, variance, restart=restart)
         return index
 
     def go_on_below(self, which: int, level: float) -> Array:
@@ -182,54 +184,52 @@ class Outlook:
         """
         begun, last = self._begun, len(self._epochs) - 1
         found = np.full(last + 1, np.nan)
-        rungs = np.arange(begun.until[which], last)
+        rungs = np.arange(int(begun.until[which]), last)
         if not len(rungs):
             return found
         others = np.flatnonzero(self._running != which)
-        gains = self._gains_over(others)
-        known, spread = self._process.without(int(self._place[which]))
-        family = np.full(len(rungs), begun.families[which])
+        gains = Gains(self._fronts_with(others), begun.costs[[which]])
+        trial = self._options_of(np.full(len(rungs), which))
+        place = self._place[np.full(len(rungs), which)]
+        now, later, means = self._looked_at(trial, rungs, place)
+        step, rest = self._prices(rungs, trial.price)
 
         def is_worth_it(errors: Array) -> NDArray[np.bool_]:
-            """Of errors `[rungs, points]`."""
-            at = np.repeat(rungs, errors.shape[1])
-            families = np.repeat(family, errors.shape[1])
-            values, variances = self._curves.carried(errors.ravel(), at, families)
-            variance = 1 / (1 / spread + 1 / variances)
-            mean = variance * (known / spread + (values - begun.prior[which]) / variances)
-            ones = np.ones(len(at))
-            step, rest = self._prices(at, begun.price[which] * ones)
+            values, _ = self._curves.carried(errors, rungs, trial.families)
+            # The mean moves from where it is, by as much as what is new then weighs.
+            news = values - trial.prior - means.observed
             options = Options(
-                costs=begun.costs[[which]],
-                mean=mean + begun.prior[which],
-                variance=variance,
-                noise=variances,
-                next_noise=self._curves.variance(at + 1, families),
+                mean=means.final + now.common / now.spread * news + trial.prior,
+                variance=now.left,
+                left=later.left,
                 step=step,
                 rest=rest,
-                chance=begun.chance[which] * ones,
+                chance=trial.chance,
             )
-            return (gains.of(options) >= level).reshape(errors.shape)
+            return gains.index(options) >= level
 
         told = begun.errors[~np.isnan(begun.errors)]
         low = np.full(len(rungs), min([self._baseline, *told]) - _BELOW_BEST)
         high = np.full(len(rungs), self._baseline + _ABOVE_BASELINE)
-        ends = is_worth_it(np.stack([low, high], axis=1))
-        for _ in range(_ROUNDS):
-            points = np.linspace(low, high, _POINTS, axis=1)
-            # The index falls as the error grows: the last point that is worth it, and the next.
-            at = np.maximum(is_worth_it(points).sum(axis=1) - 1, 0)
-            each = np.arange(len(rungs))
-            low, high = points[each, at], points[each, np.minimum(at + 1, _POINTS - 1)]
-        found[rungs] = np.where(ends[:, 1], np.inf, np.where(ends[:, 0], low, -np.inf))
+        never, always = ~is_worth_it(low), is_worth_it(high)
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            # The index falls as the error grows.
+            is_worth = is_worth_it(middle)
+            low, high = np.where(is_worth, middle, low), np.where(is_worth, high, middle)
+        found[rungs] = np.where(always, np.inf, np.where(never, -np.inf, low))
         return found
 
     def finals(self) -> tuple[Array, Array]:
         """Mean and standard deviation `[N]` of each trial's final log error."""
-        everything = np.arange(len(self._begun.costs))
-        with threadpool_limits(1, user_api="blas"):
-            mean, variance = self._final(self._evidence, everything)
-        return mean, np.sqrt(variance)
+        mean, variance = self._values.copy(), np.zeros(len(self._values))
+        mean[self._rows], variance[self._rows] = self._evidence.of_trials()
+        which = np.flatnonzero((self._place < 0) & (self._begun.standing != Standing.FINISHED))
+        rungs = self._rung[which]
+        seen = self._as_it_is(self._options_of(which), rungs, self._place[which])
+        mean[which] = np.where(rungs >= 0, seen.after(self._values[which]), seen.final)
+        variance[which] = np.where(rungs >= 0, seen.left, seen.variance)
+        return mean + self._begun.prior, np.sqrt(variance)
 
     def _references_of(self, error: float, costs: Array) -> list[tuple[float, float, Array]]:
         """Weights, and from where the hypervolume is measured: the region, and everything."""
@@ -239,17 +239,16 @@ class Outlook:
             return [(1.0, error, costs)]
         return [(1.0, error, costs), (_FROM_BASELINE, baseline, dearest)]
 
-    def _observations(self) -> tuple[Array, Array]:
+    def _observed(self) -> Array:
         """What each trial's last rung says of its final error `[N]`, relative to its prior."""
         begun, told = self._begun, self._rung >= 0
-        values, noise = np.zeros(len(told)), np.full(len(told), np.inf)
-        rungs = self._rung[told]
-        values[told], noise[told] = self._curves.carried(
+        values, rungs = np.zeros(len(told)), self._rung[told]
+        values[told], _ = self._curves.carried(
             begun.errors[told, rungs], rungs, begun.families[told]
         )
         values[told] -= begun.prior[told]
         values[~told] = values[told].mean() if told.any() else self._baseline - _USUAL_DROP
-        return values, noise
+        return values
 
     def _chosen_rows(self) -> NDArray[np.intp]:
         """The trials that the process knows: the most useful ones, not the newest."""
@@ -265,19 +264,17 @@ class Outlook:
         far = self._values.copy()
         first, others = np.flatnonzero(usable & (rank < 3)), np.flatnonzero(usable & (rank == 3))
         if len(first) + len(others) > MOST_FITTED and len(first) and len(others):
-            near = Kernel(np.zeros(begun.features.shape[1], np.int64))
-            squares = near.squares(begun.features[others], begun.features[first])
-            far[others] = squares[0].min(axis=1)
+            far[others] = cdist(begun.features[others], begun.features[first]).min(axis=1)
         chosen = np.flatnonzero(usable)
         return chosen[np.lexsort((far[chosen], rank[chosen]))][:MOST_FITTED]
 
     def _fitted(self, groups: Sequence[int] | None) -> FinalErrors:
         features, values = self._begun.features[self._rows], self._values[self._rows]
-        ids = np.zeros(features.shape[1], np.int64) if groups is None else np.asarray(groups)
-        kernel, noise = Kernel(ids), np.minimum(self._noise[self._rows], NOTHING)
+        ids = np.array(list(groups) if groups else [0] * features.shape[1], np.int64)
+        kernel, noise = Kernel(ids), self._noise(self._rung[self._rows])
         usual = float(values.mean()) if len(values) else self._baseline - _USUAL_DROP
         some = slice(_MOST_SCALED)
-        scales = fit_scales(kernel, features[some], values[some], noise[some], usual=usual)
+        scales = fit_scales(kernel, features[some], values[some], noise[some, some], usual=usual)
         return FinalErrors(kernel, scales, features, values, noise, usual=usual)
 
     def _drawn_ends(self, random: np.random.Generator) -> tuple[NDArray[np.intp], Array]:
@@ -289,7 +286,7 @@ class Outlook:
         running = running[np.lexsort(keys.T)]
         if not len(running):
             return running, np.empty((1, 0))
-        mean, _ = self._final(self._evidence, running)
+        mean = self._evidence.of_trials()[0][self._place[running]] + begun.prior[running]
         covariance = self._evidence.covariance(self._place[running])
         spectrum, basis = np.linalg.eigh(covariance)
         root = basis * np.sqrt(np.maximum(spectrum, 0.0))
@@ -297,22 +294,24 @@ class Outlook:
         return running, mean + np.concatenate([normal, -normal]) @ root.T
 
     def _with_running_ends(self) -> FinalErrors:
-        """As if each running trial had reached its rung, and stood where it is expected."""
+        """As if each running trial had reached its rung: what is known then, if no mean moves."""
         if not len(self._running):
             return self._evidence
-        begun, places = self._begun, self._place[self._running]
-        expected, _ = self._evidence.of_trials()
-        values, noise = self._values[self._rows], np.minimum(self._noise[self._rows], NOTHING)
-        later = self._curves.variance(begun.until[self._running], begun.families[self._running])
-        later = np.clip(later, 1e-6, noise[places])
-        # Together with what is known already it has the rung's variance, and no mean moves.
-        share = later / noise[places]
-        values[places] = share * values[places] + (1 - share) * expected[places]
-        noise[places] = later
-        return self._evidence.with_variances(values, noise)
+        places = self._place[self._running]
+        self._expected_rungs[places] = self._begun.until[self._running]
+        return self._evidence.with_noise(self._noise(self._expected_rungs))
 
-    def _gains_over(self, running: NDArray[np.intp]) -> Gains:
-        """Gains over what is finished and some of the running trials, at each of their ends."""
+    def _noise(self, rungs: NDArray[np.int64]) -> Array:
+        """Covariance of what the process knows, with its trials at rungs; at -1 nothing is."""
+        families = self._begun.families[self._rows]
+        look = self._look(families, rungs, rungs)
+        noise, silent = look.shared, rungs < 0
+        noise[silent] = 0.0
+        noise[np.diag_indices(len(rungs))] = np.where(silent, NOTHING, look.noise)
+        return noise
+
+    def _fronts_with(self, running: NDArray[np.intp]) -> list[tuple[float, Front]]:
+        """What is finished and some of the running trials, at each of their drawn ends."""
         begun, of = self._begun, self._running[running]
         done = begun.standing == Standing.FINISHED
         costs = np.concatenate([begun.costs[done], begun.costs[of]])
@@ -323,34 +322,73 @@ class Outlook:
                 errors = np.concatenate([begun.errors[done, -1], end])
                 front = Front(costs, errors, reference_error=error, reference_costs=reference_costs)
                 fronts.append((weight / len(ends), front))
-        return Gains(fronts)
+        return fronts
+
+    def _options_of(self, which: NDArray[np.intp]) -> Fresh:
+        """Some of the trials, as what could be trained."""
+        begun = self._begun
+        return Fresh(
+            features=begun.features[which],
+            costs=begun.costs[which],
+            families=begun.families[which],
+            price=begun.price[which],
+            chance=begun.chance[which],
+            prior=begun.prior[which],
+        )
 
     def _index(
         self,
         options: Fresh,
         rungs: NDArray[np.int64],
-        mean: Array,
-        variance: Array,
+        places: NDArray[np.intp],
+        values: Array,
         *,
         restart: Array | float,
     ) -> Array:
-        """Of options at rungs, -1 before the first."""
-        if not len(mean):
+        """Of options at rungs, -1 before the first, that were observed at `values` there."""
+        if not len(rungs):
             return np.zeros(0)
+        now, later, means = self._looked_at(options, rungs, places)
+        at_rung = rungs >= 0
         step, rest = self._prices(rungs, options.price)
-        noise = np.where(rungs >= 0, self._curves.variance(rungs, options.families), np.inf)
-        return self._gains.of(
+        return Gains(self._fronts, options.costs).index(
             Options(
-                costs=options.costs,
-                mean=mean,
-                variance=variance,
-                noise=noise,
-                next_noise=self._curves.variance(rungs + 1, options.families),
+                mean=np.where(at_rung, means.after(values), means.final) + options.prior,
+                variance=np.where(at_rung, now.left, now.variance),
+                left=later.left,
                 step=step + restart,
                 rest=rest,
                 chance=options.chance,
             )
         )
+
+    def _looked_at(
+        self, options: Fresh, rungs: NDArray[np.int64], places: NDArray[np.intp]
+    ) -> tuple[Seen, Seen, Seen]:
+        """Options at their rungs and at the next, as if what runs had arrived; and as it is."""
+        both = rungs, rungs + 1
+        with threadpool_limits(1, user_api="blas"):
+            looks = [self._look(options.families, at, self._expected_rungs) for at in both]
+            now, later = self._process.looked_at(options.features, looks, places)
+            if self._process is self._evidence:
+                return now, later, now
+            return now, later, self._as_it_is(options, rungs, places)
+
+    def _as_it_is(self, options: Fresh, rungs: NDArray[np.int64], places: NDArray[np.intp]) -> Seen:
+        look = self._look(options.families, rungs, self._rung[self._rows])
+        return self._evidence.looked_at(options.features, [look], places)[0]
+
+    def _look(
+        self,
+        families: NDArray[np.int64],
+        rungs: NDArray[np.int64],
+        rungs_of_rows: NDArray[np.int64],
+    ) -> Look:
+        """What some trials would show at rungs; where that is -1, it is not to be used."""
+        at, families_of_rows = np.maximum(rungs, 0), self._begun.families[self._rows]
+        shared = self._curves.shared(at, families, rungs_of_rows, families_of_rows)
+        shared[:, rungs_of_rows < 0] = 0.0
+        return Look(noise=self._curves.variance(at, families), shared=shared)
 
     def _prices(self, rungs: NDArray[np.int64], price: Array) -> tuple[Array, Array]:
         """Of the epochs from each rung to the next, and of those after it."""
@@ -358,23 +396,8 @@ class Outlook:
         ends = self._epochs[rungs + 1]
         return price * (ends - begins), price * (self._epochs[-1] - ends)
 
-    def _final(self, process: FinalErrors, which: NDArray[np.intp]) -> tuple[Array, Array]:
-        """Mean and variance of the final errors of some trials."""
-        places = self._place[which]
-        mean, variance = np.empty(len(which)), np.empty(len(which))
-        of_rows = process.of_trials()
-        known = places >= 0
-        mean[known], variance[known] = of_rows[0][places[known]], of_rows[1][places[known]]
-        others = which[~known]
-        guess, spread = process.of_new(self._begun.features[others])
-        # Of what the process does not know, the trial's own curve is counted here.
-        shares = spread / (spread + self._noise[others])
-        mean[~known] = guess + shares * (self._values[others] - guess)
-        variance[~known] = spread * (1 - shares)
-        return mean + self._begun.prior[which], variance
-
 
 def _last_rungs(errors: Array) -> NDArray[np.int64]:
     """Index `[N]` of the last rung that each trial has reached, -1 for none."""
-    rungs = np.arange(1, errors.shape[1] + 1)
-    return np.max(np.where(np.isnan(errors), 0, rungs), axis=1, initial=0) - 1
+    places: NDArray[np.int64] = np.arange(1, errors.shape[1] + 1, dtype=np.int64)
+    return np.max(np.where(np.isnan(errors), 0, places), axis=1, initial=0) - 1

@@ -19,7 +19,7 @@ def test_without_a_trial_errors_fall_by_half_the_logarithm() -> None:
     curves = fit_curves(np.empty((0, 3)), at([]), RUNGS)
     mean, variance = curves.carried(np.array([-1.0, -1.0, -1.0]), at([0, 1, 2]), at([7, 7, 7]))
     assert mean == pytest.approx([-1 - math.log(2), -1 - 0.5 * math.log(2), -1.0])
-    each = (0.25**2 + 0.3**2) * math.log(2)
+    each = (0.25**2 + 2 * 0.3**2) * math.log(2)
     assert variance == pytest.approx([2 * each, each, 0.0])
 
 
@@ -52,14 +52,20 @@ def test_steps_are_lines_with_pooled_offsets_and_are_chained() -> None:
     assert mean == pytest.approx(
         [step + offsets[0] + level_2 + offset_2, step + offsets[1] + level_2, step + level_2]
     )
+    # Of the levels, one in three and one in two families' spread is not known.
+    both = noise + noise_2 + wide / 3 + wide / 2
     assert variance == pytest.approx(
-        [
-            noise + unsure + noise_2 + unsure_2,
-            noise + unsure + noise_2 + wide,
-            noise + wide * 2 + noise_2,
-        ]
+        [both + unsure + unsure_2, both + unsure + wide, both + wide + wide]
     )
-    assert curves.variance(at([1]), at([3]))[0] == pytest.approx(noise_2 + unsure_2)
+    rungs, families = at([0, 1, 0, 2]), at([3, 3, 5, 3])
+    shared = curves.shared(rungs, families, rungs, families)
+    assert shared[0] == pytest.approx(
+        [wide / 3 + wide / 2 + unsure + unsure_2, wide / 2 + unsure_2, wide / 3 + wide / 2, 0]
+    )
+    assert shared[3] == pytest.approx(np.zeros(4))
+    assert curves.variance(rungs, families) - np.diag(shared) == pytest.approx(
+        [noise + noise_2, noise_2, noise + noise_2, 0]
+    )
 
 
 def test_a_slow_family_is_told_from_the_others_and_an_unknown_one_is_wide() -> None:
@@ -71,7 +77,7 @@ def test_a_slow_family_is_told_from_the_others_and_an_unknown_one_is_wide() -> N
     mean, variance = curves.carried(np.full(3, -1.0), at([0, 0, 0]), at([0, 1, 2]))
     assert mean[0] == pytest.approx(-1.2, abs=0.1)
     assert mean[1] == pytest.approx(-2.2, abs=0.1)
-    assert variance[2] > 3 * variance[0]
+    assert variance[2] > 1.5 * variance[0]
     assert variance[1] == pytest.approx(variance[0])
 
 
@@ -103,4 +109,5 @@ def test_the_order_of_trials_does_not_matter() -> None:
         fit_curves(errors[order], families[order], RUNGS),
     )
     np.testing.assert_allclose(one.levels, other.levels)
-    np.testing.assert_allclose(one.variances, other.variances)
+    np.testing.assert_allclose(one.own, other.own)
+    np.testing.assert_allclose(one.offsets, other.offsets)

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from search.samplers.modelling import outlook
 from search.samplers.modelling.acquisition import Front
-from search.samplers.modelling.final_errors import FinalErrors, Kernel, fit_scales
+from search.samplers.modelling.final_errors import FinalErrors, Kernel, Look, fit_scales
 from search.samplers.modelling.gaussian_process import matern
 from search.samplers.modelling.option_index import Gains, Options
 from search.samplers.modelling.outlook import Begun, Fresh, Outlook, Standing
@@ -98,23 +98,21 @@ def test_the_index_is_the_best_ratio_of_gain_to_price() -> None:
                     reference_costs=np.array([2.0]),
                 ),
             )
-        ]
+        ],
+        np.ones((1, 1)),
     )
-    mean, variance, noise, later, step, rest = -0.4, 0.3, 0.8, 0.1, 2.0, 5.0
+    mean, variance, left, step, rest = -0.4, 0.3, 0.1, 2.0, 5.0
     one = np.ones(1)
-    found = gains.of(
+    found = gains.index(
         Options(
-            costs=one[None],
             mean=mean * one,
             variance=variance * one,
-            noise=noise * one,
-            next_noise=later * one,
+            left=left * one,
             step=step * one,
             rest=rest * one,
             chance=0.5 * one,
         )
     )
-    left = 1 / (1 / variance - 1 / noise + 1 / later)
     at = mean + math.sqrt(variance - left) * norm.ppf((np.arange(4000) + 0.5) / 4000)
 
     def put(m: np.ndarray, s: float) -> np.ndarray:
@@ -142,16 +140,15 @@ def test_without_a_rest_the_index_is_the_expected_gain_per_price() -> None:
                     reference_costs=np.array([2.0]),
                 ),
             )
-        ]
+        ],
+        np.ones((1, 1)),
     )
     one = np.ones(1)
-    found = gains.of(
+    found = gains.index(
         Options(
-            costs=one[None],
             mean=-one,
             variance=1e-12 * one,
-            noise=1e-4 * one,
-            next_noise=0 * one,
+            left=0 * one,
             step=4 * one,
             rest=0 * one,
             chance=one,
@@ -163,26 +160,35 @@ def test_without_a_rest_the_index_is_the_expected_gain_per_price() -> None:
 def test_trials_own_ends_are_the_conditional_of_a_joint_normal() -> None:
     generator = np.random.default_rng(0)
     features, values = generator.random((12, 3)), generator.normal(size=12)
-    variances = np.where(np.arange(12) < 4, 0.0, generator.random(12))
+    noise = np.diag(np.where(np.arange(12) < 4, 0.0, generator.random(12)))
+    noise[6:, 6:] += 0.3
     kernel = Kernel(np.zeros(3, np.int64))
-    scales = fit_scales(kernel, features, values, variances, usual=-1.0)
-    process = FinalErrors(kernel, scales, features, values, variances, usual=-1.0)
+    scales = fit_scales(kernel, features, values, noise, usual=-1.0)
+    process = FinalErrors(kernel, scales, features, values, noise, usual=-1.0)
     fresh = generator.random((5, 3))
     everything = np.vstack([features, fresh])
     joint = scales.signal**2 * matern(everything, everything, length=scales.lengths[0]) + 1.0
     joint += scales.own**2 * np.eye(17)
-    gain = joint[:, :12] @ np.linalg.inv(joint[:12, :12] + np.diag(variances))
+    gain = joint[:, :12] @ np.linalg.inv(joint[:12, :12] + noise)
     mean, covariance = -1 + gain @ (values + 1), joint - gain @ joint[:12]
     np.testing.assert_allclose(process.of_trials()[0], mean[:12], atol=1e-7)
     np.testing.assert_allclose(process.of_trials()[1], np.diag(covariance)[:12], atol=1e-7)
     np.testing.assert_allclose(process.covariance(np.arange(12)), covariance[:12, :12], atol=1e-7)
-    np.testing.assert_allclose(process.of_new(fresh)[0], mean[12:], atol=1e-7)
-    np.testing.assert_allclose(process.of_new(fresh)[1], np.diag(covariance)[12:], atol=1e-7)
-    silent = variances.copy()
-    silent[7] = 1e9
-    left_out = process.with_variances(values, silent)
-    assert process.without(7)[0] == pytest.approx(left_out.of_trials()[0][7], abs=1e-4)
-    assert process.without(7)[1] == pytest.approx(left_out.of_trials()[1][7], rel=1e-3)
+    nowhere, none = np.full(5, -1), Look(noise=np.ones(5), shared=np.zeros((5, 12)))
+    [seen] = process.looked_at(fresh, [none], nowhere)
+    np.testing.assert_allclose(seen.final, mean[12:], atol=1e-7)
+    np.testing.assert_allclose(seen.variance, np.diag(covariance)[12:], atol=1e-7)
+    # A trial without its own observation, and with it again, which errs with that of others.
+    look = Look(noise=noise[[7], 7], shared=noise[[7]])
+    [seen] = process.looked_at(features[[7]], [look], np.array([7]))
+    silent = noise.copy()
+    silent[7, :] = silent[:, 7] = 0.0
+    silent[7, 7] = 1e7
+    left_out = process.with_noise(silent)
+    assert seen.final[0] == pytest.approx(left_out.of_trials()[0][7], abs=1e-5)
+    assert seen.variance[0] == pytest.approx(left_out.of_trials()[1][7], rel=1e-4)
+    assert seen.after(values[[7]])[0] == pytest.approx(mean[7], abs=1e-7)
+    assert seen.left[0] == pytest.approx(covariance[7, 7], abs=1e-7)
 
 
 def test_finished_trials_end_where_they_did_and_others_nearer_the_later_they_are() -> None:
