@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 from search.running.early_stopping import reason_to_stop
 from search.training.jobs import Completion
 from storage.endings import StudyCause, TrialCause
-from storage.records import Json, StudyEnding, TrialOutcome, TrialRecord, TrialState
+from storage.records import AttemptKind, Json, StudyEnding, TrialOutcome, TrialRecord, TrialState
+from storage.repositories.attempts import Attempts
 from storage.repositories.events import Events
 from storage.repositories.trials import Trials
 
@@ -48,7 +49,12 @@ def begin_trial(session: Session, trial: TrialRecord) -> None:
     Trials(session).start(trial.study_id, trial.number, now)
     announce_trial(session, replace(trial, state=TrialState.RUNNING), at=now)
     if trial.state == TrialState.PAUSED:
-        payload: dict[str, Json] = {"trial": trial.number, "epoch": trial.epochs_trained}
+        attempts = Attempts(session).of_trial(trial.study_id, trial.number, AttemptKind.TRAIN)
+        payload: dict[str, Json] = {
+            "trial": trial.number,
+            "epoch": trial.epochs_trained,
+            "attempt": max(attempt.number for attempt in attempts),
+        }
         Events(session).append(trial.study_id, "thawed", payload, now)
 
 

@@ -41,7 +41,7 @@ from search.samplers.sampler import (
     WholeSampler,
 )
 from search.spaces import DrawnTrial, Scalar
-from search.stopping.curves import rungs
+from search.stopping import rungs
 from storage.records import TrialOrigin, TrialRecord, TrialState
 
 _RESUME_BYTES = 16

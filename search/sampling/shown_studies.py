@@ -17,6 +17,7 @@ from search.sampling.trial_attributes import configuration_notes, outcome_notes
 from search.spaces import SearchSpace
 from search.studies import StudySpec
 from storage.engine import Database
+from storage.records import TrialState
 from storage.repositories.studies import Studies
 from storage.repositories.trial_summaries import ShownTrial
 from storage.repositories.trials import Trials
@@ -104,10 +105,18 @@ class ShownStudy:
             user_attrs={
                 **configuration_notes(self._spec, trial.number, trial.drawn, trial.hyperparameters),
                 **outcome_notes(trial),
+                **_paused_note(trial),
             },
             system_attrs={} if trial.violation is None else {CONSTRAINTS: [trial.violation]},
             intermediate_values={},
         )
+
+
+def _paused_note(trial: ShownTrial) -> dict[str, str]:
+    """Optuna knows no paused trials: to it they run."""
+    if trial.state is not TrialState.PAUSED:
+        return {}
+    return {"paused": f"epoch {trial.epochs_trained}"}
 
 
 def _here(at: datetime | None) -> datetime | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from search.stopping.curves import Curve, Decision, Standings, best_so_far, log_error
+from search.stopping.curves import Curve, Decision, Standings, best_so_far, log_error, rungs
 from search.stopping.mo_asha import MoAsha
 from search.stopping.pareto_gain import ParetoGain
 
@@ -23,4 +23,5 @@ __all__ = [
     "Standings",
     "best_so_far",
     "log_error",
+    "rungs",
 ]

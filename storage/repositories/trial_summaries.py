@@ -50,6 +50,7 @@ class ShownTrial:
     latency_p50: float | None
     bytes: int | None
     predicted: dict[str, list[float]]
+    epochs_trained: int
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None

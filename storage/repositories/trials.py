@@ -447,9 +447,8 @@ class Trials:
         """
         values: dict[str, Any] = {
             "state": TrialState.PAUSED,
+            **vars(outcome),
             "epochs_trained": epochs,
-            "quality": outcome.quality,
-            "best_epoch": outcome.best_epoch,
             "data_version": next_version(study_id),
         }
         is_running = TrialRow.state == TrialState.RUNNING

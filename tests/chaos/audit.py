@@ -47,8 +47,11 @@ def audit_study(
     spec = StudySpec.model_validate(study.spec)
     assert [trial.number for trial in trials] == list(range(len(trials))), "a trial is lost"
     assert all(trial.state.has_ended for trial in trials), "a trial has not ended"
-    dispatched = sum(trial.dispatched for trial in trials)
-    assert dispatched == spec.budget.trials, f"{dispatched} of {spec.budget.trials} trials ran"
+    if spec.sampler.rungs(spec.budget.epochs):
+        _audit_pauses(database, study, trials, spec)
+    else:
+        dispatched = sum(trial.dispatched for trial in trials)
+        assert dispatched == spec.budget.trials, f"{dispatched} of {spec.budget.trials} trials ran"
     _audit_events(database, study, trials)
     _audit_attempts(database, trials)
     _audit_losses(database, study)
@@ -71,6 +74,23 @@ def _audit_events(database: Database, study: StudyRecord, trials: Sequence[Trial
         if event.kind == "trial" and TrialState(str(event.payload["state"])).has_ended
     )
     assert ends == Counter(trial.number for trial in trials), "an end was told twice, or never"
+
+
+def _audit_pauses(
+    database: Database, study: StudyRecord, trials: Sequence[TrialRecord], spec: StudySpec
+) -> None:
+    """The budget was spent, and each trial paused and went on in turn, with what it had learned."""
+    epochs = spec.budget.epochs
+    spent = sum(trial.epochs_trained for trial in trials)
+    # What dies after it has stored where it is goes on to the next rung, beyond what was planned.
+    assert (spec.budget.trials - 1) * epochs <= spent <= (spec.budget.trials + 4) * epochs, spent
+    with database.read() as session:
+        events = Events(session).after(study.id, 0, limit=10_000_000)
+    for trial in trials:
+        told = [e for e in events if e.payload.get("trial") == trial.number]
+        kinds = [e.kind for e in told if e.kind in ("paused", "thawed")]
+        assert kinds == (["paused", "thawed"] * len(kinds))[: len(kinds)], (trial.number, kinds)
+        assert trial.state != TrialState.STOPPED or "checkpoint" in trial.artifacts, trial.number
 
 
 def _audit_losses(database: Database, study: StudyRecord) -> None:

@@ -172,7 +172,14 @@ def _urls(data_dir: Path, postgres: MortalPostgres | None) -> tuple[str, str]:
 
 
 def _spec(seed: int, trials: int) -> dict[str, Any]:
-    """Trials of a fraction of a second each; the dense ones and the others have equal counts."""
+    """Trials of a fraction of a second each; the dense ones and the others have equal counts.
+
+    Every other study's trials pause and go on.
+    """
+    pauses = {
+        "sampler": {"kind": "freeze_thaw", "startup_trials": 4},
+        "budget": {"trials": max(1, trials // 4), "epochs": 8},
+    }
     return {
         "task": {"kind": "digits"},
         "architectures": ["rnn", "mlp"],
@@ -182,6 +189,7 @@ def _spec(seed: int, trials: int) -> dict[str, Any]:
         "sampler": {"kind": "random"},
         "budget": {"trials": trials, "epochs": 2},
         "seed": seed,
+        **(pauses if seed % 2 else {}),
     }
 
 

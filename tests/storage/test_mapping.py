@@ -27,7 +27,7 @@ _DECIDED_BY = {
     *("created_at", "started_at", "finished_at", "told_at"),
     *("quality", "parameters", "epochs_trained", "drawn", "spec", "shape_key"),
     *("throughput", "throughput_ratio", "measurement_id", "artifacts", "exports"),
-    "predicted",
+    *("predicted", "stretch", "pausing"),
 }
 """What queries look for, order by or change by itself."""
 _OF_OTHERS = {"cause", "detail", "latency_p50", "latency_p99"}

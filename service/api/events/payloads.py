@@ -87,6 +87,26 @@ class PriorityEvent(Happened):
     priority: int
 
 
+class PausedEvent(Happened):
+    """`paused`: a trial holds no slot for now, for others promise more."""
+
+    trial: int
+    epoch: int = Field(description="that it has trained")
+    reason: str | None
+    index: float | None = Field(
+        description="hypervolume for each unit of `price` that was expected of its last stretch"
+    )
+    price: float | None
+
+
+class ThawedEvent(Happened):
+    """`thawed`: a paused trial goes on."""
+
+    trial: int
+    epoch: int = Field(description="from which it goes on")
+    attempt: int
+
+
 class AttemptLostEvent(Happened):
     """`attempt_lost`: a worker died or fell silent; the same job is tried again."""
 
@@ -105,6 +125,8 @@ EVENTS: Mapping[str, type[Happened]] = {
     FRONT: FrontEvent,
     "budget": BudgetEvent,
     "priority": PriorityEvent,
+    "paused": PausedEvent,
+    "thawed": ThawedEvent,
     "attempt_lost": AttemptLostEvent,
 }
 """Every kind of event, by the name that stands in the stream's `event`."""

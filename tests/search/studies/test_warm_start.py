@@ -27,6 +27,7 @@ LEARNING = {
     "tpe": {"startup_trials": 4},
     "nsga2": {"population": 4},
     "known_cost": {"startup_trials": 4, "random_share": 0.0},
+    "freeze_thaw": {"startup_trials": 4, "random_share": 0.0},
     "nsga3": {"population": 4},
     "gp": {"startup_trials": 4},
     "branches": {"startup_trials": 1, "sampler": {"kind": "tpe", "startup_trials": 2}},
