@@ -84,27 +84,24 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Trials' final errors and one observation of each, before it is made."""
+    """How trials' final errors vary with one observation of each, before it is made."""
 
-    final: Array
-    """`[M]`, mean."""
     variance: Array
-    """`[M]`."""
-    observed: Array
-    """`[M]`, mean of the observation."""
+    """`[M]` of the final error."""
     spread: Array
-    """`[M]`, its variance."""
+    """`[M]`, variance of the observation."""
     common: Array
-    """`[M]`, its covariance with the final error."""
+    """`[M]`, covariance of both."""
 
     @property
     def left(self) -> Array:
         """`[M]`, variance of the final error after the observation."""
         return np.maximum(self.variance - self.common**2 / self.spread, _LEAST)
 
-    def after(self, values: Array) -> Array:
-        """`[M]`, mean of the final error after these were observed."""
-        return self.final + self.common / self.spread * (values - self.observed)
+    @property
+    def weight(self) -> Array:
+        """`[M]`, by how much the final error's mean moves with what is observed."""
+        return self.common / self.spread
 
 
 class FinalErrors:
@@ -138,7 +135,7 @@ class FinalErrors:
         self._prior = self._shared(self._squares)
         covariance = self._prior + noise
         covariance[np.diag_indices(len(values))] += scales.own**2
-        self._inverse = np.linalg.inv(covariance)
+        self._inverse = np.asarray(np.linalg.inv(covariance), float)
         self._weights = self._inverse @ (values - usual)
 
     def with_noise(self, noise: Array) -> "FinalErrors":
@@ -153,78 +150,85 @@ class FinalErrors:
             squares=self._squares,
         )
 
-    def of_trials(self) -> tuple[Array, Array]:
-        """Mean and variance `[N]` of the trials' own final errors."""
+    def of_trials(self, which: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Mean `[K]` and covariance `[K, K]` of the final errors of some of the trials."""
         # Their covariance with the observations is that of the observations less the noise.
-        mean = self._values - self._noise @ self._weights
-        known = np.einsum("mn,mn->m", self._noise @ self._inverse, self._noise)
-        return mean, np.maximum(np.diag(self._noise) - known, 0.0)
-
-    def covariance(self, which: NDArray[np.intp]) -> Array:
-        """`[K, K]`, of the final errors of some of the trials together."""
         noise = self._noise[which]
-        return noise[:, which] - noise @ self._inverse @ noise.T
+        mean = self._values[which] - noise @ self._weights
+        return mean, noise[:, which] - noise @ self._inverse @ noise.T
+
+    def prior_with(self, features: Array) -> Array:
+        """Covariance `[M, N]` of other trials' final errors with the observed trials'."""
+        return self._shared(self._kernel.squares(features, self._features))
 
     def looked_at(
-        self, features: Array, looks: Sequence[Look], own_place: NDArray[np.intp]
-    ) -> tuple[Seen, ...]:
+        self, prior: Array, looks: Sequence[Look], own_place: NDArray[np.intp]
+    ) -> list[Seen]:
         """Final errors of trials, beside observations of them that are not made yet.
 
         Args:
-            features: `[M, D]` of the trials.
-            looks: at them.
+            prior: `[M, N]` as from `prior_with`.
+            looks: at the trials.
             own_place: `[M]`, which of the observed trials each one is, -1 for none; it is taken as
                 if it had not been observed.
         """
-        prior = self._shared(self._kernel.squares(features, self._features))
-        known = np.flatnonzero(own_place >= 0)
-        at = known, own_place[known]
-        prior[at] = 0.0
-        # The inverse without a row and a column of what was inverted is less an outer product.
-        own = np.diag(self._inverse)[own_place[known]]
-        weights = self._weights[own_place[known]] / own
-
-        def reduced(rows: Array) -> tuple[Array, Array]:
-            across = rows @ self._inverse
-            removed = np.zeros(len(rows))
-            removed[known] = across[at]
-            return across, removed
-
-        def mean(rows: Array, removed: Array) -> Array:
-            found = self._usual + rows @ self._weights
-            found[known] -= removed[known] * weights
-            return found
-
-        def explained(across: Array, removed: Array, rows: Array, others: Array) -> Array:
-            found = np.einsum("mn,mn->m", across, rows)
-            found[known] -= removed[known] * others[known] / own
-            return found
-
+        left_out = _LeftOut(self._inverse, own_place)
+        prior = left_out.cleared(prior)
         whole = self._scales.signal**2 + _MEAN_DEVIATION**2 + self._scales.own**2
-        across, removed = reduced(prior)
-        final = mean(prior, removed)
-        variance = np.maximum(whole - explained(across, removed, prior, removed), _LEAST)
+        across = prior @ self._inverse
+        variance = np.maximum(whole - left_out.product(across, prior, across), _LEAST)
         found: list[Seen] = []
         for look in looks:
-            rows = prior + look.shared
-            rows[at] = 0.0
-            across_seen, removed_seen = reduced(rows)
-            spread = whole + look.noise - explained(across_seen, removed_seen, rows, removed_seen)
-            common = whole - explained(across_seen, removed_seen, prior, removed)
-            found.append(
-                Seen(
-                    final=final,
-                    variance=variance,
-                    observed=mean(rows, removed_seen),
-                    spread=np.maximum(spread, _LEAST),
-                    common=common,
-                )
-            )
-        return tuple(found)
+            rows = left_out.cleared(prior + look.shared)
+            across_seen = rows @ self._inverse
+            spread = whole + look.noise - left_out.product(across_seen, rows, across_seen)
+            common = whole - left_out.product(across_seen, prior, across)
+            found.append(Seen(variance=variance, spread=np.maximum(spread, _LEAST), common=common))
+        return found
+
+    def means(self, prior: Array, look: Look, own_place: NDArray[np.intp]) -> tuple[Array, Array]:
+        """Means `[M]` of the final errors and of observations of them, see `looked_at`."""
+        left_out = _LeftOut(self._inverse, own_place)
+        final = left_out.weighed(left_out.cleared(prior), self._weights)
+        observed = left_out.weighed(left_out.cleared(prior + look.shared), self._weights)
+        return self._usual + final, self._usual + observed
 
     def _shared(self, squares: Array) -> Array:
         correlations = self._kernel.correlations(squares, self._scales.lengths)
         return self._scales.signal**2 * correlations + _MEAN_DEVIATION**2
+
+
+class _LeftOut:
+    """The inverse of a covariance without one row and column, another one for each trial.
+
+    It is the whole inverse less an outer product: `A - a a^T / a_i`, a the column i of A.
+    """
+
+    def __init__(self, inverse: Array, places: NDArray[np.intp]) -> None:
+        self._inverse = inverse
+        self._known = np.flatnonzero(places >= 0)
+        self._places = places[self._known]
+        self._own = np.diag(inverse)[self._places]
+
+    def cleared(self, rows: Array) -> Array:
+        """Rows `[M, N]` without what is left out."""
+        rows = rows.copy()
+        rows[self._known, self._places] = 0.0
+        return rows
+
+    def product(self, across: Array, others: Array, across_others: Array) -> Array:
+        """`[M]` quadratic forms of rows and others, both cleared; `across` is times the inverse."""
+        found = np.einsum("mn,mn->m", across, others)
+        removed = across[self._known, self._places] * across_others[self._known, self._places]
+        found[self._known] -= removed / self._own
+        return found
+
+    def weighed(self, rows: Array, weights: Array) -> Array:
+        """`[M]` products of cleared rows with the inverse times what `weights` are of."""
+        found = rows @ weights
+        across = np.einsum("mn,mn->m", rows[self._known], self._inverse[self._places])
+        found[self._known] -= across * weights[self._places] / self._own
+        return found
 
 
 def fit_scales(

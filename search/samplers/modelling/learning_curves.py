@@ -25,7 +25,7 @@ _DROP, _SPREAD, _PRIOR_TRIALS = 0.5, 0.25, 4.0
 """What is expected before any trial: an error falls by `_DROP L`, give or take `_SPREAD sqrt(L)`,
 as if that had been seen in so many trials."""
 
-_OFFSET_SPREAD = 0.3
+_OFFSET_SPREAD = 0.2
 """How far a family's own mean lies off that of all, in units of sqrt(L)."""
 
 _SLOPE_PRIOR, _LEAST_SLOPE, _LARGEST_SLOPE = 0.5, 0.3, 1.0

@@ -191,15 +191,14 @@ class Outlook:
         gains = Gains(self._fronts_with(others), begun.costs[[which]])
         trial = self._options_of(np.full(len(rungs), which))
         place = self._place[np.full(len(rungs), which)]
-        now, later, means = self._looked_at(trial, rungs, place)
+        now, later, final, observed = self._looked_at(trial, rungs, place)
         step, rest = self._prices(rungs, trial.price)
 
         def is_worth_it(errors: Array) -> NDArray[np.bool_]:
             values, _ = self._curves.carried(errors, rungs, trial.families)
-            # The mean moves from where it is, by as much as what is new then weighs.
-            news = values - trial.prior - means.observed
+            news = values - trial.prior - observed
             options = Options(
-                mean=means.final + now.common / now.spread * news + trial.prior,
+                mean=final + now.weight * news + trial.prior,
                 variance=now.left,
                 left=later.left,
                 step=step,
@@ -223,13 +222,21 @@ class Outlook:
     def finals(self) -> tuple[Array, Array]:
         """Mean and standard deviation `[N]` of each trial's final log error."""
         mean, variance = self._values.copy(), np.zeros(len(self._values))
-        mean[self._rows], variance[self._rows] = self._evidence.of_trials()
+        rows = np.arange(len(self._rows))
+        mean[self._rows], covariance = self._evidence.of_trials(rows)
+        variance[self._rows] = np.diag(covariance)
         which = np.flatnonzero((self._place < 0) & (self._begun.standing != Standing.FINISHED))
         rungs = self._rung[which]
-        seen = self._as_it_is(self._options_of(which), rungs, self._place[which])
-        mean[which] = np.where(rungs >= 0, seen.after(self._values[which]), seen.final)
+        others, places = self._options_of(which), self._place[which]
+        look = self._look(others.families, rungs, self._rung[self._rows])
+        with threadpool_limits(1, user_api="blas"):
+            prior = self._evidence.prior_with(others.features)
+            [seen] = self._evidence.looked_at(prior, [look], places)
+            final, observed = self._evidence.means(prior, look, places)
+        news = np.where(rungs >= 0, self._values[which] - observed, 0.0)
+        mean[which] = final + seen.weight * news
         variance[which] = np.where(rungs >= 0, seen.left, seen.variance)
-        return mean + self._begun.prior, np.sqrt(variance)
+        return mean + self._begun.prior, np.sqrt(np.maximum(variance, 0.0))
 
     def _references_of(self, error: float, costs: Array) -> list[tuple[float, float, Array]]:
         """Weights, and from where the hypervolume is measured: the region, and everything."""
@@ -263,7 +270,7 @@ class Outlook:
         rank[begun.standing == Standing.RUNNING] = 0
         far = self._values.copy()
         first, others = np.flatnonzero(usable & (rank < 3)), np.flatnonzero(usable & (rank == 3))
-        if len(first) + len(others) > MOST_FITTED and len(first) and len(others):
+        if 0 < len(first) < MOST_FITTED < len(first) + len(others):
             far[others] = cdist(begun.features[others], begun.features[first]).min(axis=1)
         chosen = np.flatnonzero(usable)
         return chosen[np.lexsort((far[chosen], rank[chosen]))][:MOST_FITTED]
@@ -286,8 +293,8 @@ class Outlook:
         running = running[np.lexsort(keys.T)]
         if not len(running):
             return running, np.empty((1, 0))
-        mean = self._evidence.of_trials()[0][self._place[running]] + begun.prior[running]
-        covariance = self._evidence.covariance(self._place[running])
+        mean, covariance = self._evidence.of_trials(self._place[running])
+        mean += begun.prior[running]
         spectrum, basis = np.linalg.eigh(covariance)
         root = basis * np.sqrt(np.maximum(spectrum, 0.0))
         normal = random.standard_normal((_DRAWS // 2, len(running)))
@@ -348,12 +355,13 @@ class Outlook:
         """Of options at rungs, -1 before the first, that were observed at `values` there."""
         if not len(rungs):
             return np.zeros(0)
-        now, later, means = self._looked_at(options, rungs, places)
+        now, later, final, observed = self._looked_at(options, rungs, places)
         at_rung = rungs >= 0
+        news = np.where(at_rung, values - observed, 0.0)
         step, rest = self._prices(rungs, options.price)
         return Gains(self._fronts, options.costs).index(
             Options(
-                mean=np.where(at_rung, means.after(values), means.final) + options.prior,
+                mean=final + now.weight * news + options.prior,
                 variance=np.where(at_rung, now.left, now.variance),
                 left=later.left,
                 step=step + restart,
@@ -364,19 +372,18 @@ class Outlook:
 
     def _looked_at(
         self, options: Fresh, rungs: NDArray[np.int64], places: NDArray[np.intp]
-    ) -> tuple[Seen, Seen, Seen]:
-        """Options at their rungs and at the next, as if what runs had arrived; and as it is."""
-        both = rungs, rungs + 1
-        with threadpool_limits(1, user_api="blas"):
-            looks = [self._look(options.families, at, self._expected_rungs) for at in both]
-            now, later = self._process.looked_at(options.features, looks, places)
-            if self._process is self._evidence:
-                return now, later, now
-            return now, later, self._as_it_is(options, rungs, places)
+    ) -> tuple[Seen, Seen, Array, Array]:
+        """Options at their rungs and at the next, and means: of their ends and at their rungs.
 
-    def _as_it_is(self, options: Fresh, rungs: NDArray[np.int64], places: NDArray[np.intp]) -> Seen:
-        look = self._look(options.families, rungs, self._rung[self._rows])
-        return self._evidence.looked_at(options.features, [look], places)[0]
+        They vary as if what runs had arrived, but no mean moves before it has.
+        """
+        families = options.families
+        now, later = (self._look(families, at, self._expected_rungs) for at in (rungs, rungs + 1))
+        as_it_is = self._look(families, rungs, self._rung[self._rows])
+        with threadpool_limits(1, user_api="blas"):
+            prior = self._evidence.prior_with(options.features)
+            seen, then = self._process.looked_at(prior, [now, later], places)
+            return seen, then, *self._evidence.means(prior, as_it_is, places)
 
     def _look(
         self,

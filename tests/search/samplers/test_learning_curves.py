@@ -19,7 +19,7 @@ def test_without_a_trial_errors_fall_by_half_the_logarithm() -> None:
     curves = fit_curves(np.empty((0, 3)), at([]), RUNGS)
     mean, variance = curves.carried(np.array([-1.0, -1.0, -1.0]), at([0, 1, 2]), at([7, 7, 7]))
     assert mean == pytest.approx([-1 - math.log(2), -1 - 0.5 * math.log(2), -1.0])
-    each = (0.25**2 + 2 * 0.3**2) * math.log(2)
+    each = (0.25**2 + 2 * 0.2**2) * math.log(2)
     assert variance == pytest.approx([2 * each, each, 0.0])
 
 
@@ -37,7 +37,7 @@ def test_steps_are_lines_with_pooled_offsets_and_are_chained() -> None:
     level = (means[0] + means[1] - 0.5 * length) / 3
     within = sum((rest[:2] - means[0]) ** 2) + sum((rest[2:] - means[1]) ** 2)
     noise = (within + 4 * 0.25**2 * length) / (2 + 4)
-    wide = 0.3**2 * length
+    wide = 0.2**2 * length
     offsets = [wide * 2 * (mean - level) / (noise + 2 * wide) for mean in means]
     unsure = wide * noise / (noise + 2 * wide)
 

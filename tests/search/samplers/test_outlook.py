@@ -171,23 +171,28 @@ def test_trials_own_ends_are_the_conditional_of_a_joint_normal() -> None:
     joint += scales.own**2 * np.eye(17)
     gain = joint[:, :12] @ np.linalg.inv(joint[:12, :12] + noise)
     mean, covariance = -1 + gain @ (values + 1), joint - gain @ joint[:12]
-    np.testing.assert_allclose(process.of_trials()[0], mean[:12], atol=1e-7)
-    np.testing.assert_allclose(process.of_trials()[1], np.diag(covariance)[:12], atol=1e-7)
-    np.testing.assert_allclose(process.covariance(np.arange(12)), covariance[:12, :12], atol=1e-7)
+    ends = process.of_trials(np.arange(12))
+    np.testing.assert_allclose(ends[0], mean[:12], atol=1e-7)
+    np.testing.assert_allclose(ends[1], covariance[:12, :12], atol=1e-7)
     nowhere, none = np.full(5, -1), Look(noise=np.ones(5), shared=np.zeros((5, 12)))
-    [seen] = process.looked_at(fresh, [none], nowhere)
-    np.testing.assert_allclose(seen.final, mean[12:], atol=1e-7)
+    prior = process.prior_with(fresh)
+    [seen] = process.looked_at(prior, [none], nowhere)
+    np.testing.assert_allclose(process.means(prior, none, nowhere)[0], mean[12:], atol=1e-7)
     np.testing.assert_allclose(seen.variance, np.diag(covariance)[12:], atol=1e-7)
     # A trial without its own observation, and with it again, which errs with that of others.
     look = Look(noise=noise[[7], 7], shared=noise[[7]])
-    [seen] = process.looked_at(features[[7]], [look], np.array([7]))
+    seven = np.array([7])
+    prior = process.prior_with(features[seven])
+    [seen] = process.looked_at(prior, [look], seven)
+    final, observed = process.means(prior, look, seven)
     silent = noise.copy()
     silent[7, :] = silent[:, 7] = 0.0
     silent[7, 7] = 1e7
     left_out = process.with_noise(silent)
-    assert seen.final[0] == pytest.approx(left_out.of_trials()[0][7], abs=1e-5)
-    assert seen.variance[0] == pytest.approx(left_out.of_trials()[1][7], rel=1e-4)
-    assert seen.after(values[[7]])[0] == pytest.approx(mean[7], abs=1e-7)
+    assert final[0] == pytest.approx(left_out.of_trials(seven)[0][0], abs=1e-5)
+    assert seen.variance[0] == pytest.approx(left_out.of_trials(seven)[1][0, 0], rel=1e-4)
+    news = values[[7]] - observed
+    assert (final + seen.weight * news)[0] == pytest.approx(mean[7], abs=1e-7)
     assert seen.left[0] == pytest.approx(covariance[7, 7], abs=1e-7)
 
 
