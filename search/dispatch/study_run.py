@@ -104,7 +104,9 @@ class StudyRun:
         sampler_context = sampler_context_of(
             spec,
             self._study.space,
-            RememberedPast(dispatcher.database, study.id).now,
+            RememberedPast(
+                dispatcher.database, study.id, with_seconds=spec.sampler.asks_for_seconds()
+            ).now,
             knowledge_of(dispatcher.database, study.id),
             interface=lambda: self._study.interface,
             slots=lambda: max(1, len(self._study.slots)),

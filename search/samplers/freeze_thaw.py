@@ -24,7 +24,14 @@ from search.samplers.modelling.candidates import (
     is_own,
     was_begun,
 )
-from search.samplers.modelling.costs import Costs
+from search.samplers.modelling.costs import (
+    Costs,
+    Regression,
+    features_of,
+    features_of_draw,
+    shape_of,
+    shape_of_draw,
+)
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.outlook import Begun, Fresh, Outlook, Standing
@@ -58,6 +65,8 @@ _STANDINGS: Mapping[TrialState, Standing] = {
     TrialState.STOPPED: Standing.OVER,
     TrialState.INFEASIBLE: Standing.OVER,
 }
+_SHAPES_TO_PREDICT = 5
+_LEAST_SECONDS = 1e-4
 _EPOCH = TypeAdapter(int)
 
 
@@ -89,6 +98,12 @@ class FreezeThaw(Sampler):
         le=100_000,
         description="trials are judged after `min_epochs`, `spacing` times as many, and so on",
     )
+    price: Literal["epochs", "seconds"] = Field(
+        default="epochs",
+        description="what the hypervolume that is expected of a trial is divided by: the epochs "
+        "that it still needs, or their seconds, predicted for each shape from measured epochs; "
+        "until five shapes were trained, epochs",
+    )
     held_bytes: int = Field(
         default=2 << 30,
         ge=0,
@@ -100,6 +115,10 @@ class FreezeThaw(Sampler):
     def rungs(self, epochs: int, /) -> tuple[int, ...]:
         """The epochs of a training of so many after which a trial may be paused."""
         return rungs(self.min_epochs, self.spacing, epochs=epochs)
+
+    def asks_for_seconds(self) -> bool:
+        """Whether trials are compared by how long they take."""
+        return self.price == "seconds"
 
     def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion, which follows from `seed` and the study's past."""
@@ -160,6 +179,8 @@ class _Search:
         self._draws = CandidateDraws(study, self._trials, self._costs, generator)
         self._predicted = PredictedErrors(study, past, self._trials)
         self._families: dict[str, int] = {}
+        seconds = past.epoch_seconds if sampler.asks_for_seconds() else {}
+        self._seconds = _EpochSeconds(self._own, seconds)
         self._feasible, self._tried = self._memory_shares(known)
 
     def suggestion(self, number: int) -> DrawnTrial:
@@ -265,7 +286,7 @@ class _Search:
             trial=trial.number,
             until=until,
             index=index,
-            price=float(until - self._reached(trial)),
+            price=(until - self._reached(trial)) * self._seconds.of_trial(trial),
         )
 
     def _look(self, trial: TrialRecord) -> Choice:
@@ -353,7 +374,7 @@ class _Search:
             errors=np.array([self._errors(one) for one in trials]).reshape(-1, len(self._rungs)),
             standing=np.array([self._standing(one) for one in trials], dtype=np.int64),
             until=np.array([self._until(one) for one in trials], dtype=np.int64),
-            price=np.ones(len(trials)),
+            price=np.array([self._seconds.of_trial(one) for one in trials]),
             chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
             prior=np.zeros(len(trials)),
         )
@@ -365,7 +386,7 @@ class _Search:
             features=self._encoding.rows(map(values_of_draw, drawn)),
             costs=self._costs.of_draws(drawn),
             families=np.array([self._family(name) for name in families], dtype=np.int64),
-            price=np.ones(len(drawn)),
+            price=np.array([self._seconds.of_draw(one) for one in drawn]),
             chance=np.array([self._chance(*of) for of in zip(families, counts, strict=True)]),
             prior=np.zeros(len(drawn)),
         )
@@ -435,6 +456,44 @@ class _Search:
                 tried[kind] += 1
                 feasible[kind] += not ran_out
         return feasible, tried
+
+
+@final
+class _EpochSeconds:
+    """How long an epoch of a shape takes: as measured, or predicted from other shapes'.
+
+    All are 1 where nothing is known of enough shapes.
+    """
+
+    def __init__(self, trials: Sequence[TrialRecord], seconds: Mapping[int, float]) -> None:
+        measured: dict[str, list[float]] = {}
+        features: dict[str, tuple[str, float, float]] = {}
+        for trial in trials:
+            if trial.number in seconds:
+                shape = shape_of(trial)
+                measured.setdefault(shape, []).append(max(seconds[trial.number], _LEAST_SECONDS))
+                features[shape] = features_of(trial)
+        self._known = {shape: float(np.median(values)) for shape, values in measured.items()}
+        self._regression: Regression | None = None
+        if len(self._known) >= _SHAPES_TO_PREDICT:
+            logs = np.log10([self._known[shape] for shape in features])
+            self._regression = Regression([*features.values()], logs)
+
+    def of_trial(self, trial: TrialRecord) -> float:
+        """Of one of its epochs."""
+        if self._regression is None:
+            return 1.0
+        return self._of(shape_of(trial), features_of(trial), self._regression)
+
+    def of_draw(self, drawn: DrawnTrial) -> float:
+        """Of one of its epochs."""
+        if self._regression is None:
+            return 1.0
+        return self._of(shape_of_draw(drawn), features_of_draw(drawn), self._regression)
+
+    def _of(self, shape: str, features: tuple[str, float, float], regression: Regression) -> float:
+        known = self._known.get(shape)
+        return 10 ** regression.at(*features) if known is None else known
 
 
 def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[TrialRecord]:

@@ -43,6 +43,9 @@ class Past:
     """Trial number -> epoch -> the validation metric."""
     validation_samples: int | None
     """How many the metric is over; null until the data were looked at."""
+    epoch_seconds: Mapping[int, float] = field(default_factory=dict[int, float])
+    """Trial number -> the median of its epochs' seconds, but for the first where there are more.
+    Empty where the sampler does not ask for them (`Sampler.asks_for_seconds`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +210,10 @@ class Sampler(Spec):
         Where there are some, `rank` says which trial trains next, and how far.
         """
         return ()
+
+    def asks_for_seconds(self) -> bool:
+        """Whether the sampler goes by how long epochs take."""
+        return False
 
     def rank(self, _study: SamplerContext, _question: Question, /) -> Ranking:
         """What is to train next of all that waits and all that is paused.

@@ -1,6 +1,7 @@
 """What a sampler is told of its study beside what Optuna holds."""
 
 from collections.abc import Callable
+from statistics import median
 
 from models.errors import SpecError
 from models.interface import Interface
@@ -58,9 +59,12 @@ class RememberedPast:
     changes by a version of the study's data alone; and its curve does not change at all.
     """
 
-    def __init__(self, database: Database, study_id: str) -> None:
+    def __init__(self, database: Database, study_id: str, *, with_seconds: bool = False) -> None:
+        """`with_seconds`: how long epochs took is read, too."""
         self._database = database
         self._study_id = study_id
+        self._with_seconds = with_seconds
+        self._seconds: dict[int, float] = {}
         self._version = -1
         self._trials: dict[int, TrialRecord] = {}
         self._validations: dict[int, dict[int, float]] = {}
@@ -81,6 +85,10 @@ class RememberedPast:
             # A curve that was whole when it was read is not read again.
             open_curves = changed.keys() - (self._validations.keys() - self._unsettled)
             curves = Metrics(session).validations(study.id, open_curves)
+            if self._with_seconds:
+                seconds = Metrics(session).epoch_seconds(study.id, open_curves)
+                # The first epoch is one of warming up.
+                self._seconds |= {n: median(of[1:] or of) for n, of in seconds.items()}
         self._trials |= changed
         self._validations |= curves
         self._unsettled -= changed.keys()
@@ -91,6 +99,7 @@ class RememberedPast:
             trials=[self._trials[number] for number in sorted(self._trials)],
             validations=dict(self._validations),
             validation_samples=samples if isinstance(samples, int) else None,
+            epoch_seconds=dict(self._seconds),
         )
 
 

@@ -113,6 +113,19 @@ class Metrics:
                 found.setdefault(number, {})[epoch] = validation
         return found
 
+    def epoch_seconds(self, study_id: str, numbers: Collection[int]) -> dict[int, list[float]]:
+        """The seconds of each trained epoch of these trials, from the first on."""
+        query = (
+            select(MetricRow.number, MetricRow.seconds)
+            .where(MetricRow.study_id == study_id, MetricRow.epoch > 0)
+            .order_by(MetricRow.number, MetricRow.epoch)
+        )
+        found: dict[int, list[float]] = {}
+        for some in batched(sorted(filter(storable_integer, numbers))):
+            for number, seconds in self._session.execute(query.where(MetricRow.number.in_(some))):
+                found.setdefault(number, []).append(seconds)
+        return found
+
     def epochs_trained(self, study_id: str) -> int:
         """How many epochs all trials of the study have trained together."""
         query = (

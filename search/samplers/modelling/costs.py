@@ -53,7 +53,7 @@ class Costs:
         }
         self._trials = trials
         self._by_shape = {self._shape(trial): trial for trial in trials if trial.throughput}
-        self._regressions: dict[str, _Regression] = {}
+        self._regressions: dict[str, Regression] = {}
 
     def of_draws(self, drawn: Sequence[DrawnTrial]) -> Array:
         """`[M, C]`."""
@@ -74,17 +74,17 @@ class Costs:
     def _expected(
         self, name: str, read: Callable[[TrialRecord], float | None], drawn: DrawnTrial
     ) -> float:
-        measured = self._by_shape.get(_shape_of_draw(drawn))
+        measured = self._by_shape.get(shape_of_draw(drawn))
         if measured is not None and (value := read(measured)) is not None:
             return value
-        return 10 ** self._regression(name, read).at(*_features_of_draw(drawn))
+        return 10 ** self._regression(name, read).at(*features_of_draw(drawn))
 
-    def _regression(self, name: str, read: Callable[[TrialRecord], float | None]) -> "_Regression":
+    def _regression(self, name: str, read: Callable[[TrialRecord], float | None]) -> "Regression":
         """Predicts log10 of a value that some trials have."""
         if name not in self._regressions:
             known = [(trial, value) for trial in self._trials if (value := read(trial))]
-            self._regressions[name] = _Regression(
-                [_features(trial) for trial, _ in known],
+            self._regressions[name] = Regression(
+                [features_of(trial) for trial, _ in known],
                 np.log10([value for _, value in known]),
             )
         return self._regressions[name]
@@ -99,13 +99,13 @@ class Costs:
             if not value and kind.known == "measured":
                 alike = self._by_shape.get(self._shape(trial))
                 value = kind.expected(trial if alike is None else alike)
-            found.append(self._cost(kind, value, _features(trial)))
+            found.append(self._cost(kind, value, features_of(trial)))
         return found
 
     def _of_draw(self, drawn: DrawnTrial) -> list[float]:
         measured = [kind for kind in self._kinds if kind.known == "measured"]
-        alike = self._by_shape.get(_shape_of_draw(drawn)) if measured else None
-        features = _features_of_draw(drawn)
+        alike = self._by_shape.get(shape_of_draw(drawn)) if measured else None
+        features = features_of_draw(drawn)
         found: list[float] = []
         for kind in self._kinds:
             if kind.known == "exact":
@@ -123,10 +123,10 @@ class Costs:
         return kind.decades(10 ** self._regression(kind.name, kind.value).at(*features))
 
     def _shape(self, trial: TrialRecord) -> str:
-        return self._sampler_cache.of(trial, "shape", _shape_of_trial)
+        return self._sampler_cache.of(trial, "shape", shape_of)
 
 
-class _Regression:
+class Regression:
     """Ridge regression on two logarithms, with an offset per candidate."""
 
     def __init__(self, features: Sequence[tuple[str, float, float]], values: Array) -> None:
@@ -151,13 +151,14 @@ class _Regression:
         return [*numbers.tolist(), *(float(name == known) for known in self._names)]
 
 
-def _features(trial: TrialRecord) -> tuple[str, float, float]:
+def features_of(trial: TrialRecord) -> tuple[str, float, float]:
     """What throughput is predicted from: the candidate and the logarithms of both counts."""
     name = f"{trial.architecture} {trial.parametrization}"
     return name, _log(trial.parameters), _log(trial.dense_parameters)
 
 
-def _features_of_draw(drawn: DrawnTrial) -> tuple[str, float, float]:
+def features_of_draw(drawn: DrawnTrial) -> tuple[str, float, float]:
+    """The same of a draw."""
     model = drawn.spec.model
     name = f"{model.architecture.kind} {model.parametrization.family}"
     return name, _log(model.parameter_count()), _log(model.dense_twin().parameter_count())
@@ -167,10 +168,12 @@ def _log(value: float) -> float:
     return float(np.log10(max(value, 1e-9)))
 
 
-def _shape_of_trial(trial: TrialRecord) -> str:
+def shape_of(trial: TrialRecord) -> str:
+    """What trials have in common that take the same time."""
     model: Any = trial.spec["model"]
     return shape_words(model)
 
 
-def _shape_of_draw(drawn: DrawnTrial) -> str:
+def shape_of_draw(drawn: DrawnTrial) -> str:
+    """The same of a draw."""
     return shape_words(drawn.spec.model.model_dump(mode="json"))

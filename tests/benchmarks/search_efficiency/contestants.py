@@ -108,6 +108,7 @@ CONTESTANTS: dict[str, Contestant] = {
     for suffix, rule in _RULES.items()
 }
 CONTESTANTS["freeze_thaw"] = by_spec(FreezeThaw(), None)
+CONTESTANTS["freeze_thaw (seconds)"] = by_spec(FreezeThaw(price="seconds"), None)
 if is_installed():
     CONTESTANTS["random + Syne Tune's MOASHA"] = Contestant(
         lambda table, seed: StudySampler(table, Random(), seed=seed), SyneTuneMoAsha

@@ -227,6 +227,11 @@ class StudySampler:
                 trial.number: dict(enumerate(trial.accuracy, start=1)) for trial in self._trials
             },
             validation_samples=self._table.space.validation_samples,
+            epoch_seconds={
+                trial.number: float(self._table.epoch_seconds[trial.configuration.structure])
+                for trial in self._trials
+                if trial.accuracy
+            },
         )
 
     def _record(self, trial: Trial) -> TrialRecord:

@@ -186,6 +186,25 @@ def test_what_others_wait_for_goes_on_to_its_end(search: Search) -> None:
     assert (first.trial, first.until, first.limits) == (4, EPOCHS, ())
 
 
+def test_by_seconds_a_trial_is_worth_the_less_the_longer_its_epochs_take(search: Search) -> None:
+    search.sampler = FreezeThaw(startup_trials=STARTUP, price="seconds")
+    by_seconds = {one.trial: one for one in search.ranking(slots=2).choices}
+    for number, choice in by_seconds.items():
+        structure = search.trials[number].configuration.structure
+        if search.trials[number].accuracy:
+            epochs = choice.until - len(search.trials[number].accuracy)
+            seconds = search.table.epoch_seconds[structure]
+            assert choice.price == pytest.approx(epochs * seconds)
+    slow = 30
+    before = by_seconds[4].index
+    search.table = replace(
+        search.table,
+        epoch_seconds=np.where(np.arange(len(search.table.epoch_seconds)) == slow, 9.0, 0.02),
+    )
+    after = {one.trial: one.index for one in search.ranking(slots=2).choices}
+    assert after[4] < before / 10
+
+
 @pytest.mark.parametrize("workers", [1, 4])
 def test_a_whole_search_keeps_to_its_budget_and_can_be_repeated(table: Table, workers: int) -> None:
     def search() -> tuple[PausingReplay, Replayed]:

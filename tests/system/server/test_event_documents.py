@@ -12,10 +12,11 @@ from search.training.jobs import Progress
 from service.api.events.payloads import EVENTS, DownloadEvent
 from tests.service.running import Server, wait_until
 from tests.system.faults.test_faults import SMALL
+from tests.system.studies.test_paused_trials import SPEC as PAUSING
 
 
 def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Path) -> None:
-    """A worker is killed, the budget and the priority grow, and throughput is measured."""
+    """A worker is killed, budget and priority grow, throughput is measured, and trials pause."""
     spec = {**SMALL, "objectives": ["quality", "parameters", "throughput"]}
     server = Server(tmp_path / "data", workers=1)
     try:
@@ -28,7 +29,10 @@ def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Pat
         steered = {"budget": {"trials": 2}, "priority": 3}
         assert server.http.patch(f"/v1/studies/{study_id}", json=steered).status_code == 200
         server.wait(study_id)
-        lines = server.http.get(f"/v1/studies/{study_id}/events").text.splitlines()
+        pausing = server.submit(PAUSING)
+        server.wait(pausing)
+        told = [server.http.get(f"/v1/studies/{one}/events").text for one in (study_id, pausing)]
+        lines = "".join(told).splitlines()
     finally:
         server.close()
     kinds = [line.removeprefix("event: ") for line in lines if line.startswith("event:")]
