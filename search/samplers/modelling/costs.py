@@ -134,9 +134,9 @@ class Regression:
         self._centre = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
         self._centre = self._centre.mean(axis=0) if len(features) else np.zeros(2)
         self._level = float(np.mean(values)) if len(values) else 0.0
-        rows = np.array([self._row(*row) for row in features]).reshape(len(features), -1)
         penalties = [_SLOPE_PENALTY] * 2 + [_OFFSET_PENALTY] * len(self._names)
         if len(features):
+            rows = np.array([self._row(*row) for row in features])
             normal = rows.T @ rows + np.diag(penalties)
             self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
         else:

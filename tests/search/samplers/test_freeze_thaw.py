@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from search.samplers import NO_LIMIT, FreezeThaw, Question, Ranking
+from search.samplers.modelling.costs import Regression
 from tests.benchmarks.search_efficiency.pausing import PausingReplay
 from tests.benchmarks.search_efficiency.replay import Configuration, Replayed, State, Trial
 from tests.benchmarks.search_efficiency.spaces import DIGITS
@@ -203,6 +204,11 @@ def test_by_seconds_a_trial_is_worth_the_less_the_longer_its_epochs_take(search:
     )
     after = {one.trial: one.index for one in search.ranking(slots=2).choices}
     assert after[4] < before / 10
+
+
+def test_while_no_speed_was_measured_all_are_expected_to_be_equal() -> None:
+    nothing = Regression([], np.zeros(0))
+    assert nothing.at("rnn dense", 2.0, 3.0) == nothing.at("gru low_rank", 5.0, 6.0) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 4])
