@@ -84,7 +84,7 @@ class FreezeThaw(Sampler):
         ge=1,
         le=1_000_000,
         description="first suggestions, spread over sizes instead of modelled; null: a sixth of "
-        "`budget.trials`, 3 at least and 10 at most",
+        "`budget.trials`, 3 at least and 10 at most, and no fewer than slots",
     )
     random_share: float = Field(
         default=0.05, ge=0, le=1, description="share of later suggestions that are random"
@@ -179,7 +179,7 @@ class _Search:
         self._draws = CandidateDraws(study, self._trials, self._costs, generator)
         self._predicted = PredictedErrors(study, past, self._trials)
         self._families: dict[str, int] = {}
-        seconds = past.epoch_seconds if sampler.asks_for_seconds() else {}
+        seconds: Mapping[int, float] = past.epoch_seconds if sampler.asks_for_seconds() else {}
         self._seconds = _EpochSeconds(self._own, seconds)
         self._feasible, self._tried = self._memory_shares(known)
 
@@ -244,7 +244,10 @@ class _Search:
 
     def _startup_trials(self) -> int:
         named = self._sampler.startup_trials
-        return min(10, max(3, self._study.trials // 6)) if named is None else named
+        if named is not None:
+            return named
+        # The first round of many slots is spread, too: nothing is known when it begins.
+        return max(min(10, max(3, self._study.trials // 6)), self._slots)
 
     def _is_random(self, number: int) -> bool:
         """Whether a suggestion is a random one, whatever is known."""
@@ -310,15 +313,16 @@ class _Search:
         outlook = self._outlook(after, after.costs)
         others = outlook.of_begun()[list(order[1:])]
         level = float(others.max()) if len(others) else 0.0
-        running = np.flatnonzero(standing == Standing.RUNNING).tolist()
+        running: list[int] = np.flatnonzero(standing == Standing.RUNNING).tolist()
+        reaches: list[int] = until.tolist()
         if left is not None:
-            left -= self._rungs[until[first]] - self._reached(self._trials[first])
+            left -= self._rungs[reaches[first]] - self._reached(self._trials[first])
         found: dict[int, Sequence[tuple[int, float]]] = {}
         for place in sorted(running, key=lambda place: place != first):
             trial = self._trials[place]
             if place != first and (not is_own(trial) or trial.stretch is None):
                 continue
-            rest = self._study.epochs - self._rungs[until[place]]
+            rest = self._study.epochs - self._rungs[reaches[place]]
             errors = outlook.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
             if left is not None and rest > left:
                 errors = np.where(np.isnan(errors), errors, -NO_LIMIT)

@@ -181,7 +181,7 @@ class Decisions:
             with self._study.database.read() as session:
                 trials = Trials(session).list(self._study.id)
             stretches = [trial.stretch for trial in trials if trial.stretch is not None]
-            self._last = max(stretches, key=_decision_of, default={})
+            self._last = max(stretches, key=_decision_of) if stretches else {}
         return self._last
 
     def _epochs_left(self, trials: Sequence[TrialRecord]) -> int | None:

@@ -83,6 +83,7 @@ def trained(
     )
     curve = Curve()
     result = train(job, splits, task=TASK, hooks=curve)
+    assert result.test_quality is not None
     return result.test_quality, curve.seconds[-1]
 
 

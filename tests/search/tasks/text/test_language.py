@@ -485,6 +485,7 @@ def test_a_small_gru_learns_more_than_how_often_each_character_comes(
     entropy = -sum(n / total * math.log2(n / total) for n in counts.values())
     assert entropy > 3.4
     # Eleven of thirteen characters follow; the first is one of ten, the second one of three.
+    assert result.test_quality is not None
     assert result.test_quality < entropy / 2
     assert result.test_metrics["bits_per_character"] == result.test_quality
     assert result.test_metrics["perplexity"] == pytest.approx(2**result.test_quality)
