@@ -42,6 +42,9 @@ _DRAWS = 4
 _FROM_BASELINE = 1e-6
 """How much hypervolume outside the region of interest counts: it decides where all else is 0."""
 
+_MARGIN = 0.05
+"""By how many decades its costs lie beyond the dearest trial's."""
+
 _USUAL_DROP = 1.5
 """By how much a final log error is below the baseline's, before anything is known."""
 
@@ -240,7 +243,7 @@ class Outlook:
 
     def _references_of(self, error: float, costs: Array) -> list[tuple[float, float, Array]]:
         """Weights, and from where the hypervolume is measured: the region, and everything."""
-        dearest = np.max([costs, *(self._begun.costs + 0.05)], axis=0)
+        dearest = np.vstack([costs[None], self._begun.costs + _MARGIN]).max(axis=0)
         baseline = max(error, self._baseline)
         if error == baseline and np.array_equal(dearest, costs):
             return [(1.0, error, costs)]
