@@ -113,7 +113,7 @@ class StudySearch:
             limits=Limits(),
             file_bytes=lambda _: None,
             is_refused=lambda _: False,
-            past=self._past,
+            past=self.past,
         )
 
     def propose(self, evaluations: Sequence[Evaluation]) -> int:
@@ -138,7 +138,8 @@ class StudySearch:
         self._study.tell(self._asked[1], state=optuna.trial.TrialState.FAIL)
         self._asked = None
 
-    def _past(self) -> Past:
+    def past(self) -> Past:
+        """What the study did so far."""
         return Past(
             trials=self._records,
             validations={

@@ -113,7 +113,7 @@ class _Source:
         on_scale = [{name: grid[name][index] for name, index in at.items()} for _, at in rows]
         latency = np.ones(len(rows))
         if self.latency is not None:
-            latency = np.array([np.mean(entry[self.latency]) for entry, _ in rows])
+            latency = np.array([float(np.mean(entry[self.latency])) for entry, _ in rows])
         return PublicTable(
             name=name,
             title=self.title,
