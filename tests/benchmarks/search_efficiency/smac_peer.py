@@ -1,8 +1,8 @@
 """SMAC3 with ParEGO where it is installed: a random forest on a scalar of all objectives.
 
 ParEGO (Knowles 2006) draws new weights for every batch of proposals. SMAC's own multi-fidelity
-(Hyperband) takes no part: it begins a configuration anew at each of its budgets. The first
-proposals are as many as of other searches, instead of a quarter of the budget.
+takes no part: it promotes what has ended, and replays resume nothing. The first proposals are as
+many as of other searches, instead of a quarter of the budget.
 """
 
 import importlib
