@@ -127,7 +127,7 @@ def test_a_peer_goes_on_after_its_start(name: str, table: Table) -> None:
     """It proposes configurations of the table that it was not told of."""
     sampler = CONTESTANTS[name].sampler(table, 3)
     trials: list[Trial] = []
-    for number in range(13):
+    for number in range(12):
         configuration = sampler.propose(trials)
         row = configuration.structure, configuration.learning_rate
         trials.append(
