@@ -5,7 +5,7 @@ and what is paused compete by the hypervolume that each is expected to add per e
 Snoek & Adams 2014 (arXiv 1406.3896), with costs that are known exactly; the index of an option is
 Weitzman's reservation price (1979), one look ahead.
 
-Its core is pure: `search.samplers.modelling.outlook`.
+Its core is pure: `search.samplers.modelling.options`.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ from search.samplers.modelling.costs import (
 )
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
-from search.samplers.modelling.outlook import Begun, Fresh, Outlook, Standing
+from search.samplers.modelling.options import Begun, Fresh, SearchOptions, Standing
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.sampler import (
     NO_LIMIT,
@@ -194,7 +194,7 @@ class _Search:
         if not fresh:
             return self._draws.random()
         offered = self._fresh(fresh)
-        index = self._outlook(begun, offered.costs).of_fresh(offered)
+        index = self._search_options(begun, offered.costs).of_fresh(offered)
         if index.max() <= 0:
             return self._draws.random()
         order: list[int] = np.argsort(-index, kind="stable").tolist()
@@ -222,9 +222,9 @@ class _Search:
             return Ranking(
                 choices=first, over=over, left=self._let_go(options, {}), superseded=repeats
             )
-        outlook = self._outlook(begun, begun.costs)
-        index = dict(zip(fitting, outlook.of_begun()[fitting].tolist(), strict=True))
-        means = outlook.finals()[0]
+        search_options = self._search_options(begun, begun.costs)
+        index = dict(zip(fitting, search_options.of_begun()[fitting].tolist(), strict=True))
+        means = search_options.finals()[0]
         order = sorted(fitting, key=lambda o: (not self._goes_first(o), -index[o], means[o]))
         ready = [o for o in order if self._trials[o].number in question.ready]
         choices = [self._choice(o, index[o]) for o in ready]
@@ -310,8 +310,8 @@ class _Search:
         standing[first] = Standing.RUNNING
         until[first] = self._rungs.index(self._next(self._trials[first]))
         after = replace(begun, standing=standing, until=until)
-        outlook = self._outlook(after, after.costs)
-        others = outlook.of_begun()[list(order[1:])]
+        search_options = self._search_options(after, after.costs)
+        others = search_options.of_begun()[list(order[1:])]
         level = float(others.max()) if len(others) else 0.0
         running: list[int] = np.flatnonzero(standing == Standing.RUNNING).tolist()
         reaches: list[int] = until.tolist()
@@ -323,7 +323,7 @@ class _Search:
             if place != first and (not is_own(trial) or trial.stretch is None):
                 continue
             rest = self._study.epochs - self._rungs[reaches[place]]
-            errors = outlook.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
+            errors = search_options.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
             if left is not None and rest > left:
                 errors = np.where(np.isnan(errors), errors, -NO_LIMIT)
             elif left is not None:
@@ -350,8 +350,8 @@ class _Search:
             found[trial.number] = f"let go at epoch {trial.epochs_trained} for room"
         return found
 
-    def _outlook(self, begun: Begun, offered: Array) -> Outlook:
-        return Outlook(
+    def _search_options(self, begun: Begun, offered: Array) -> SearchOptions:
+        return SearchOptions(
             begun,
             rungs=self._rungs,
             reference_error=self._predicted.baseline,

@@ -192,7 +192,9 @@ class _Run:
         quality = self.position.best_quality
         if quality is None:
             raise ValueError(f"a budget of {self.last_epoch} epochs trains nothing")
-        test: Mapping[str, float] = {} if outcome == "paused" else self._evaluate(self.splits.test).values
+        test: Mapping[str, float] = (
+            {} if outcome == "paused" else self._evaluate(self.splits.test).values
+        )
         return TrainingResult(
             module=self.module,
             outcome=outcome,

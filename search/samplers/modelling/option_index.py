@@ -1,17 +1,6 @@
 """What options are worth per price, over a front that is to be improved.
 
 Letters: M options, C cost objectives, K quadrature nodes.
-
-Note [Index of an option]
-
-With mean m and variance S^2 of its final error, an option is worth the larger of
-
-- its expected gain G(m, S) over the price of all epochs that it still needs, and
-- the price at which this breaks even: train it to its next rung, and on to the end only if that
-  still pays then (Weitzman 1979, "Optimal search for the best alternative": the reservation price,
-  looking ahead once). At the rung the mean is normal about m and the variance is S'^2. With the
-  gains G_i at Gauss-Hermite nodes of weight w_i, the largest first, going on at the k best costs
-  `step + rest sum w_i` and gains `sum w_i G_i`: the price is the largest ratio over k.
 """
 
 from collections.abc import Sequence

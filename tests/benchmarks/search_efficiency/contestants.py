@@ -20,9 +20,15 @@ from search.samplers import (
 from search.stopping import AnyStopping, Curve, MoAsha, ParetoGain, Standings
 from search.stopping.curves import log_error
 from search.stopping.pareto_gain import Fixed, Rate
+from tests.benchmarks.search_efficiency import (
+    botorch_peer,
+    neps_peer,
+    smac_peer,
+    syne_tune_peer,
+)
+from tests.benchmarks.search_efficiency.peers import Peer, PeerSampler, PeerSpace, peer_space
 from tests.benchmarks.search_efficiency.replay import Rule, Sampler, State, Trial
 from tests.benchmarks.search_efficiency.studies import StudySampler
-from tests.benchmarks.search_efficiency.syne_tune_peer import SyneTuneMoAsha, is_installed
 from tests.benchmarks.search_efficiency.table import Table
 
 
@@ -86,6 +92,16 @@ def by_spec(sampler: AnySampler, rule: AnyStopping | None) -> Contestant:
     )
 
 
+def by_peer(
+    make: Callable[[PeerSpace, int], Peer], rule: Callable[[Table, int], Rule] | None = None
+) -> Contestant:
+    """Another project's search, which is made of a space and a seed."""
+    return Contestant(
+        lambda table, seed: PeerSampler(table, make(peer_space(table), seed)),
+        rule,
+    )
+
+
 _SAMPLERS: Mapping[str, AnySampler] = {
     "random": Random(),
     "tpe": Tpe(),
@@ -109,12 +125,38 @@ CONTESTANTS: dict[str, Contestant] = {
 }
 CONTESTANTS["freeze_thaw"] = by_spec(FreezeThaw(), None)
 CONTESTANTS["freeze_thaw (seconds)"] = by_spec(FreezeThaw(price="seconds"), None)
-if is_installed():
+if syne_tune_peer.is_installed():
     CONTESTANTS["random + Syne Tune's MOASHA"] = Contestant(
-        lambda table, seed: StudySampler(table, Random(), seed=seed), SyneTuneMoAsha
+        lambda table, seed: StudySampler(table, Random(), seed=seed), syne_tune_peer.SyneTuneMoAsha
+    )
+if botorch_peer.is_installed():
+    CONTESTANTS["botorch"] = by_peer(botorch_peer.Botorch)
+    CONTESTANTS["botorch + pareto_gain (fixed)"] = by_peer(
+        botorch_peer.Botorch,
+        lambda table, seed: StoppingRule(table, ParetoGain(threshold=Fixed()), seed=seed),
+    )
+if smac_peer.is_installed():
+    CONTESTANTS["smac"] = by_peer(smac_peer.Smac)
+if neps_peer.is_installed():
+    CONTESTANTS["primo"] = Contestant(
+        lambda table, seed: PeerSampler(
+            table, neps_peer.Primo(peer_space(table), seed, epochs=table.epochs)
+        ),
+        lambda table, seed: neps_peer.FirstStage(
+            StoppingRule(table, MoAsha(), seed=seed), peer_space(table), epochs=table.epochs
+        ),
     )
 BASELINE = "random"
 """Whose epochs all others' are a share of."""
+
+PEERS = (
+    "tpe",
+    "botorch",
+    "botorch + pareto_gain (fixed)",
+    "smac",
+    "primo",
+)
+"""Other projects' searches, of which those take part that are installed."""
 
 PAIRS: tuple[tuple[str, str], ...] = (
     *(
@@ -129,6 +171,12 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),
     ("branches (gp)", "tpe"),
     ("branches (gp)", "known_cost"),
+    *(
+        (own, peer)
+        for own in ("known_cost", "known_cost + pareto_gain (fixed)")
+        for peer in PEERS
+        if peer in CONTESTANTS
+    ),
 )
-"""Each of our rules, and the peer's with the same sampler and the same seeds; and samplers beside
-what they are made of."""
+"""Each of our rules, and the peer's with the same sampler and the same seeds; samplers beside what
+they are made of; and what is recommended beside other projects' searches."""

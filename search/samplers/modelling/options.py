@@ -113,7 +113,7 @@ class Fresh:
     """`[M]`."""
 
 
-class Outlook:
+class SearchOptions:
     """The options of a search as it stands."""
 
     def __init__(

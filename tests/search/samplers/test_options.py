@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from search.samplers.modelling import outlook
+from search.samplers.modelling import options
 from search.samplers.modelling.acquisition import Front
 from search.samplers.modelling.final_errors import FinalErrors, Kernel, Look, fit_scales
 from search.samplers.modelling.gaussian_process import matern
 from search.samplers.modelling.option_index import Gains, Options
-from search.samplers.modelling.outlook import Begun, Fresh, Outlook, Standing
+from search.samplers.modelling.options import Begun, Fresh, SearchOptions, Standing
 
 RUNGS = (1, 2, 4, 8)
 BASELINE = math.log(0.9)
@@ -59,8 +59,8 @@ def offered(count: int, *, seed: int = 1) -> Fresh:
 
 def looked(
     begun: Begun, *, restart: float = 0.0, error: float = BASELINE, seed: int = 0
-) -> Outlook:
-    return Outlook(
+) -> SearchOptions:
+    return SearchOptions(
         begun,
         rungs=RUNGS,
         reference_error=error,
@@ -305,7 +305,7 @@ def test_outside_the_region_of_interest_gains_count_from_the_baseline() -> None:
 def test_five_thousand_trials_fit_few_rows_and_those_near_the_front(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outlook, "MOST_FITTED", 60)
+    monkeypatch.setattr(options, "MOST_FITTED", 60)
     begun = made(5000, finished=0.01)
     over = np.where(
         (begun.standing == Standing.PAUSED) & (np.arange(5000) < 4980),
@@ -350,7 +350,7 @@ def test_nothing_is_ever_nan() -> None:
         for which in np.flatnonzero(begun.standing == Standing.RUNNING):
             assert not np.isnan(one.go_on_below(int(which), 0.01)[:-1]).any()
     plain = replace(made(20), costs=np.empty((20, 0)))
-    free = Outlook(
+    free = SearchOptions(
         plain,
         rungs=RUNGS,
         reference_error=BASELINE,
