@@ -172,6 +172,9 @@ class StudyRun:
         if self._decisions is not None:
             at_work = self._study.dispatcher.attended(self._study.id)
             self._decisions.is_wanted = not at_work or self._study.free_slot() is not None
+            if self._decisions.is_wanted:
+                # How the attempt ended whose slot is free is to be known before anything is ranked.
+                self._study.trials.look_again()
         self._ask_tell.go_on(searching=ready and not held, enqueued=enqueued)
         if held:
             self._stand_still()

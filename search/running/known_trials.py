@@ -43,6 +43,10 @@ class KnownTrials:
         """A write of the coordinator was committed."""
         self._noted += 1
 
+    def look_again(self) -> None:
+        """Somebody else's write may have been committed: that an attempt is over says so first."""
+        self._noted += 1
+
     def note_version(self, version: int) -> None:
         """The study's data have this version."""
         if version != self._noted_version:

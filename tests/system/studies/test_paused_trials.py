@@ -153,7 +153,8 @@ def test_a_study_pauses_thaws_and_ends_every_trial_once(
         assert trial["attempts"] == []
     spent = study["progress"]["epochs_trained"]
     assert spent == sum(trial["epochs_trained"] for trial in trials)
-    assert 5 * EPOCHS <= spent <= 6 * EPOCHS
+    # What trains on two slots may exceed it by the stretch that is underway.
+    assert 5 * EPOCHS <= spent <= 6 * EPOCHS + EPOCHS // 2
     assert study["progress"]["epochs_left"] == 0
     front = server.get(f"/v1/studies/{study['id']}/front")["points"]
     assert {point["trial"] for point in front} <= {trial["number"] for trial in complete}
