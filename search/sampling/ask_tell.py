@@ -181,9 +181,8 @@ class AskTellLoop:
     def _ask(self, counts: TrialCounts) -> bool:
         """Ask for a suggestion, or rank anew what waits; whether anything was done."""
         decisions = self.decisions
-        if decisions is not None:
-            self.suggestions.one_more = decisions.is_suggestion_due(counts)
-        if self.suggestions.ask(counts):
+        room = None if decisions is None else decisions.room(counts)
+        if self.suggestions.ask(counts, room):
             return True
         # What is told makes room for suggestions, which are to be ranked with the others.
         if decisions is None or counts.untold or not decisions.is_due():

@@ -68,9 +68,18 @@ class Decisions:
         waits = trial.state == TrialState.QUEUED and trial.repeats is None
         return waits and trial.origin == TrialOrigin.SAMPLER
 
-    def is_suggestion_due(self, counts: TrialCounts) -> bool:
-        """Whether a choice has begun since the last suggestion: another may be better by now."""
-        return self._last_decision().get("suggested") == counts.total
+    def room(self, counts: TrialCounts) -> int:
+        """How many suggestions are to be asked for.
+
+        After each decision as many as it named, so that what is ranked does not hang on who was
+        quicker; before there are any, one waits for each slot.
+        """
+        if self._is_beginning():
+            return 0
+        named = self._last_decision().get("suggestions")
+        if named is None or not counts.unknown:
+            return max(0, 2 * self._slots - counts.unknown)
+        return max(0, _INTEGER.validate_python(named) - _suggested(counts))
 
     def is_due(self) -> bool:
         """Whether a ranking is wanted, and what it follows from has changed since the last one.
@@ -79,12 +88,16 @@ class Decisions:
         """
         if not self.is_wanted:
             return False
-        if self._beginning in self._study.dispatcher.attended(self._study.id):
-            trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
-            if any(trial.number == self._beginning for trial in trials):
-                # Its row will say in a moment that it runs.
-                return False
+        if self._is_beginning():
+            return False
         return self._key != self._now()
+
+    def _is_beginning(self) -> bool:
+        """Whether rows do not say yet that the last choice runs, which they will in a moment."""
+        if self._beginning not in self._study.dispatcher.attended(self._study.id):
+            return False
+        trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
+        return any(trial.number == self._beginning for trial in trials)
 
     def rank(self) -> None:
         """Rank what waits and what is paused, and do what follows of it but for beginning."""
@@ -94,7 +107,7 @@ class Decisions:
         question = Question(
             decision=self._next_decision(),
             epochs_left=self._epochs_left(trials),
-            slots=max(1, len(self._study.slots)),
+            slots=self._slots,
             ready=ready,
             wanted=self._waited_for(),
         )
@@ -120,11 +133,16 @@ class Decisions:
         self._taken.add(choice.trial)
         limits = self._ranking.limits
         before = trial.stretch or {}
-        # Of the first looks each goes as it comes, and no suggestion replaces another.
-        suggested = None if self._ranking.together else self._study.trials.counts().total
+        suggestions = None
+        if not self._ranking.together:
+            # One for each slot and one more, which may be better than the least of them.
+            counts = self._study.trials.counts()
+            waiting = counts.by_state.get(TrialState.QUEUED, 0)
+            waiting -= trial.state == TrialState.QUEUED
+            suggestions = _suggested(counts) + max(0, self._slots + 1 - waiting)
         stretch: dict[str, Any] = {
             "decision": self._next_decision(),
-            "suggested": suggested,
+            "suggestions": suggestions,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
             "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
             "until": choice.until,
@@ -133,9 +151,9 @@ class Decisions:
             "limits": [[*limit] for limit in choice.limits],
         }
         self._last = stretch
+        self._beginning = trial.number
         if not self._ranking.together:
             self._ranking, self._key = None, None
-            self._beginning = trial.number
         others = {
             t.number: {**t.stretch, "limits": [[*limit] for limit in limits[t.number]]}
             for t in self._study.trials.open(TrialState.RUNNING)
@@ -171,6 +189,10 @@ class Decisions:
         """Choices whose rows do not say yet that they have begun."""
         is_together = self._ranking is not None and self._ranking.together
         return () if is_together else frozenset(self._taken & {trial.number for trial in trials})
+
+    @property
+    def _slots(self) -> int:
+        return max(1, len(self._study.slots))
 
     def _next_decision(self) -> int:
         return 1 + _INTEGER.validate_python(self._last_decision().get("decision", -1))
@@ -215,6 +237,11 @@ class Decisions:
             for trial in Trials(session).numbered(self._study.id, gone):
                 if not trial.state.has_ended:
                     _leave(session, trial, ranking.left.get(trial.number, ""))
+
+
+def _suggested(counts: TrialCounts) -> int:
+    """How many trials were ever asked for; what was refused is replaced."""
+    return counts.total - counts.refused
 
 
 def _decision_of(stretch: Mapping[str, Any]) -> int:

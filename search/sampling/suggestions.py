@@ -71,13 +71,13 @@ class Suggestions:
         self._size = study.spec.sampler.size(study.space)
         self._pauses = bool(study.spec.sampler.rungs(study.spec.budget.epochs))
         """Whether the sampler ranks what waits, and trials are budgets of epochs."""
-        self.one_more = False
-        """Whether there is room for another suggestion than there mostly is, to replace one."""
         self._together: list[_Admitted] | None = None
         """What is written later, together; null: each trial at once."""
 
-    def ask(self, counts: TrialCounts) -> bool:
+    def ask(self, counts: TrialCounts, room: int | None = None) -> bool:
         """Ask for suggestions, as many as there is room for ahead and the budgets leave.
+
+        `room` says it where it follows from what the sampler has decided.
 
         What a quick sampler answers within a moment is written together: each transaction waits
         for whoever else writes the study.
@@ -85,7 +85,9 @@ class Suggestions:
         Returns:
             Whether one was asked for.
         """
-        if not self.have_room(counts) or not self.are_wanted(counts):
+        if room is None:
+            room = self._room() - counts.unknown
+        if room <= 0 or not self.are_wanted(counts):
             return False
         # A tenant whose quota is full draws ahead no more; one draw of each study waits, so that no
         # study stands still for what others have waiting.
@@ -95,7 +97,7 @@ class Suggestions:
         until = time.monotonic() + _MOMENT_SECONDS
         self._together = []
         try:
-            for left in reversed(range(self._most_together(counts))):
+            for left in reversed(range(self._most_together(counts, room))):
                 with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
                     self.enter(self._optuna_study.ask())
                 # What was refused is told before anything else is asked.
@@ -107,7 +109,7 @@ class Suggestions:
         self._write(admitted)
         return True
 
-    def _most_together(self, counts: TrialCounts) -> int:
+    def _most_together(self, counts: TrialCounts, room: int) -> int:
         """How many trials may be asked for before their rows are written."""
         if self._size is not None:
             # Rows tell whether a sampler has more to suggest.
@@ -121,7 +123,7 @@ class Suggestions:
         waiting = counts.by_state.get(TrialState.QUEUED, 0)
         return min(
             _MOST_TOGETHER,
-            self._room() - counts.unknown,
+            room,
             self._most_begun() - counts.dispatched - waiting,
         )
 
@@ -135,9 +137,6 @@ class Suggestions:
 
     def _room(self) -> int:
         slots = max(1, len(self._study.slots))
-        if self._pauses:
-            # What waits is ranked again and again: there is no use in more than can begin.
-            return 2 * slots + self.one_more
         return slots + min(2 * slots, _MOST_AHEAD)
 
     def _most_begun(self) -> int:
