@@ -137,11 +137,22 @@ class FreezeThaw(Sampler):
     def rank(self, study: SamplerContext, question: Question, /) -> Ranking:
         """What is to train next of all that waits and all that is paused."""
         past = study.past()
-        seeds = np.random.SeedSequence([study.seed, question.decision, _DECISION])
-        search = _Search(
-            self, study, past, past.trials, np.random.default_rng(seeds), slots=question.slots
-        )
-        return search.ranking(question)
+        seeds = [study.seed, question.decision, _DECISION]
+        trials, superseded, left = [*past.trials], list[int](), dict[int, str]()
+        while True:
+            generator = np.random.default_rng(np.random.SeedSequence(seeds))
+            search = _Search(self, study, past, trials, generator, slots=question.slots)
+            ranking = search.ranking(question)
+            superseded += ranking.superseded
+            left |= ranking.left
+            if not (ranking.superseded or ranking.left):
+                return replace(ranking, superseded=superseded, left=left)
+            # As it will be once they have ended: whoever ranks anew then comes to the same.
+            trials = [
+                replace(trial, state=TrialState.STOPPED) if trial.number in left else trial
+                for trial in trials
+                if trial.number not in superseded
+            ]
 
     def fault(self, _space: Space, objectives: Sequence[str], /) -> str | None:
         """Quality is no objective."""
@@ -219,13 +230,17 @@ class _Search:
             return Ranking(choices=[*first, *looks], together=True, over=over)
         repeats = [trial.number for trial in self._own if self._is_of_no_use(trial)]
         if not fitting:
-            return Ranking(
-                choices=first, over=over, left=self._let_go(options, {}), superseded=repeats
-            )
+            let_go = self._let_go(options, {})
+            return Ranking(choices=first, over=over, left=let_go, superseded=repeats)
         search_options = self._search_options(begun, begun.costs)
         index = dict(zip(fitting, search_options.of_begun()[fitting].tolist(), strict=True))
         means = search_options.finals()[0]
         order = sorted(fitting, key=lambda o: (not self._goes_first(o), -index[o], means[o]))
+        waiting = [o for o in order if self._trials[o].state == TrialState.QUEUED]
+        superseded = [self._trials[o].number for o in waiting[question.slots :]] + repeats
+        let_go = self._let_go(options, index)
+        if superseded or let_go:
+            return Ranking(superseded=superseded, left=let_go)
         ready = [o for o in order if self._trials[o].number in question.ready]
         choices = [self._choice(o, index[o]) for o in ready]
         limits: dict[int, Sequence[tuple[int, float]]] = {}
@@ -233,14 +248,7 @@ class _Search:
             limits = self._limits(begun, ready, left)
             number = choices[0].trial
             choices[0] = replace(choices[0], limits=limits.pop(number, ()))
-        waiting = [o for o in order if self._trials[o].state == TrialState.QUEUED]
-        return Ranking(
-            choices=[*first, *choices],
-            limits=limits,
-            superseded=[self._trials[o].number for o in waiting[question.slots :]] + repeats,
-            left=self._let_go(options, index),
-            over=over,
-        )
+        return Ranking(choices=[*first, *choices], limits=limits, over=over)
 
     def _startup_trials(self) -> int:
         named = self._sampler.startup_trials
