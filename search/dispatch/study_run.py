@@ -333,11 +333,14 @@ class StudyRun:
         waiting = self._unattended()
         held = self._duplicates.held(waiting)
         decisions = self._decisions
-        ranked = [] if decisions is None else [t for t in waiting if decisions.decides_about(t)]
-        others = [trial for trial in waiting if trial not in ranked]
+        by_number = {
+            trial.number: trial
+            for trial in waiting
+            if decisions is not None and decisions.decides_about(trial)
+        }
+        others = [trial for trial in waiting if trial.number not in by_number]
         if not self._dispatch_in_turn(others, held) or decisions is None:
             return
-        by_number = {trial.number: trial for trial in ranked}
         while self._study.free_slot() is not None and (choice := decisions.next()) is not None:
             trial = by_number.get(choice.trial)
             slot = None if trial is None else self._study.free_slot(self._need_of(trial))
