@@ -30,6 +30,15 @@ def test_every_event_of_a_study_with_all_its_luck_is_as_documented(tmp_path: Pat
         assert server.http.patch(f"/v1/studies/{study_id}", json=steered).status_code == 200
         server.wait(study_id)
         pausing = server.submit(PAUSING)
+        paused = wait_until(
+            lambda: [t for t in server.trials(pausing) if t["outcome"] == "paused"],
+            what="a paused trial",
+        )
+        # Whoever names its configuration has it go on.
+        names = ("architecture", "parametrization", "hyperparameters")
+        wish = {name: paused[0][name] for name in names}
+        named = server.http.post(f"/v1/studies/{pausing}/trials", json=wish)
+        assert named.status_code == 202, named.text
         server.wait(pausing)
         told = [server.http.get(f"/v1/studies/{one}/events").text for one in (study_id, pausing)]
         lines = "".join(told).splitlines()
