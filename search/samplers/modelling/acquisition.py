@@ -16,7 +16,6 @@ from itertools import product
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr  # pyright: ignore[reportMissingTypeStubs]
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit
@@ -281,4 +280,7 @@ def expected_improvement(levels: Array, mean: Array, deviation: Array) -> Array:
 
 def _normal(values: Array) -> Array:
     """The standard normal distribution function."""
+    # Late: whoever only names samplers has no use for it.
+    from scipy.special import ndtr  # pyright: ignore[reportMissingTypeStubs]
+
     return np.asarray(ndtr(values), float)

@@ -14,7 +14,6 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist  # pyright: ignore[reportUnknownVariableType]
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.acquisition import Front, undominated
@@ -274,6 +273,11 @@ class SearchOptions:
         far = self._values.copy()
         first, others = np.flatnonzero(usable & (rank < 3)), np.flatnonzero(usable & (rank == 3))
         if 0 < len(first) < MOST_FITTED < len(first) + len(others):
+            # Late: whoever only names samplers has no use for it.
+            from scipy.spatial.distance import (
+                cdist,  # pyright: ignore[reportUnknownVariableType]
+            )
+
             far[others] = cdist(begun.features[others], begun.features[first]).min(axis=1)
         chosen = np.flatnonzero(usable)
         return chosen[np.lexsort((far[chosen], rank[chosen]))][:MOST_FITTED]
