@@ -53,7 +53,7 @@ class TrialCause(Cause):
     DUPLICATE = "duplicate", "same configuration as trial "
     MEMORY = "memory", "memory: "
     """No slot has the memory that it is predicted to take."""
-    LEFT = "left"
+    LET_GO = "let_go"
     """It was paused, and the search was over or had no room for it before it went on."""
     SUPERSEDED = "superseded", "superseded before it was trained"
     LIMIT = "limit"

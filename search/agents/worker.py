@@ -27,7 +27,7 @@ from search.errors import DataError, TrainingDiverged, WorkerRefused
 from search.logs import JsonLines, bind_for_good
 from search.measuring.measurement_lock import MeasurementLock
 from search.measuring.throughput import measure
-from search.tasks import DataSources, Splits
+from search.tasks import DataSources, RawSamples, Splits
 from search.training.conversion import converted, original_of
 from search.training.deliverables import checkpoint_metadata, stored_interface
 from search.training.jobs import (
@@ -170,10 +170,7 @@ def _train(job: TrainJob, attempt: _Attempt) -> Completion:
             raise
         _log.warning("out of memory", exc_info=True)
         return _infeasible(f"out of memory: {str(error).partition('. ')[0]}", hooks)
-    if result.outcome != "paused":
-        # Of a trial that goes on, what it answers to a few samples would be of no use to anyone.
-        attempt.link.put_artifact(SAMPLES, samples.to_bytes())
-    _store(result, job, attempt.link, interface=interface)
+    _store(result, job, attempt.link, interface=interface, samples=samples)
     return Completion(
         outcome=result.outcome,
         reason=result.reason,
@@ -304,9 +301,11 @@ def _store(
     link: AttemptLine,
     *,
     interface: Interface,
+    samples: RawSamples,
 ) -> None:
-    """Store what a user downloads: before the trial is complete."""
+    """Store what a user downloads, and what it is judged by: before the trial is complete."""
     spec = job.trial.model
+    link.put_artifact(SAMPLES, samples.to_bytes())
     extra = checkpoint_metadata(
         job.task,
         job.trial,

@@ -127,13 +127,12 @@ class StudyRun:
             optuna_study,
             copy,
             sampler_context,
+            is_ready=self._is_ready,
             uncounted_seconds=self._since_tick,
         )
         self._duplicates = Duplicates(self._study)
         self._measuring = Measuring(self._study, self._ask_tell.figures)
         self._decisions = self._ask_tell.decisions
-        if self._decisions is not None:
-            self._decisions.is_ready = self._measuring.is_ready
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self._stands_still = study.state == StudyState.PAUSED
@@ -323,6 +322,10 @@ class StudyRun:
             self._study.dispatcher.start(
                 self._study.id, AttemptKind.PREPARE, job, trial=None, slot=slot
             )
+
+    def _is_ready(self, trial: TrialRecord) -> bool:
+        """Whether a trial may be dispatched as far as measuring goes."""
+        return self._measuring.is_ready(trial)
 
     def _dispatch(self) -> None:
         """Give free slots to the trials that wait, in the order of `precedence`."""

@@ -21,15 +21,16 @@ def progress(
     budget = Budget.model_validate(study.spec.get("budget", {}))
     tally = tally or figures.tally(session, study)
     wall = study.running_seconds
+    epochs_left = _epochs_left(study, budget, tally.epochs_trained)
     return StudyProgress(
         trials=_totals(tally.counts, budget.trials),
         epochs_trained=tally.epochs_trained,
-        epochs_left=_epochs_left(study, budget, tally.epochs_trained),
+        epochs_left=epochs_left,
         wall_seconds=wall,
         device_hours=tally.device_time.seconds / 3600,
         hypervolume=figures.standing(session, study).hypervolume,
         measuring_share=min(1.0, tally.measuring_seconds / wall) if wall > 0 else 0.0,
-        eta_seconds=_eta(study, budget, tally),
+        eta_seconds=_eta(study, budget, tally, epochs_left),
     )
 
 
@@ -48,13 +49,12 @@ def _epochs_left(study: StudyRecord, budget: Budget, trained: int) -> int | None
     return 0 if study.state in ENDED else max(0, budget.trials * budget.epochs - trained)
 
 
-def _eta(study: StudyRecord, budget: Budget, tally: Tally) -> float | None:
+def _eta(study: StudyRecord, budget: Budget, tally: Tally, epochs_left: int | None) -> float | None:
     """Seconds to the end at the pace so far, or to the end of the wall budget if that is sooner."""
     if study.state in ENDED:
         return 0.0
     done = ended_after_dispatch(tally.counts)
     left = max(0, budget.trials - done)
-    epochs_left = _epochs_left(study, budget, tally.epochs_trained)
     if epochs_left is not None:
         done, left = tally.epochs_trained, epochs_left
     estimates: list[float] = []

@@ -110,7 +110,7 @@ def _judge_stretch(
         error = errors[-1] * math.log(10)
         if error > limits[epoch]:
             reason = (
-                f"paused at epoch {epoch}: another trial promises more per epoch, as its log error "
+                f"paused at epoch {epoch}: another trial promises more, as its log error "
                 f"is {error:.3g}, above {limits[epoch]:.3g}"
             )
             if limits[epoch] <= -NO_LIMIT:

@@ -65,7 +65,7 @@ def pause_trial(session: Session, study_id: str, number: int, body: Completion) 
         Conflict: the trial does not run.
     """
     now = datetime.now(UTC)
-    outcome = TrialOutcome.of(body, cause=None, detail=None)
+    outcome = TrialOutcome.of(body, detail=body.reason)
     trial = Trials(session).pause(study_id, number, outcome=outcome, epochs=body.epochs_trained)
     announce_trial(session, trial, at=now)
     stretch = trial.stretch or {}

@@ -138,18 +138,18 @@ class FreezeThaw(Sampler):
         """What is to train next of all that waits and all that is paused."""
         past = study.past()
         seeds = [study.seed, question.decision, _DECISION]
-        trials, superseded, left = [*past.trials], list[int](), dict[int, str]()
+        trials, superseded, let_go = [*past.trials], list[int](), dict[int, str]()
         while True:
             generator = np.random.default_rng(np.random.SeedSequence(seeds))
             search = _Search(self, study, past, trials, generator, slots=question.slots)
             ranking = search.ranking(question)
             superseded += ranking.superseded
-            left |= ranking.left
-            if not (ranking.superseded or ranking.left):
-                return replace(ranking, superseded=superseded, left=left)
+            let_go |= ranking.let_go
+            if not (ranking.superseded or ranking.let_go):
+                return replace(ranking, superseded=superseded, let_go=let_go)
             # As it will be once they have ended: whoever ranks anew then comes to the same.
             trials = [
-                replace(trial, state=TrialState.STOPPED) if trial.number in left else trial
+                replace(trial, state=TrialState.STOPPED) if trial.number in let_go else trial
                 for trial in trials
                 if trial.number not in superseded
             ]
@@ -173,7 +173,7 @@ class _Search:
         sampler: FreezeThaw,
         study: SamplerContext,
         past: Past,
-        known: Iterable[TrialRecord],
+        known: Sequence[TrialRecord],
         generator: np.random.Generator,
         *,
         slots: int = 1,
@@ -231,16 +231,15 @@ class _Search:
         repeats = [trial.number for trial in self._own if self._is_of_no_use(trial)]
         if not fitting:
             let_go = self._let_go(options, {})
-            return Ranking(choices=first, over=over, left=let_go, superseded=repeats)
+            return Ranking(choices=first, over=over, let_go=let_go, superseded=repeats)
         search_options = self._search_options(begun, begun.costs)
         index = dict(zip(fitting, search_options.of_begun()[fitting].tolist(), strict=True))
-        means = search_options.finals()[0]
-        order = sorted(fitting, key=lambda o: (not self._goes_first(o), -index[o], means[o]))
+        order = sorted(fitting, key=lambda o: (not self._goes_first(o), -index[o]))
         waiting = [o for o in order if self._trials[o].state == TrialState.QUEUED]
         superseded = [self._trials[o].number for o in waiting[question.slots :]] + repeats
         let_go = self._let_go(options, index)
         if superseded or let_go:
-            return Ranking(superseded=superseded, left=let_go)
+            return Ranking(superseded=superseded, let_go=let_go)
         ready = [o for o in order if self._trials[o].number in question.ready]
         choices = [self._choice(o, index[o]) for o in ready]
         limits: dict[int, Sequence[tuple[int, float]]] = {}
@@ -366,6 +365,7 @@ class _Search:
             reference_costs=farthest_costs(begun.costs, offered),
             baseline_error=self._predicted.baseline,
             random=self._generator,
+            groups=self._encoding.groups,
         )
 
     def _front(self, begun: Begun) -> list[int]:

@@ -136,7 +136,7 @@ class Ranking:
     """Whether all choices may begin at once: nothing is known that one would tell of another."""
     superseded: Sequence[int] = ()
     """Trials that wait and are not worth it any more, since better ones wait."""
-    left: Mapping[int, str] = field(default_factory=dict[int, str])
+    let_go: Mapping[int, str] = field(default_factory=dict[int, str])
     """Paused trials that never go on, and why."""
     over: bool = False
     """Whether nothing that could begin or go on would come to its end."""

@@ -41,9 +41,13 @@ class AskTellLoop:
         copy: OptunaCopy,
         sampler_context: SamplerContext,
         *,
+        is_ready: Callable[[TrialRecord], bool],
         uncounted_seconds: Callable[[], float],
     ) -> None:
-        """`uncounted_seconds` is how long the study has run since its row was told."""
+        """`is_ready` says whether a trial that waits may begin, as far as measuring goes.
+
+        `uncounted_seconds` is how long the study has run since its row was told.
+        """
         self._study = study
         self._optuna_study = optuna_study
         self._uncounted_seconds = uncounted_seconds
@@ -55,7 +59,10 @@ class AskTellLoop:
         """Which of what waits trains next; null: the sampler has no part in that."""
         if study.spec.sampler.rungs(study.spec.budget.epochs):
             self.decisions = Decisions(
-                study, sampler_context, waited_for=self._duplicates.waited_for
+                study,
+                sampler_context,
+                is_ready=is_ready,
+                waited_for=self._duplicates.waited_for,
             )
         self.figures = Figures(size=4)
         self.copy = copy

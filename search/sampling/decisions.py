@@ -7,7 +7,7 @@ attempt that trains it.
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -25,14 +25,6 @@ MOST_BEGUN = 20
 _INTEGER = TypeAdapter(int)
 
 
-class Ready(Protocol):
-    """Tells of trials that wait."""
-
-    def __call__(self, trial: TrialRecord, /) -> bool:
-        """Whether one may begin, as far as measuring goes."""
-        ...
-
-
 @final
 class Decisions:
     """The decisions of one study. The background makes rankings, the coordinator takes choices."""
@@ -42,12 +34,20 @@ class Decisions:
         study: StudyContext,
         sampler_context: SamplerContext,
         *,
+        is_ready: Callable[[TrialRecord], bool],
         waited_for: Callable[[], Set[int]],
     ) -> None:
-        """`waited_for` says which paused trials others wait for, that repeat them."""
+        """Make none yet.
+
+        Args:
+            study: whose they are.
+            sampler_context: what its sampler may know.
+            is_ready: whether a trial that waits may begin, as far as measuring goes.
+            waited_for: the paused trials that others wait for, which repeat them.
+        """
         self._study = study
         self._sampler_context = sampler_context
-        self._waited_for = waited_for
+        self._is_ready, self._waited_for = is_ready, waited_for
         self._ranking: Ranking | None = None
         self._key: object = None
         """What the ranking follows from."""
@@ -57,7 +57,6 @@ class Decisions:
         """The choice that was taken last, of which rows may say nothing yet."""
         self._last: Mapping[str, Any] | None = None
         """The stretch of the last decision, once it was looked for."""
-        self.is_ready: Ready = lambda trial: True  # noqa: ARG005 - until it is known
         self.is_wanted = False
         """Whether a slot is free, or nothing of the study is at work."""
 
@@ -103,7 +102,7 @@ class Decisions:
         """Rank what waits and what is paused, and do what follows of it but for beginning."""
         key = self._now()
         trials = self._study.trials.open()
-        ready = {t.number for t in trials if self.decides_about(t) and self.is_ready(t)}
+        ready = {t.number for t in trials if self.decides_about(t) and self._is_ready(t)}
         question = Question(
             decision=self._next_decision(),
             epochs_left=self._epochs_left(trials),
@@ -117,8 +116,7 @@ class Decisions:
         self._study.search_is_over = ranking.over
         self._ranking, self._taken = ranking, set()
         # Of what has just ended the ranking knows.
-        gone = {*ranking.superseded, *ranking.left}
-        self._key = key if not gone else self._now()
+        self._key = self._now() if ranking.superseded or ranking.let_go else key
 
     def next(self) -> Choice | None:
         """What is to begin on a free slot; None: nothing is, or it is not known yet."""
@@ -179,16 +177,10 @@ class Decisions:
         counts = self._study.trials.counts()
         return (
             tuple((trial.number, trial.state) for trial in trials),
-            frozenset(t.number for t in trials if self.decides_about(t) and self.is_ready(t)),
+            frozenset(t.number for t in trials if self.decides_about(t) and self._is_ready(t)),
             counts.total,
             self._study.spec.budget,
-            self._taken_of_open(trials),
         )
-
-    def _taken_of_open(self, trials: Sequence[TrialRecord]) -> object:
-        """Choices whose rows do not say yet that they have begun."""
-        is_together = self._ranking is not None and self._ranking.together
-        return () if is_together else frozenset(self._taken & {trial.number for trial in trials})
 
     @property
     def _slots(self) -> int:
@@ -209,10 +201,9 @@ class Decisions:
     def _epochs_left(self, trials: Sequence[TrialRecord]) -> int | None:
         """That the budgets leave beyond what runs is to train before it is judged again."""
         budget = self._study.spec.budget
-        with self._study.database.read() as session:
-            spent = Metrics(session).epochs_trained(self._study.id)
         running = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
         with self._study.database.read() as session:
+            spent = Metrics(session).epochs_trained(self._study.id)
             rows = Trials(session).numbered(self._study.id, running)
         promised = sum(max(0, self._until(row) - row.epochs_trained) for row in rows)
         most = budget.trials * budget.epochs
@@ -230,13 +221,13 @@ class Decisions:
         return max(until, next((one for one in rungs if one > trial.epochs_trained), epochs))
 
     def _end_what_is_not_wanted(self, ranking: Ranking) -> None:
-        gone = [*ranking.superseded, *ranking.left]
+        gone = [*ranking.superseded, *ranking.let_go]
         if not gone:
             return
         with self._study.database.write() as session:
             for trial in Trials(session).numbered(self._study.id, gone):
                 if not trial.state.has_ended:
-                    _leave(session, trial, ranking.left.get(trial.number, ""))
+                    _leave(session, trial, ranking.let_go.get(trial.number, ""))
 
 
 def _suggested(counts: TrialCounts) -> int:
@@ -257,7 +248,7 @@ def _leave(session: Session, trial: TrialRecord, why: str) -> None:
     """End a trial that never goes on; one that was begun keeps what it learned."""
     if trial.state == TrialState.PAUSED:
         state = TrialState.STOPPED
-        outcome = TrialOutcome.of(trial, cause=TrialCause.LEFT, detail=why)
+        outcome = TrialOutcome.of(trial, cause=TrialCause.LET_GO, detail=why)
     else:
         state, outcome = TrialState.CANCELLED, TrialOutcome(cause=TrialCause.SUPERSEDED)
     end_trial(session, trial.study_id, trial.number, state=state, outcome=outcome)

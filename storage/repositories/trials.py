@@ -88,6 +88,7 @@ _OPEN = TrialRow.state.in_([state for state in TrialState if not state.has_ended
 _VERSION = select(StudyRow.data_version + 1).where(StudyRow.id == bindparam("study"))
 _TYPES = TrialRow.__table__.columns
 _ONE = TrialRow.study_id == bindparam("study"), TrialRow.number == bindparam("trial")
+_IS_PAUSED = TrialRow.state == TrialState.PAUSED
 _START = (
     update(TrialRow)
     .where(*_ONE, _OPEN)
@@ -96,13 +97,19 @@ _START = (
         dispatched=True,
         started_at=func.coalesce(TrialRow.started_at, bindparam("at", type_=Instant())),
         # An attempt that repeats a lost one is to pause where that was; one that thaws is not.
-        pausing=case((TrialRow.state == TrialState.PAUSED, null()), else_=TrialRow.pausing),
+        pausing=case((_IS_PAUSED, null()), else_=TrialRow.pausing),
+        detail=case((_IS_PAUSED, null()), else_=TrialRow.detail),
         # Without another version of the study's data, of which it changes nothing.
         data_version=_VERSION.scalar_subquery(),
     )
     .returning(TrialRow.number)
 )
 _SET_EPOCHS = update(TrialRow).where(*_ONE).values(epochs_trained=bindparam("epochs"))
+_SET_STRETCH = (
+    update(TrialRow)
+    .where(*_ONE, TrialRow.finished_at.is_(None))
+    .values(stretch=bindparam("chosen", type_=_TYPES["stretch"].type))
+)
 _NOTHING = TrialOutcome()
 
 TrialOrder: TypeAlias = Literal[
@@ -423,8 +430,12 @@ class Trials:
 
     def set_stretches(self, study_id: str, stretches: Mapping[int, Mapping[str, Any]]) -> None:
         """Keep what open trials are to train, by number; one that has ended stays as it is."""
-        for number, stretch in sorted(stretches.items()):
-            self._change(study_id, number, {"stretch": dict(stretch)}, where=_OPEN)
+        lock_study(self._session, study_id)
+        rows = [
+            {"study": study_id, "trial": number, "chosen": dict(stretch)}
+            for number, stretch in sorted(stretches.items())
+        ]
+        run(self._session, _SET_STRETCH, rows)
 
     def set_pausing(self, study_id: str, number: int, pausing: Mapping[str, Any]) -> None:
         """Say that the trial is to pause, and why.

@@ -8,6 +8,7 @@ import numpy as np
 from search.samplers.modelling.configurations_drawn import place_of
 from search.samplers.modelling.gaussian_process import Array
 from search.spaces import ChoiceDimension, Dimension, DrawnTrial, Scalar
+from search.training.trial_spec import TrainingSpec
 from storage.records import TrialRecord
 
 _ABSENT = 0.5
@@ -32,6 +33,17 @@ class Encoding:
 
     def __init__(self, dimensions: Mapping[str, Dimension]) -> None:
         self._dimensions = dimensions
+
+    @property
+    def groups(self) -> list[int]:
+        """`[D]`, which columns are of one kind: 0 sizes, 1 numbers of training, 2 options."""
+        found = [0, 0]
+        for name, dimension in self._dimensions.items():
+            if isinstance(dimension, ChoiceDimension):
+                found += [2] * len(dimension.options)
+            else:
+                found.append(int(name.rpartition(".")[2] in TrainingSpec.model_fields))
+        return found
 
     def rows(self, configurations: Iterable[Mapping[str, Scalar | None]]) -> Array:
         """`[N, D]` of configurations, each by its values."""

@@ -10,6 +10,7 @@ from rich.table import Table
 from search.documents.catalog import Catalog, RuleEntry
 from search.documents.fronts import Importance, ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
+from search.documents.progress import StudyProgress
 from search.documents.readable import NONE
 from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory
 from service.api.datasets.schemas import DatasetDocument
@@ -173,7 +174,7 @@ def study_table(study: StudyDocument) -> Table:
         "state": study.state + (f" ({study.state_reason})" if study.state_reason else ""),
         "task": str(study.spec.get("task", {}).get("kind")),
         "priority": str(study.spec.get("priority", 0)),
-        "trials": f"{progress.trials.total:,} in all" + (f": {trials}" if trials else ""),
+        "trials": _of_the_budget(progress, trials),
         "epochs trained": f"{progress.epochs_trained:,}",
         "running for": f"{progress.wall_seconds:,.0f} s",
         "device hours": f"{progress.device_hours:.3f}",
@@ -185,6 +186,17 @@ def study_table(study: StudyDocument) -> Table:
     if progress.eta_seconds is not None and not study.ended:
         lines["time left"] = f"{progress.eta_seconds:,.0f} s"
     return lines_table(f"{study.name} ({study.id})", lines)
+
+
+def _of_the_budget(progress: StudyProgress, trials: str) -> str:
+    """How many there may be, and how many there are in each state."""
+    total = f"{progress.trials.total:,}"
+    most = (
+        f"{total} in all"
+        if progress.epochs_left is None
+        else f"the epochs of {total} whole trainings"
+    )
+    return f"{most}: {trials}" if trials else most
 
 
 def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:

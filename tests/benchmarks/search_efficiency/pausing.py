@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-import numpy as np
-
 from search.samplers import Question, Ranking
 from tests.benchmarks.search_efficiency.replay import (
     Configuration,
@@ -81,7 +79,7 @@ class PausingReplay(Replay):
         while len(running) < workers:
             self._fill(workers)
             ranking = self._ranks.rank(self.trials, self._question(workers))
-            for number in (*ranking.superseded, *ranking.left):
+            for number in (*ranking.superseded, *ranking.let_go):
                 trial = self.trials[number]
                 trial.state = State.STOPPED if trial.accuracy else State.GONE
                 self.sampler.ended(trial)
@@ -153,4 +151,4 @@ class PausingReplay(Replay):
             trial.state = State.PAUSED
 
     def _seconds(self, trial: Trial) -> float:
-        return float(np.float64(self.table.epoch_seconds[trial.configuration.structure]))
+        return float(self.table.epoch_seconds[trial.configuration.structure])

@@ -180,13 +180,13 @@ def test_states_for_which_there_is_no_room_are_let_go_the_least_first(table: Tab
     ranking = search.ranking()
     # The best two of each slot stay, whatever room they take.
     least = sorted(index, key=lambda number: index[number])[:2]
-    assert set(ranking.left) == set(least)
+    assert set(ranking.let_go) == set(least)
     for number in least:
         epoch = len(search.trials[number].accuracy)
-        assert ranking.left[number] == f"let go at epoch {epoch} for room"
+        assert ranking.let_go[number] == f"let go at epoch {epoch} for room"
     nothing = Search(table, FreezeThaw(startup_trials=STARTUP, held_bytes=0))
     nothing.trials = search.trials
-    assert set(nothing.ranking().left) == {3, 4, 5, 6}
+    assert set(nothing.ranking().let_go) == {3, 4, 5, 6}
 
 
 def test_what_others_wait_for_goes_on_to_its_end(search: Search) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx2
 import pytest
@@ -540,7 +541,7 @@ def test_an_address_that_asks_too_much_waits_whatever_it_shows(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A slow machine takes longer for these requests than keys are remembered.
-    monkeypatch.setattr(KeyRing.__init__, "__kwdefaults__", {"seconds": 600.0})
+    monkeypatch.setattr("service.app.KeyRing", partial(KeyRing, seconds=600.0))
     key = create_key(site.database, name="k", scopes=("read",))
     working = create_key(site.database, name="w", scopes=("work",))
     right = {"Authorization": f"Bearer {key.text}"}

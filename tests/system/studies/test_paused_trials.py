@@ -70,8 +70,7 @@ def test_a_trial_pauses_where_its_error_is_above_the_limit(client: TestClient, s
     assert heard["stop"] == {}
     (reason,) = heard["pause"].values()
     assert reason == (
-        "paused at epoch 2: another trial promises more per epoch, as its log error is -0.511, "
-        "above -0.693"
+        "paused at epoch 2: another trial promises more, as its log error is -0.511, above -0.693"
     )
     # Whoever says it again hears the same, also the attempt that comes after a lost one.
     assert running.report(lease, 2, 0.4)["pause"] == heard["pause"]
