@@ -181,6 +181,7 @@ class _Search:
         self._sampler, self._study, self._generator = sampler, study, generator
         self._slots = slots
         self._own = [trial for trial in known if was_begun(trial)]
+        self._complete = {one.number for one in known if one.state == TrialState.COMPLETE}
         self._trials = [*study.knowledge.trials, *self._own]
         self._rungs = (*sampler.rungs(study.epochs), study.epochs)
         self._encoding = Encoding(study.space.dimensions)
@@ -269,13 +270,19 @@ class _Search:
         """Whether it is for the sampler to say when the trial goes on."""
         if trial.state == TrialState.PAUSED:
             return True
-        waits = trial.state == TrialState.QUEUED and trial.repeats is None
-        return waits and is_own(trial) and trial.origin == TrialOrigin.SAMPLER
+        return self._is_suggestion(trial) and self._is_new(trial)
 
     def _is_of_no_use(self, trial: TrialRecord) -> bool:
         """Whether a suggestion repeats what was begun before, by chance."""
-        waits = trial.state == TrialState.QUEUED and trial.repeats is not None
+        return self._is_suggestion(trial) and not self._is_new(trial)
+
+    def _is_suggestion(self, trial: TrialRecord) -> bool:
+        waits = trial.state == TrialState.QUEUED and is_own(trial)
         return waits and trial.origin == TrialOrigin.SAMPLER
+
+    def _is_new(self, trial: TrialRecord) -> bool:
+        """Whether a trial repeats none, or one that is complete where that is wanted."""
+        return trial.repeats is None or (self._study.replicates and trial.repeats in self._complete)
 
     def _reached(self, trial: TrialRecord) -> int:
         """The epoch that an option has trained."""

@@ -82,6 +82,8 @@ class SamplerContext:
     past: Callable[[], Past]
     slots: Callable[[], int] = lambda: 1
     """How many trials train at once."""
+    replicates: bool = False
+    """Whether a configuration that was trained may be trained again, with another seed."""
     knowledge: Knowledge = Knowledge()
     sampler_cache: SamplerCache = field(default_factory=SamplerCache)
 

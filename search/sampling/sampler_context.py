@@ -43,6 +43,7 @@ def sampler_context_of(
         seed=spec.seed,
         epochs=spec.budget.epochs,
         trials=spec.budget.trials,
+        replicates=spec.duplicates == "replicate",
         limits=spec.limits,
         is_refused=is_refused,
         file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),

@@ -24,7 +24,7 @@ from search.documents.objectives import (
     Objective,
 )
 from search.documents.runtimes import RUNTIME_KINDS
-from search.samplers import AnySampler, KnownCost, Tpe
+from search.samplers import AnySampler, FreezeThaw, KnownCost, Tpe
 from search.spaces import PRESETS, Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
@@ -63,7 +63,11 @@ class Budget(Spec):
     """When a study has done enough; the first budget that is used up ends it."""
 
     trials: int = Field(
-        default=30, ge=1, le=1_000_000, description="trials that end after they were dispatched"
+        default=30,
+        ge=1,
+        le=1_000_000,
+        description="trials that end after they were dispatched; with `freeze_thaw`, which pauses "
+        "them, the epochs of so many whole trainings",
     )
     epochs: int = Field(default=10, ge=1, le=100_000, description="epochs per trial, at most")
     total_epochs: int | None = Field(
@@ -191,9 +195,10 @@ class StudySpec(Spec):
     limits: Limits = Field(default=Limits(), description="what no trial may exceed")
     budget: Budget = Field(default=Budget(), description="when the study has done enough")
     sampler: AnySampler = Field(
-        default=KnownCost(),
-        description="`known_cost` unless the document says otherwise, or `tpe` where quality is no "
-        "objective, so that there is nothing to model",
+        default=FreezeThaw(),
+        description="which configurations are tried. A document that names none has `freeze_thaw`, "
+        "which also says how far each trains; with a rule of `early_stopping` it has `known_cost`, "
+        "and where quality is no objective, so that there is nothing to model, `tpe`",
     )
     early_stopping: AnyStopping | None = Field(
         default=None,
@@ -262,14 +267,16 @@ class StudySpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _with_a_sampler(cls, document: object) -> object:
-        """The default sampler has to have a quality to model."""
+        """The default sampler has to have a quality to model, and no rule beside it."""
         if not isinstance(document, Mapping) or "sampler" in document:
             return cast(object, document)
         fields = cast(Mapping[str, object], document)
         objectives = fields.get("objectives", USUAL_OBJECTIVES)
-        if not isinstance(objectives, list | tuple) or "quality" in objectives:
-            return fields
-        return {**fields, "sampler": Tpe()}
+        if isinstance(objectives, list | tuple) and "quality" not in objectives:
+            return {**fields, "sampler": Tpe()}
+        if fields.get("early_stopping") is not None:
+            return {**fields, "sampler": KnownCost()}
+        return fields
 
     @field_validator("architectures", "parametrizations", "objectives", "presets", "warm_start")
     @classmethod

@@ -59,13 +59,17 @@ class CandidateDraws:
     def fresh(self, front: Sequence[int]) -> list[DrawnTrial]:
         """Random configurations and mutations of the front's, which were not begun before.
 
-        What breaks a limit, as far as that is known or predicted, is not among them. `front` are
-        places among the trials.
+        Where a study replicates, those that are complete are among them, too. What breaks a limit,
+        as far as that is known or predicted, is not. `front` are places among the trials.
         """
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(front)
         recollect = self._study.sampler_cache.of
-        tried = {recollect(one, "key", _key_of_trial) for one in self._trials if is_own(one)}
+        tried = {
+            recollect(one, "key", _key_of_trial)
+            for one in self._trials
+            if is_own(one) and not (self._study.replicates and one.state == TrialState.COMPLETE)
+        }
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
 

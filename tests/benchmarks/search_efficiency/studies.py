@@ -151,7 +151,9 @@ class StudySampler:
     that measures before it trains.
     """
 
-    def __init__(self, table: Table, sampler: AnySampler, *, seed: int) -> None:
+    def __init__(
+        self, table: Table, sampler: AnySampler, *, seed: int, replicates: bool = False
+    ) -> None:
         self.workers = 1
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = TableSpace(table)
@@ -171,6 +173,7 @@ class StudySampler:
             is_refused=lambda _: False,
             past=self._past,
             slots=lambda: self.workers,
+            replicates=replicates,
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
