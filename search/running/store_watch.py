@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from search.background import Background
 from search.running.trial_endings import let_go
-from search.studies.commands import hold, resume
-from search.studies.states import in_progress
+from search.studies import hold, in_progress, resume
 from storage.accounts.quotas import Quotas, refusal
 from storage.blobs.artifacts import ArtifactStore
 from storage.endings import StudyCause

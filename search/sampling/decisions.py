@@ -139,8 +139,10 @@ class Decisions:
             waiting = counts.by_state.get(TrialState.QUEUED, 0)
             waiting -= trial.state == TrialState.QUEUED
             suggestions = _suggested(counts) + max(0, self._slots + 1 - waiting)
+        decision = self._next_decision()
         stretch: dict[str, Any] = {
-            "decision": self._next_decision(),
+            "decision": decision,
+            "judged": decision,
             "suggestions": suggestions,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
             "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
@@ -154,7 +156,11 @@ class Decisions:
         if not self._ranking.together:
             self._ranking, self._key = None, None
         others = {
-            t.number: {**t.stretch, "limits": [[*limit] for limit in limits[t.number]]}
+            t.number: {
+                **t.stretch,
+                "judged": decision,
+                "limits": [[*limit] for limit in limits[t.number]],
+            }
             for t in self._study.trials.open(TrialState.RUNNING)
             if t.number in limits and t.stretch is not None
         }

@@ -1,5 +1,6 @@
 """A study as users know it: the document, its submission, and what is done with it later."""
 
+from search.studies.commands import hold, resume
 from search.studies.configurations import (
     OverSeeds,
     Qualities,
@@ -46,6 +47,7 @@ __all__ = [
     "ended_after_dispatch",
     "enter",
     "forget_deleted",
+    "hold",
     "in_progress",
     "is_trained_afresh",
     "knowledge_of",
@@ -58,5 +60,6 @@ __all__ = [
     "priority_of",
     "refusals",
     "replicate_seed",
+    "resume",
     "seeded",
 ]

@@ -89,7 +89,7 @@ class CandidateDraws:
         """Whether count and size are within the limits, and the predicted speed as well."""
         limits = self._study.limits
         expected = _Expected(
-            parameters=drawn.spec.model.parameter_count(),
+            parameters=drawn.parameters,
             bytes=None if limits.bytes is None else self._study.file_bytes(drawn.spec),
             throughput_ratio=None
             if limits.min_throughput_ratio is None
@@ -135,9 +135,7 @@ def _sizes(trial: TrialRecord) -> tuple[float, float]:
 
 
 def _sizes_of_draw(drawn: DrawnTrial) -> tuple[float, float]:
-    model = drawn.spec.model
-    counts = model.parameter_count(), model.dense_twin().parameter_count()
-    return math.log10(max(1, counts[0])), math.log10(max(1, counts[1]))
+    return math.log10(max(1, drawn.parameters)), math.log10(max(1, drawn.dense_parameters))
 
 
 def _key(values: Mapping[str, Scalar | None]) -> frozenset[tuple[str, Scalar | None]]:

@@ -96,7 +96,8 @@ class TrialDocument(Spec):
         description="what the sampler last chose the trial for, where it says how far trials "
         "train: the `decision`, its number within the study; `number`, how often it was chosen; "
         "`from` and `until` which epoch; the `index`, hypervolume expected for each unit of "
-        "`price`; and `limits`, pairs of an epoch and the largest log error with which it goes on",
+        "`price`; and `limits`, pairs of an epoch and the largest log error with which it goes on, "
+        "as the decision `judged` has it",
     )
     pausing: dict[str, Any] | None = Field(
         default=None, description="why it is paused, or is about to be: the epoch and the reason"
