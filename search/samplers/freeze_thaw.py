@@ -30,6 +30,7 @@ from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.pausing.epoch_seconds import EpochSeconds
 from search.samplers.pausing.options import Begun, Fresh, SearchOptions, Standing
+from search.samplers.pausing.rank_prior import RankScores, rank_weights
 from search.samplers.sampler import (
     NO_LIMIT,
     Choice,
@@ -108,6 +109,10 @@ class FreezeThaw(Sampler):
         """The epochs of a training of so many after which a trial may be paused."""
         return rungs(self.min_epochs, self.spacing, epochs=epochs)
 
+    def learns_from_ranks(self) -> bool:
+        """Trials of other tasks tell beforehand which configurations end well."""
+        return True
+
     def asks_for_seconds(self) -> bool:
         """Whether trials are compared by how long they take."""
         return self.price == "seconds"
@@ -181,6 +186,10 @@ class _Search:
         )
         self._draws = CandidateDraws(study, self._trials, self._costs, generator)
         self._predicted = PredictedErrors(study, past, self._trials)
+        self._scores = RankScores(
+            study.space.dimensions, study.knowledge.ranked, study.sampler_cache
+        )
+        self._weights = np.zeros(len(study.knowledge.ranked))
         self._families: dict[str, int] = {}
         seconds: Mapping[int, float] = past.epoch_seconds if sampler.asks_for_seconds() else {}
         self._seconds = EpochSeconds(self._own, seconds)
@@ -369,7 +378,7 @@ class _Search:
     def _begun(self) -> Begun:
         trials = self._trials
         recollect = self._study.sampler_cache.of
-        return Begun(
+        begun = Begun(
             features=np.array([recollect(one, "row", self._row) for one in trials]).reshape(
                 len(trials), -1
             ),
@@ -382,17 +391,22 @@ class _Search:
             chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
             prior=np.zeros(len(trials)),
         )
+        scores = np.array([recollect(one, "rank scores", self._scores.of_trial) for one in trials])
+        scores = scores.reshape(len(trials), len(self._weights))
+        self._weights = rank_weights(begun, scores, rungs=self._rungs)
+        return replace(begun, prior=scores @ self._weights)
 
     def _fresh(self, drawn: Sequence[DrawnTrial]) -> Fresh:
         families = [_family_of_draw(one) for one in drawn]
         counts = [one.spec.model.parameter_count() for one in drawn]
+        values = [values_of_draw(one) for one in drawn]
         return Fresh(
-            features=self._encoding.rows(map(values_of_draw, drawn)),
+            features=self._encoding.rows(values),
             costs=self._costs.of_draws(drawn),
             families=np.array([self._family(name) for name in families], dtype=np.int64),
             price=np.array([self._seconds.of_draw(one) for one in drawn]),
             chance=np.array([self._chance(*of) for of in zip(families, counts, strict=True)]),
-            prior=np.zeros(len(drawn)),
+            prior=self._scores.of(values) @ self._weights,
         )
 
     def _row(self, trial: TrialRecord) -> Array:
