@@ -109,8 +109,7 @@ def dry_run(
         update={
             "known_trials": sum(len(one.trials) for one in known if one.by == "results"),
             "warm_start": tuple(
-                WarmStartSource(study=one.study, by=one.by, trials=len(one.trials))
-                for one in known
+                WarmStartSource(study=one.study, by=one.by, trials=len(one.trials)) for one in known
             ),
         }
     )
