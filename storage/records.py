@@ -285,7 +285,10 @@ class WarmStartTrialRecord:
     latency_p99: float | None
     bytes: int | None
     curve: list[float]
-    """The validation metric after epoch 1, 2, ...."""
+    """The validation metric after epoch 1, 2, ...; empty for a trial that has a rank."""
+    rank: float | None = None
+    """In (0, 1), the lower the better, of a trial of another task: (rank - 1/2) / n among those of
+    its study. Its values do not compare with the new study's, and it has no place in that space."""
 
 
 @dataclass(frozen=True, kw_only=True)

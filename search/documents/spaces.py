@@ -70,6 +70,17 @@ class ParameterRange(Spec):
     high: int
 
 
+class WarmStartSource(Spec):
+    """A study of `warm_start`, and what of it is used."""
+
+    study: str
+    by: Literal["results", "ranks"] = Field(
+        description="`results`: its trials count as what they are, for its task is the same; "
+        "`ranks`: only how they rank among each other does, for it is not"
+    )
+    trials: int = Field(description="how many of its trials are used")
+
+
 class SpaceDescription(Spec):
     """What a dry run tells: the dimensions, the candidates and the range of parameter counts."""
 
@@ -77,7 +88,12 @@ class SpaceDescription(Spec):
     candidates: tuple[dict[str, str], ...]
     parameter_range: ParameterRange
     known_trials: int = Field(
-        default=0, description="how many trials of the studies in `warm_start` lie in the space"
+        default=0,
+        description="how many trials of the studies in `warm_start` lie in the space, where these "
+        "have the same task",
+    )
+    warm_start: tuple[WarmStartSource, ...] = Field(
+        default=(), description="how each study of `warm_start` is used"
     )
 
 

@@ -13,6 +13,7 @@ from search.samplers.grid import Grid
 from search.samplers.known_cost import KnownCost
 from search.samplers.nsga2 import Nsga2
 from search.samplers.nsga3 import Nsga3
+from search.samplers.pausing.rank_prior import ranks_of
 from search.samplers.random import Random
 from search.samplers.sampler import (
     NO_LIMIT,
@@ -20,6 +21,7 @@ from search.samplers.sampler import (
     Knowledge,
     Past,
     Question,
+    RankedTrials,
     Ranking,
     Sampler,
     SamplerContext,
@@ -48,9 +50,11 @@ __all__ = [
     "Past",
     "Question",
     "Random",
+    "RankedTrials",
     "Ranking",
     "Sampler",
     "SamplerContext",
     "Tpe",
     "distribution_of",
+    "ranks_of",
 ]

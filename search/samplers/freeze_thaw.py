@@ -5,7 +5,7 @@ and what is paused compete by the hypervolume that each is expected to add per e
 Snoek & Adams 2014 (arXiv 1406.3896), with costs that are known exactly; the index of an option is
 Weitzman's reservation price (1979), one look ahead.
 
-Its core is pure: `search.samplers.modelling.options`.
+Its core is pure: `search.samplers.pausing.options`.
 """
 
 from collections import Counter
@@ -24,19 +24,14 @@ from search.samplers.modelling.candidates import (
     is_own,
     was_begun,
 )
-from search.samplers.modelling.costs import (
-    Costs,
-    Regression,
-    features_of,
-    features_of_draw,
-    shape_of,
-    shape_of_draw,
-)
+from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
-from search.samplers.modelling.options import Begun, Fresh, SearchOptions, Standing
 from search.samplers.modelling.predicted_errors import PredictedErrors
 from search.samplers.modelling.sampler_cache import is_settled
+from search.samplers.pausing.epoch_seconds import EpochSeconds
+from search.samplers.pausing.options import Begun, Fresh, SearchOptions, Standing
+from search.samplers.pausing.rank_prior import RankScores, rank_weights
 from search.samplers.sampler import (
     NO_LIMIT,
     Choice,
@@ -68,8 +63,6 @@ _STANDINGS: Mapping[TrialState, Standing] = {
 }
 _MOST_JUDGED = 16
 """For so many running trials one decision says anew with which errors they go on."""
-_SHAPES_TO_PREDICT = 5
-_LEAST_SECONDS = 1e-4
 _INTEGER = TypeAdapter(int)
 
 
@@ -118,6 +111,10 @@ class FreezeThaw(Sampler):
     def rungs(self, epochs: int, /) -> tuple[int, ...]:
         """The epochs of a training of so many after which a trial may be paused."""
         return rungs(self.min_epochs, self.spacing, epochs=epochs)
+
+    def learns_from_ranks(self) -> bool:
+        """Trials of other tasks tell beforehand which configurations end well."""
+        return True
 
     def asks_for_seconds(self) -> bool:
         """Whether trials are compared by how long they take."""
@@ -193,9 +190,13 @@ class _Search:
         )
         self._draws = CandidateDraws(study, self._trials, self._costs, generator)
         self._predicted = PredictedErrors(study, past, self._trials)
+        self._scores = RankScores(
+            study.space.dimensions, study.knowledge.ranked, study.sampler_cache
+        )
+        self._weights = np.zeros(len(study.knowledge.ranked))
         self._families: dict[str, int] = {}
         seconds: Mapping[int, float] = past.epoch_seconds if sampler.asks_for_seconds() else {}
-        self._seconds = _EpochSeconds(self._own, seconds)
+        self._seconds = EpochSeconds(self._own, seconds)
         self._feasible, self._tried = self._memory_shares(known)
 
     def suggestion(self, number: int) -> DrawnTrial:
@@ -393,7 +394,7 @@ class _Search:
     def _begun(self) -> Begun:
         trials = self._trials
         recollect = self._study.sampler_cache.of
-        return Begun(
+        begun = Begun(
             features=np.array([recollect(one, "row", self._row) for one in trials]).reshape(
                 len(trials), -1
             ),
@@ -406,17 +407,22 @@ class _Search:
             chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
             prior=np.zeros(len(trials)),
         )
+        scores = np.array([recollect(one, "rank scores", self._scores.of_trial) for one in trials])
+        scores = scores.reshape(len(trials), len(self._weights))
+        self._weights = rank_weights(begun, scores, rungs=self._rungs)
+        return replace(begun, prior=scores @ self._weights)
 
     def _fresh(self, drawn: Sequence[DrawnTrial]) -> Fresh:
         families = [_family_of_draw(one) for one in drawn]
         counts = [one.parameters for one in drawn]
+        values = [values_of_draw(one) for one in drawn]
         return Fresh(
-            features=self._encoding.rows(map(values_of_draw, drawn)),
+            features=self._encoding.rows(values),
             costs=self._costs.of_draws(drawn),
             families=np.array([self._family(name) for name in families], dtype=np.int64),
             price=np.array([self._seconds.of_draw(one) for one in drawn]),
             chance=np.array([self._chance(*of) for of in zip(families, counts, strict=True)]),
-            prior=np.zeros(len(drawn)),
+            prior=self._scores.of(values) @ self._weights,
         )
 
     def _row(self, trial: TrialRecord) -> Array:
@@ -490,44 +496,6 @@ class _Search:
                 tried[kind] += 1
                 feasible[kind] += not ran_out
         return feasible, tried
-
-
-@final
-class _EpochSeconds:
-    """How long an epoch of a shape takes: as measured, or predicted from other shapes'.
-
-    All are 1 where nothing is known of enough shapes.
-    """
-
-    def __init__(self, trials: Sequence[TrialRecord], seconds: Mapping[int, float]) -> None:
-        measured: dict[str, list[float]] = {}
-        features: dict[str, tuple[str, float, float]] = {}
-        for trial in trials:
-            if trial.number in seconds:
-                shape = shape_of(trial)
-                measured.setdefault(shape, []).append(max(seconds[trial.number], _LEAST_SECONDS))
-                features[shape] = features_of(trial)
-        self._known = {shape: float(np.median(values)) for shape, values in measured.items()}
-        self._regression: Regression | None = None
-        if len(self._known) >= _SHAPES_TO_PREDICT:
-            logs = np.log10([self._known[shape] for shape in features])
-            self._regression = Regression([*features.values()], logs)
-
-    def of_trial(self, trial: TrialRecord) -> float:
-        """Of one of its epochs."""
-        if self._regression is None:
-            return 1.0
-        return self._of(shape_of(trial), features_of(trial), self._regression)
-
-    def of_draw(self, drawn: DrawnTrial) -> float:
-        """Of one of its epochs."""
-        if self._regression is None:
-            return 1.0
-        return self._of(shape_of_draw(drawn), features_of_draw(drawn), self._regression)
-
-    def _of(self, shape: str, features: tuple[str, float, float], regression: Regression) -> float:
-        known = self._known.get(shape)
-        return 10 ** regression.at(*features) if known is None else known
 
 
 def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[TrialRecord]:

@@ -49,6 +49,19 @@ class Past:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankedTrials:
+    """Trials of a study whose values do not compare with this one's, for it has another task.
+
+    How they rank among each other may tell something all the same.
+    """
+
+    trials: Sequence[TrialRecord]
+    """Complete ones, numbered as those of `Knowledge`; they need not lie in the study's space."""
+    ranks: Sequence[float]
+    """In (0, 1), the lower the better: (rank - 1/2) / n of each among the n."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Knowledge:
     """What a study was given of other studies before its first suggestion; it never changes.
 
@@ -60,6 +73,8 @@ class Knowledge:
         default_factory=dict[int, Mapping[int, float]]
     )
     """Trial number -> epoch -> the validation metric."""
+    ranked: Sequence[RankedTrials] = ()
+    """Of studies of other tasks, for samplers that learn from ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +227,10 @@ class Sampler(Spec):
         Where there are some, `rank` says which trial trains next, and how far.
         """
         return ()
+
+    def learns_from_ranks(self) -> bool:
+        """Whether the sampler makes use of how trials of other tasks rank."""
+        return False
 
     def asks_for_seconds(self) -> bool:
         """Whether the sampler goes by how long epochs take."""

@@ -232,11 +232,12 @@ class StudySpec(Spec):
     warm_start: tuple[str, ...] = Field(
         default=(),
         max_length=20,
-        description="ids of other studies of the same task: their complete and stopped trials that "
-        "lie in this space, as they stand now, are known to the samplers before the first "
+        description="ids of other studies. Of the same task, their complete and stopped trials "
+        "that lie in this space, as they stand now, are known to the samplers before the first "
         "suggestion; `nsga2` and `nsga3` learn from complete ones alone, `random` and `grid` from "
-        "nothing. They are on no front and count in no budget, and stay known when their study is "
-        "deleted",
+        "nothing. Of another task, data or metric, `freeze_thaw` takes how their complete trials "
+        "rank, and learns how much that tells here; other samplers refuse them. Those trials are "
+        "on no front and count in no budget, and stay known when their study is deleted",
     )
     presets: tuple[PresetName, ...] = Field(
         default=(),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
-from search.documents.spaces import DryRun
+from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
 from search.studies.feasibility import runtime_fault, smallest_bytes, smallest_state
@@ -16,7 +16,7 @@ from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
 from search.studies.states import announce
-from search.studies.warm_start import warm_start_trials
+from search.studies.warm_start import source_trials
 from search.tasks import DataSources
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas
@@ -65,7 +65,7 @@ def submit(
     spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
-    warm_start = warm_start_trials(database, spec, space)
+    warm_start = source_trials(database, spec, space)
     now, study_id = datetime.now(UTC), secrets.token_hex(6)
     document = spec.model_dump(mode="json")
     with database.write() as session:
@@ -82,7 +82,8 @@ def submit(
         )
         if study.id == study_id:
             Quotas(session).make_room("studies", is_added=True)
-            WarmStartTrials(session).add(study.id, warm_start)
+            copies = [trial for source in warm_start for trial in source.trials]
+            WarmStartTrials(session).add(study.id, copies)
             announce(session, study, at=now)
             Audit(session).note("study.submitted", study.id, name=study.name)
         return studies.get(study.id)
@@ -103,8 +104,15 @@ def dry_run(
     spec = with_defaults(with_original(database, resolved(spec, sources)))
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
-    known = len(warm_start_trials(database, spec, space))
-    described = space.describe().model_copy(update={"known_trials": known})
+    known = source_trials(database, spec, space)
+    described = space.describe().model_copy(
+        update={
+            "known_trials": sum(len(one.trials) for one in known if one.by == "results"),
+            "warm_start": tuple(
+                WarmStartSource(study=one.study, by=one.by, trials=len(one.trials)) for one in known
+            ),
+        }
+    )
     return DryRun(**vars(described), memory=space_memory(spec, space, places))
 
 

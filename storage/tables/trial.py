@@ -128,3 +128,4 @@ class WarmStartTrialRow(Table):
     latency_p99: Mapped[float | None]
     bytes: Mapped[int | None] = mapped_column(BigInteger)
     curve: Mapped[list[float]] = mapped_column(document())
+    rank: Mapped[float | None]

@@ -55,6 +55,10 @@ class GaussianProcess:
     weights: Array
     """`[N]`: the inverse correlations times the centred values."""
 
+    def means(self, features: Array) -> Array:
+        """Mean `[M]` of the value at each row `[M, D]`."""
+        return self.mean + matern(features, self.features, length=self.length) @ self.weights
+
     def predict(self, features: Array) -> tuple[Array, Array]:
         """Mean and standard deviation `[M]` of the noiseless value at each row `[M, D]`."""
         across = matern(features, self.features, length=self.length)

@@ -12,7 +12,7 @@ from search.documents.fronts import Importance, ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.progress import StudyProgress
 from search.documents.readable import NONE
-from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory
+from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory, WarmStartSource
 from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
 from service.api.fronts.schemas import FrontDocument, PointDocument
@@ -268,10 +268,19 @@ def dry_run_table(answer: DryRun) -> Table:
             scale = ", logarithmic" if dimension.log else ""
             values = f"{dimension.low:g} to {dimension.high:g}{scale}"
         table.add_row(dimension.name, dimension.kind, escape(values))
+    lines = [_about_source(source) for source in answer.warm_start]
     if answer.memory is not None:
-        table.caption = _about_memory(answer.memory)
+        lines.append(_about_memory(answer.memory))
+    if lines:
+        table.caption = "\n".join(lines)
         table.caption_justify = "left"
     return table
+
+
+def _about_source(source: WarmStartSource) -> str:
+    """How a study of the warm start is used, in a line."""
+    what = "results" if source.by == "results" else "another task: ranks"
+    return f"warm start from study {source.study}, {what} of {source.trials} trials"
 
 
 def _about_memory(memory: SpaceMemory) -> str:

@@ -28,8 +28,12 @@ from tests.benchmarks.search_efficiency import (
 )
 from tests.benchmarks.search_efficiency.peers import Peer, PeerSampler, PeerSpace, peer_space
 from tests.benchmarks.search_efficiency.replay import Rule, Sampler, State, Trial
-from tests.benchmarks.search_efficiency.studies import StudySampler
-from tests.benchmarks.search_efficiency.table import Table
+from tests.benchmarks.search_efficiency.spaces import SPACES
+from tests.benchmarks.search_efficiency.studies import StudySampler, ranked_trials
+from tests.benchmarks.search_efficiency.table import Table, read
+
+_KNOWN_TRIALS = 40
+"""Of the other table, where a search knows of it."""
 
 
 class StoppingRule:
@@ -102,6 +106,17 @@ def by_peer(
     )
 
 
+def by_ranks(*, shuffled: bool = False) -> Contestant:
+    """`freeze_thaw` with what full trainings of the other table tell by their ranks."""
+
+    def sampler(table: Table, seed: int) -> StudySampler:
+        [other] = (space for name, space in SPACES.items() if name != table.space.name)
+        known = ranked_trials(read(other), trials=_KNOWN_TRIALS, seed=seed, shuffled=shuffled)
+        return StudySampler(table, FreezeThaw(), seed=seed, ranked=[known])
+
+    return Contestant(sampler, None)
+
+
 _SAMPLERS: Mapping[str, AnySampler] = {
     "random": Random(),
     "tpe": Tpe(),
@@ -124,6 +139,8 @@ CONTESTANTS: dict[str, Contestant] = {
     for suffix, rule in _RULES.items()
 }
 CONTESTANTS["freeze_thaw"] = by_spec(FreezeThaw(), None)
+CONTESTANTS["freeze_thaw (ranks)"] = by_ranks()
+CONTESTANTS["freeze_thaw (shuffled ranks)"] = by_ranks(shuffled=True)
 CONTESTANTS["freeze_thaw (seconds)"] = by_spec(FreezeThaw(price="seconds"), None)
 if syne_tune_peer.is_installed():
     CONTESTANTS["random + Syne Tune's MOASHA"] = Contestant(
@@ -166,6 +183,8 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ),
     ("freeze_thaw", "known_cost + pareto_gain (fixed)"),
     ("freeze_thaw", "tpe + pareto_gain (fixed)"),
+    ("freeze_thaw (ranks)", "freeze_thaw"),
+    ("freeze_thaw (shuffled ranks)", "freeze_thaw"),
     ("nsga3", "nsga2"),
     ("branches", "tpe"),
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),

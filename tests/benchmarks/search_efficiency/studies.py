@@ -8,11 +8,22 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
+import numpy as np
 import optuna
 
 from models.model import ModelSpec
 from search.documents.objectives import USUAL_OBJECTIVES
-from search.samplers import AnySampler, Past, Question, Ranking, SamplerContext
+from search.samplers import (
+    AnySampler,
+    Knowledge,
+    Past,
+    Question,
+    Random,
+    RankedTrials,
+    Ranking,
+    SamplerContext,
+    ranks_of,
+)
 from search.sampling.optuna_study import sampler_seed
 from search.spaces import Candidate, DrawnTrial, Limits
 from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
@@ -152,8 +163,15 @@ class StudySampler:
     """
 
     def __init__(
-        self, table: Table, sampler: AnySampler, *, seed: int, replicates: bool = False
+        self,
+        table: Table,
+        sampler: AnySampler,
+        *,
+        seed: int,
+        replicates: bool = False,
+        ranked: Sequence[RankedTrials] = (),
     ) -> None:
+        """`ranked` are what the search knows of others."""
         self.workers = 1
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = TableSpace(table)
@@ -174,6 +192,7 @@ class StudySampler:
             past=self._past,
             slots=lambda: self.workers,
             replicates=replicates,
+            knowledge=Knowledge(ranked=ranked),
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
@@ -225,7 +244,7 @@ class StudySampler:
 
     def _past(self) -> Past:
         return Past(
-            trials=[self._record(trial) for trial in self._trials],
+            trials=[self.record(trial) for trial in self._trials],
             validations={
                 trial.number: dict(enumerate(trial.accuracy, start=1)) for trial in self._trials
             },
@@ -237,7 +256,7 @@ class StudySampler:
             },
         )
 
-    def _record(self, trial: Trial) -> TrialRecord:
+    def record(self, trial: Trial) -> TrialRecord:
         """The row that a study's tables would have."""
         if trial.number in self._ended:
             return self._ended[trial.number]
@@ -276,3 +295,28 @@ class StudySampler:
 
 def _level(parametrization: str) -> str:
     return f"{parametrization}.level"
+
+
+def ranked_trials(table: Table, *, trials: int, seed: int, shuffled: bool = False) -> RankedTrials:
+    """Full trainings of random configurations of a table, as a search of another one knows them.
+
+    `shuffled`: each has the quality of another one, so that they tell nothing.
+    """
+    random = np.random.default_rng(np.random.SeedSequence([seed, trials]))
+    structures = random.integers(len(table.structures), size=trials).tolist()
+    rates = random.integers(len(table.space.learning_rates), size=trials).tolist()
+    seeds = random.integers(table.seeds, size=trials).tolist()
+    rows = zip(structures, rates, seeds, strict=True)
+    curves: list[list[float]] = [table.accuracy[row].tolist() for row in rows]
+    if shuffled:
+        random.shuffle(curves)
+    configurations = map(Configuration, structures, rates)
+    found = [
+        Trial(number - trials, configuration, 0, accuracy=curve, state=State.COMPLETE)
+        for number, (configuration, curve) in enumerate(zip(configurations, curves, strict=True))
+    ]
+    sampler = StudySampler(table, Random(), seed=seed)
+    return RankedTrials(
+        trials=[sampler.record(trial) for trial in found],
+        ranks=ranks_of([-curve[-1] for curve in curves]),
+    )

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from search.samplers.modelling.learning_curves import fit_curves
+from search.samplers.pausing.learning_curves import fit_curves
 
 RUNGS = (1, 2, 4)
 NAN = math.nan

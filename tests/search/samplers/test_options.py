@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from search.samplers.modelling import options
 from search.samplers.modelling.acquisition import Front
-from search.samplers.modelling.final_errors import FinalErrors, Kernel, Look, fit_scales
 from search.samplers.modelling.gaussian_process import matern
-from search.samplers.modelling.option_index import Gains, Options
-from search.samplers.modelling.options import Begun, Fresh, SearchOptions, Standing
+from search.samplers.pausing import options
+from search.samplers.pausing.final_errors import FinalErrors, Kernel, Look, fit_scales
+from search.samplers.pausing.option_index import Gains, Options
+from search.samplers.pausing.options import Begun, Fresh, SearchOptions, Standing
 
 RUNGS = (1, 2, 4, 8)
 BASELINE = math.log(0.9)

@@ -1,6 +1,6 @@
 """What studies know of others: every sampler makes use of it, and it leaves no trace in Optuna."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,20 @@ from typing import Any
 import pytest
 
 from models.interface import Classes, Interface, Standardise
-from search.samplers import Knowledge
+from search.errors import SpecRefused
+from search.samplers import Knowledge, RankedTrials, ranks_of
 from search.samplers.sampler import Sampler
 from search.spaces.draws import TrialSource
 from search.spaces.model_space import DrawnTrial
 from search.spaces.space import SearchSpace
 from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
-from search.studies.warm_start import warm_start_trials
+from search.studies.warm_start import knowledge_of, source_trials
 from search.training.deliverables import stored_interface
 from search.training.trial_spec import TrialSpec
-from storage.records import TrialRecord, TrialState
+from storage.records import StudyRecord, TrialRecord, TrialState
 from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.search.samplers.test_samplers import SPEC, Played
 from tests.service.site import Site
 
@@ -185,7 +187,8 @@ def test_files_of_known_trials_have_what_stands_around_the_model(tmp_path: Path,
         Studies(session).set_prepared(other.id, {"interface": stored_interface(scaled)})
     trial = site.trial(other, 0, quality=0.5)
     site.epoch(other, 0, 1)
-    (known,) = warm_start_trials(site.database, spec, SearchSpace(spec))
+    (source,) = source_trials(site.database, spec, SearchSpace(spec))
+    (known,) = source.trials
     sizes = [
         bytes_wanted(spec, TrialSpec.model_validate(trial.spec), interface)
         for interface in (None, scaled)
@@ -193,3 +196,118 @@ def test_files_of_known_trials_have_what_stands_around_the_model(tmp_path: Path,
     site.close()
     assert sizes[0] != sizes[1]
     assert known.bytes == sizes[1]
+
+
+PIXELS: dict[str, Any] = {"kind": "digits", "layout": "pixels"}
+FREEZE_THAW: dict[str, Any] = {"kind": "freeze_thaw"}
+
+
+def with_trials(site: Site, **changes: Any) -> StudyRecord:
+    """A study of digits in rows with three complete trials, a stopped one and one that ran."""
+    other = site.study(**changes)
+    for number, quality in enumerate((0.5, 0.9, 0.5)):
+        site.trial(other, number, quality=quality)
+    site.trial(other, 3, state=TrialState.STOPPED)
+    site.trial(other, 4, state=TrialState.RUNNING)
+    for number in range(5):
+        site.epoch(other, number, 1)
+    return other
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    found = Site(tmp_path)
+    yield found
+    found.close()
+
+
+def asked(site: Site, *studies: StudyRecord, **changes: Any) -> StudyRecord:
+    warm_start = [study.id for study in studies]
+    return site.study(warm_start=warm_start, sampler=FREEZE_THAW, **changes)
+
+
+def refused(site: Site, *studies: StudyRecord, **changes: Any) -> str:
+    with pytest.raises(SpecRefused) as caught:
+        asked(site, *studies, **changes)
+    [fault] = caught.value.faults
+    assert fault.path == "warm_start.0"
+    return fault.message
+
+
+def test_of_another_task_complete_trials_are_known_by_their_ranks(site: Site) -> None:
+    other = with_trials(site)
+    knowledge = knowledge_of(site.database, asked(site, other, task=PIXELS).id)
+    assert (list(knowledge.trials), dict(knowledge.validations)) == ([], {})
+    [ranked] = knowledge.ranked
+    assert [trial.number for trial in ranked.trials] == [-3, -2, -1]
+    # The second is the best of three, the others are equal.
+    assert ranked.ranks == pytest.approx([2 / 3, 1 / 6, 2 / 3])
+    with site.database.read() as session:
+        [first, *_] = Trials(session).list(other.id)
+    assert ranked.trials[0].hyperparameters == first.hyperparameters
+
+
+def test_of_the_same_task_trials_are_evidence_for_every_sampler(site: Site) -> None:
+    same, other = with_trials(site), with_trials(site, task=PIXELS)
+    knowledge = knowledge_of(site.database, asked(site, other, same).id)
+    assert [trial.number for trial in knowledge.trials] == [-4, -3, -2, -1]
+    assert [len(ranked.trials) for ranked in knowledge.ranked] == [3]
+
+
+def test_the_lower_the_better_ranks_a_metric_that_is_minimised(site: Site) -> None:
+    adding: dict[str, Any] = {"kind": "addition", "steps": 10}
+    other = with_trials(site, task=adding)
+    [ranked] = knowledge_of(site.database, asked(site, other).id).ranked
+    assert ranked.ranks == pytest.approx([1 / 3, 5 / 6, 1 / 3])
+
+
+def test_candidates_that_the_study_does_not_have_do_not_rank(site: Site) -> None:
+    other = with_trials(site)
+    study = asked(site, other, task=PIXELS, parametrizations=["low_rank"])
+    assert knowledge_of(site.database, study.id).ranked == ()
+
+
+def test_another_tasks_speeds_may_be_measured_otherwise(site: Site) -> None:
+    other = with_trials(site)
+    fast: dict[str, Any] = {
+        "objectives": ["quality", "throughput"],
+        "throughput": {"batch_size": 7},
+    }
+    asked(site, other, task=PIXELS, **fast)
+    assert "measured throughput by" in refused(site, other, **fast)
+
+
+def test_a_source_without_a_shared_dimension_is_refused(site: Site) -> None:
+    pinned: dict[str, Any] = {
+        "parametrizations": ["dense"],
+        "space": {"hidden_size": 8, "training.batch_size": 32},
+    }
+    other = with_trials(site, **pinned)
+    space: dict[str, Any] = {
+        "hidden_size": {"low": 8, "high": 16, "step": 8},
+        "training.learning_rate": 0.01,
+    }
+    message = refused(site, other, task=PIXELS, parametrizations=["dense"], space=space)
+    assert "searches training.learning_rate; allowed" in message
+    assert "rnn.hidden_size" in message
+
+
+def test_samplers_that_learn_nothing_from_ranks_say_which_does(site: Site) -> None:
+    other = with_trials(site)
+    with pytest.raises(SpecRefused, match=r"or the sampler freeze_thaw, .* this study's is tpe"):
+        site.study(warm_start=[other.id], task=PIXELS, sampler={"kind": "tpe"})
+
+
+def test_the_first_suggestions_go_where_trials_of_another_task_ranked_high() -> None:
+    graded = known().trials
+    ranked = RankedTrials(
+        trials=[replace(trial, quality=None) for trial in graded],
+        ranks=ranks_of([-(trial.quality or 0.3) for trial in graded]),
+    )
+    kind = sampler("freeze_thaw")
+    warm, cold = (Played(kind, Knowledge(ranked=ranked), **WIDE) for ranked in ([ranked], []))
+    low = [sum(rate_of(one) < 5e-4 for one in played.play(12)[4:]) for played in (warm, cold)]
+    assert low[0] > low[1], low
+    again = Played(kind, Knowledge(ranked=[ranked]), **WIDE)
+    again.play(12)
+    assert [trial.drawn for trial in again.trials] == [trial.drawn for trial in warm.trials]

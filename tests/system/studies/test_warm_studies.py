@@ -20,6 +20,7 @@ SPEC: dict[str, Any] = {
     "budget": {"trials": 4, "epochs": 2},
     "seed": 3,
 }
+PIXELS: dict[str, Any] = {"kind": "digits", "layout": "pixels"}
 SAMPLERS: list[dict[str, Any]] = [
     {"kind": "tpe"},
     {"kind": "known_cost"},
@@ -80,7 +81,7 @@ def test_only_studies_that_compare_are_learnt_from(server: Server, source: str) 
 
     assert paths(warm_start=[source, "nothing"]) == ["warm_start.1"]
     assert paths(warm_start=[source, source]) == ["warm_start"]
-    other_task = {"kind": "digits", "layout": "pixels"}
+    other_task = PIXELS
     assert paths(warm_start=[source], task=other_task) == ["warm_start.0"]
     fast = {"objectives": ["quality", "throughput"], "throughput": {"batch_size": 7}}
     assert paths(warm_start=[source], **fast) == ["warm_start.0"]
@@ -92,3 +93,20 @@ def test_only_studies_that_compare_are_learnt_from(server: Server, source: str) 
         json={**SPEC, "warm_start": [source], "space": elsewhere},
     )
     assert (dry.status_code, dry.json()["known_trials"]) == (200, 0)
+
+
+def test_freeze_thaw_goes_by_the_ranks_of_trials_of_another_task(
+    server: Server, source: str
+) -> None:
+    spec = {**SPEC, "task": PIXELS, "sampler": {"kind": "freeze_thaw"}, "warm_start": [source]}
+    dry = server.http.post("/v1/studies", params={"dry_run": "true"}, json=spec)
+    assert dry.json()["warm_start"] == [{"study": source, "by": "ranks", "trials": 16}]
+    assert dry.json()["known_trials"] == 0
+    study = server.submit(spec)
+    assert server.wait(study)["state"] == "finished"
+    assert all(trial["number"] >= 0 for trial in server.trials(study))
+    refused = server.http.post("/v1/studies", json={**spec, "sampler": {"kind": "tpe"}})
+    assert refused.status_code == 422
+    [fault] = refused.json()["errors"]
+    assert fault["path"] == "warm_start.0"
+    assert "or the sampler freeze_thaw" in fault["message"]

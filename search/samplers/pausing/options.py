@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.acquisition import Front, undominated
-from search.samplers.modelling.final_errors import (
+from search.samplers.modelling.gaussian_process import Array
+from search.samplers.pausing.final_errors import (
     NOTHING,
     FinalErrors,
     Kernel,
@@ -25,9 +26,8 @@ from search.samplers.modelling.final_errors import (
     Seen,
     fit_scales,
 )
-from search.samplers.modelling.gaussian_process import Array
-from search.samplers.modelling.learning_curves import fit_curves
-from search.samplers.modelling.option_index import Gains, Options
+from search.samplers.pausing.learning_curves import fit_curves
+from search.samplers.pausing.option_index import Gains, Options
 
 MOST_FITTED = 400
 """Trials that the process knows: its time grows with their cube."""
