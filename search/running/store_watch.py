@@ -6,6 +6,7 @@ import time
 from collections.abc import Set
 from typing import final
 
+from pydantic import TypeAdapter
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -17,12 +18,13 @@ from storage.blobs.artifacts import ArtifactStore
 from storage.endings import StudyCause
 from storage.engine import Database
 from storage.errors import StorageError, StoreFull, StoreUnavailable
-from storage.records import StudyState, TrialState
+from storage.records import StudyState, TrialRecord, TrialState
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
 _log = logging.getLogger(__name__)
 
+_NUMBER = TypeAdapter(float)
 _WAITING = (StudyCause.DISK_FULL, StudyCause.STORE_AWAY, StudyCause.OVER_QUOTA)
 _PAUSE_SECONDS = 1.0
 _ROOM_SECONDS = 15.0
@@ -83,7 +85,7 @@ class StoreWatch(Background):
             trials = Trials(session)
             running = len(trials.list(study_id, TrialState.RUNNING))
             paused = trials.list(study_id, TrialState.PAUSED)
-            paused.sort(key=lambda trial: (trial.stretch or {}).get("index", 0.0))
+            paused.sort(key=_promise)
             may_go = max(0, len(paused) - _KEPT_PER_RUNNING * max(1, running))
             for trial in paused[: math.ceil(may_go / 2)]:
                 let_go(session, trial, f"let go at epoch {trial.epochs_trained} for room")
@@ -109,6 +111,11 @@ class StoreWatch(Background):
             except (StorageError, SQLAlchemyError, OSError) as error:
                 # The next look finds the same again.
                 _log.warning("no look at the store", extra={"reason": str(error).split("\n")[0]})
+
+
+def _promise(trial: TrialRecord) -> float:
+    """The hypervolume per price that was expected of a trial when it was last chosen."""
+    return _NUMBER.validate_python((trial.stretch or {}).get("index", 0.0))
 
 
 def _over_quota(session: Session, tenants: Set[str]) -> dict[str, tuple[StudyCause, str]]:

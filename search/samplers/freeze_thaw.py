@@ -407,8 +407,10 @@ class _Search:
             chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
             prior=np.zeros(len(trials)),
         )
+        if not len(self._weights):
+            return begun
         scores = np.array([recollect(one, "rank scores", self._scores.of_trial) for one in trials])
-        scores = scores.reshape(len(trials), len(self._weights))
+        scores = scores.reshape(len(trials), -1)
         self._weights = rank_weights(begun, scores, rungs=self._rungs)
         return replace(begun, prior=scores @ self._weights)
 
