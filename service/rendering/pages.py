@@ -13,10 +13,10 @@ from markupsafe import Markup
 from models.compression import ConversionReport
 from models.math.activations import Activation
 from models.model import ModelSpec
+from search.documents.objectives import OBJECTIVES
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
-from search.studies.spec import OBJECTIVES
 from search.tasks import Metric
 from search.uploads.uploads import SUFFIXES
 from service.api.datasets.schemas import DatasetDocument

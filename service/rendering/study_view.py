@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from search.documents.objectives import Objective
 from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
-from search.studies.spec import Objective
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument

@@ -12,6 +12,7 @@ import optuna
 
 from models.model import ModelSpec
 from search.documents.objectives import USUAL_OBJECTIVES
+from search.documents.region import Region
 from search.samplers import AnySampler, Past, Question, Ranking, SamplerContext
 from search.sampling.optuna_study import sampler_seed
 from search.spaces import Candidate, DrawnTrial, Limits
@@ -151,7 +152,9 @@ class StudySampler:
     that measures before it trains.
     """
 
-    def __init__(self, table: Table, sampler: AnySampler, *, seed: int) -> None:
+    def __init__(
+        self, table: Table, sampler: AnySampler, *, seed: int, region: Region | None = None
+    ) -> None:
         self.workers = 1
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = TableSpace(table)
@@ -171,6 +174,7 @@ class StudySampler:
             is_refused=lambda _: False,
             past=self._past,
             slots=lambda: self.workers,
+            region=region or Region(),
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
