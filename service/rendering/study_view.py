@@ -100,6 +100,8 @@ class StudyView:
     model: UploadedModelRecord | None
     """What the study compresses, unless it is gone."""
     front: FrontDocument
+    region: str
+    """Which values interest, in words; empty where all do."""
     infos: Mapping[Objective, ObjectiveInfo]
     choice: Choice
     axes: tuple[Objective, Objective]
