@@ -378,8 +378,10 @@ class _Search:
         return SearchOptions(
             begun,
             rungs=self._rungs,
-            reference_error=self._predicted.baseline,
-            reference_costs=farthest_costs(begun.costs, offered),
+            reference_error=self._predicted.reference,
+            reference_costs=farthest_costs(
+                begun.costs, offered, self._costs.bounds(self._study.region)
+            ),
             baseline_error=self._predicted.baseline,
             random=self._generator,
             groups=self._encoding.groups,

@@ -38,7 +38,8 @@ def sampler_context_of(
 
     return SamplerContext(
         space=space,
-        objectives=spec.objectives,
+        objectives=tuple(spec.objectives),
+        region=spec.region,
         metric=spec.task.metric,
         seed=spec.seed,
         epochs=spec.budget.epochs,

@@ -1,5 +1,6 @@
 """A study as users know it: the document, its submission, and what is done with it later."""
 
+from search.documents.objectives import OBJECTIVES, Objective
 from search.studies.commands import hold, resume
 from search.studies.configurations import (
     OverSeeds,
@@ -15,10 +16,8 @@ from search.studies.memory import Need, measuring_need, need_of
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
 from search.studies.spec import (
-    OBJECTIVES,
     Budget,
     Limits,
-    Objective,
     Resources,
     StudySpec,
     Throughput,

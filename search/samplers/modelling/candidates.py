@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from search.samplers.modelling.acquisition import spread
+from search.samplers.modelling.acquisition import MARGIN, spread
 from search.samplers.modelling.configurations_drawn import MutatingSource, RandomSource
 from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import values_of_draw, values_of_trial
@@ -114,9 +114,12 @@ def is_own(trial: TrialRecord) -> bool:
     return trial.number >= 0
 
 
-def farthest_costs(taken: Array, offered: Array) -> Array:
-    """The dearest of all trials and candidates: far beyond it, only extremes would count."""
-    return np.concatenate([taken, offered]).max(axis=0) + 0.05
+def farthest_costs(taken: Array, offered: Array, bounds: Array) -> Array:
+    """From where gains count `[C]`: the bounds of a region of interest, where they come first.
+
+    Else the dearest of all trials and candidates: far beyond it, only extremes would count.
+    """
+    return np.minimum(np.concatenate([taken, offered]).max(axis=0) + MARGIN, bounds)
 
 
 def was_begun(trial: TrialRecord) -> bool:

@@ -1,13 +1,14 @@
 """What a configuration costs apart from training it: exactly, or as measured, or as predicted."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from models.model import shape_words
 from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
+from search.documents.region import Region
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import DrawnTrial
@@ -36,7 +37,7 @@ class Costs:
 
     def __init__(
         self,
-        objectives: Sequence[Objective],
+        objectives: Collection[Objective],
         trials: Sequence[TrialRecord],
         sampler_cache: SamplerCache | None = None,
         *,
@@ -72,6 +73,11 @@ class Costs:
                 for trial in trials
             ]
         )
+
+    def bounds(self, region: Region) -> Array:
+        """Where a region of interest ends `[C]`; infinity where it does not."""
+        values = [(kind, region.value(kind.name)) for kind in self._kinds]
+        return np.array([math.inf if v is None else kind.decades(v) for kind, v in values])
 
     def throughput_ratio(self, drawn: DrawnTrial) -> float:
         """Throughput as a ratio to the dense baseline's, measured or predicted."""

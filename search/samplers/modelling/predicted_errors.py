@@ -30,6 +30,9 @@ class PredictedErrors:
         self._sampler_cache = study.sampler_cache
         self.baseline = self._log_error(study.metric.baseline)
         """What a trial has that learned nothing."""
+        bound = study.region.value("quality")
+        self.reference = self.baseline if bound is None else self._log_error(bound)
+        """From where gains count."""
         self._ends = {
             trial.number: self.curve(trial)
             for trial in trials

@@ -76,6 +76,11 @@ class TrialDocument(Spec):
     parametrization: str
     hyperparameters: dict[str, Any]
     values: TrialValues
+    outside: bool = Field(
+        default=False,
+        description="whether one of its values, as far as they are known, lies outside the study's "
+        "region of interest; false without one",
+    )
     test_quality: float | None
     test_metrics: dict[str, float] = Field(
         description="all that the task measures on the test split, at the best epoch"

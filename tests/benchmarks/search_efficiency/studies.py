@@ -13,6 +13,7 @@ import optuna
 
 from models.model import ModelSpec
 from search.documents.objectives import USUAL_OBJECTIVES
+from search.documents.region import Region
 from search.samplers import (
     AnySampler,
     Knowledge,
@@ -169,6 +170,7 @@ class StudySampler:
         *,
         seed: int,
         replicates: bool = False,
+        region: Region | None = None,
         ranked: Sequence[RankedTrials] = (),
     ) -> None:
         """`ranked` are what the search knows of others."""
@@ -193,6 +195,7 @@ class StudySampler:
             slots=lambda: self.workers,
             replicates=replicates,
             knowledge=Knowledge(ranked=ranked),
+            region=region or Region(),
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
