@@ -34,7 +34,7 @@ def inside(replay: Replay, table: Table, region: Region) -> int:
 
 def test_freeze_thaw_completes_more_trials_inside_a_region_than_without_one(table: Table) -> None:
     found: list[int] = []
-    for region in (None, FAST):
+    for region in (Region(), FAST):
         sampler = FreezeThaw(startup_trials=STARTUP)
         study = StudySampler(table, sampler, seed=SEED, region=region)
         replay = PausingReplay(table, study, seed=SEED)
@@ -46,7 +46,7 @@ def test_freeze_thaw_completes_more_trials_inside_a_region_than_without_one(tabl
 
 def test_known_cost_completes_more_trials_inside_a_region_than_without_one(table: Table) -> None:
     found: list[int] = []
-    for region in (None, ACCURATE):
+    for region in (Region(), ACCURATE):
         sampler = KnownCost(startup_trials=STARTUP)
         study = StudySampler(table, sampler, seed=SEED, region=region)
         replay = Replay(table, study, None, seed=SEED)
