@@ -190,9 +190,7 @@ class _Search:
         )
         self._draws = CandidateDraws(study, self._trials, self._costs, generator)
         self._predicted = PredictedErrors(study, past, self._trials)
-        self._scores = RankScores(
-            study.space.dimensions, study.knowledge.ranked, study.sampler_cache
-        )
+        self._scores = RankScores(self._encoding, study.knowledge.ranked, study.sampler_cache)
         self._weights = np.zeros(len(study.knowledge.ranked))
         self._families: dict[str, int] = {}
         seconds: Mapping[int, float] = past.epoch_seconds if sampler.asks_for_seconds() else {}
@@ -411,7 +409,7 @@ class _Search:
         )
         if not len(self._weights):
             return begun
-        scores = np.array([recollect(one, "rank scores", self._scores.of_trial) for one in trials])
+        scores = np.array([recollect(one, "rank scores", self._row_of_scores) for one in trials])
         scores = scores.reshape(len(trials), -1)
         self._weights = rank_weights(begun, scores, rungs=self._rungs)
         return replace(begun, prior=scores @ self._weights)
@@ -419,18 +417,21 @@ class _Search:
     def _fresh(self, drawn: Sequence[DrawnTrial]) -> Fresh:
         families = [_family_of_draw(one) for one in drawn]
         counts = [one.parameters for one in drawn]
-        values = [values_of_draw(one) for one in drawn]
+        features = self._encoding.rows(map(values_of_draw, drawn))
         return Fresh(
-            features=self._encoding.rows(values),
+            features=features,
             costs=self._costs.of_draws(drawn),
             families=np.array([self._family(name) for name in families], dtype=np.int64),
             price=np.array([self._seconds.of_draw(one) for one in drawn]),
             chance=np.array([self._chance(*of) for of in zip(families, counts, strict=True)]),
-            prior=self._scores.of(values) @ self._weights,
+            prior=self._scores.of(features) @ self._weights,
         )
 
     def _row(self, trial: TrialRecord) -> Array:
         return np.array(self._encoding.row(values_of_trial(trial)))
+
+    def _row_of_scores(self, trial: TrialRecord) -> Array:
+        return self._scores.of(self._row(trial)[None])[0]
 
     def _family(self, name: str) -> int:
         return self._families.setdefault(name, len(self._families))

@@ -20,6 +20,9 @@ _OUTSIDE = 0.5
 PARAMETERS, DENSE_PARAMETERS = "parameters", "dense parameters"
 """Names of the counts among the values, which are features like the dimensions."""
 
+COUNTS = 2
+"""So many columns, the first ones, are of counts."""
+
 _DECADES = 4.0
 """Over how many decades of a count its feature goes from 0 to 1."""
 

@@ -14,27 +14,21 @@ Letters as in `search.samplers.pausing.options`, and S sources. Scores grow with
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
-from search.samplers.modelling.encoding import (
-    DENSE_PARAMETERS,
-    PARAMETERS,
-    Encoding,
-    values_of_trial,
-)
+from search.samplers.modelling.encoding import COUNTS, Encoding, values_of_trial
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit, matern
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.samplers.pausing.learning_curves import fit_curves
 from search.samplers.pausing.options import Begun, Standing
 from search.samplers.sampler import RankedTrials
-from search.spaces import Dimension, Scalar
-from storage.records import TrialRecord
 
 MOST_FITTED = 200
 """Trials of one source that its process is fitted to, evenly chosen."""
@@ -65,7 +59,7 @@ def ranks_of(errors: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    encoding: Encoding
+    columns: NDArray[np.intp]
     process: GaussianProcess
 
 
@@ -74,47 +68,35 @@ class RankScores:
     """The scores that each source predicts, by the dimensions that vary in it and are searched."""
 
     def __init__(
-        self,
-        dimensions: Mapping[str, Dimension],
-        sources: Sequence[RankedTrials],
-        sampler_cache: SamplerCache,
+        self, encoding: Encoding, sources: Sequence[RankedTrials], sampler_cache: SamplerCache
     ) -> None:
-        """`dimensions` are the study's own; each source has one trial at least."""
+        """`encoding` is of the study's own dimensions; each source has one trial at least."""
         self._sources = [
             sampler_cache.of(
-                source.trials[0], "ranks", lambda _, source=source: _fitted(dimensions, source)
+                source.trials[0], "ranks", lambda _, source=source: _fitted(encoding, source)
             )
             for source in sources
         ]
 
-    def of(self, configurations: Sequence[Mapping[str, Scalar | None]]) -> Array:
-        """`[M, S]` of configurations by their values, see `Encoding`."""
-        found = np.zeros((len(configurations), len(self._sources)))
+    def of(self, features: Array) -> Array:
+        """`[M, S]` of configurations by their features `[M, D]`."""
+        found = np.zeros((len(features), len(self._sources)))
         for scores, source in zip(found.T, self._sources, strict=True):
-            scores[:] = source.process.means(_rows(source.encoding, configurations))
+            scores[:] = source.process.means(features[:, source.columns])
         return found
 
-    def of_trial(self, trial: TrialRecord) -> Array:
-        """`[S]` of one trial."""
-        return self.of([values_of_trial(trial)])[0]
 
-
-def _fitted(dimensions: Mapping[str, Dimension], source: RankedTrials) -> _Source:
+def _fitted(encoding: Encoding, source: RankedTrials) -> _Source:
     step = math.ceil(len(source.trials) / MOST_FITTED)
-    values = [values_of_trial(trial) for trial in source.trials[::step]]
+    features = encoding.rows(values_of_trial(trial) for trial in source.trials[::step])
     scores = np.array([NormalDist().inv_cdf(rank) for rank in source.ranks[::step]])
-    varied = {
-        name: one for name, one in dimensions.items() if len({v.get(name) for v in values}) > 1
-    }
-    encoding = Encoding(varied)
-    with threadpool_limits(1, user_api="blas"):
-        process = fit(_rows(encoding, values), scores, np.ones(len(values)))
-    return _Source(encoding=encoding, process=process)
-
-
-def _rows(encoding: Encoding, values: Iterable[Mapping[str, Scalar | None]]) -> Array:
+    varied = np.ptp(features, axis=0) > 0
     # Another task's counts are of other sizes of inputs and answers.
-    return encoding.rows({**one, PARAMETERS: None, DENSE_PARAMETERS: None} for one in values)
+    varied[:COUNTS] = False
+    columns = np.flatnonzero(varied)
+    with threadpool_limits(1, user_api="blas"):
+        process = fit(features[:, columns], scores, np.ones(len(scores)))
+    return _Source(columns=columns, process=process)
 
 
 def rank_weights(begun: Begun, scores: Array, *, rungs: Sequence[int]) -> Array:

@@ -9,13 +9,12 @@ import pytest
 from scipy.stats import norm, rankdata
 
 from search.samplers import RankedTrials, ranks_of
-from search.samplers.modelling.encoding import values_of_trial
+from search.samplers.modelling.encoding import Encoding, values_of_trial
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.samplers.pausing import rank_prior
 from search.samplers.pausing.options import Begun, Standing
 from search.samplers.pausing.rank_prior import MOST_FITTED, RankScores, rank_weights
-from search.spaces import Dimension
 from storage.records import TrialRecord
 from tests.search.samplers.test_samplers import Played
 
@@ -108,11 +107,15 @@ def test_trials_that_failed_at_once_say_nothing_of_a_source() -> None:
     assert weight(failed, scores) == pytest.approx(weight(others, scores[5:]))
 
 
-def played(count: int) -> tuple[dict[str, Dimension], Sequence[TrialRecord]]:
+def played(count: int) -> tuple[Encoding, Sequence[TrialRecord]]:
     study = Played({"kind": "random"})
     study.play(count)
     numbered = [replace(trial, number=trial.number - count) for trial in study.trials]
-    return dict(study.space.dimensions), numbered
+    return Encoding(study.space.dimensions), numbered
+
+
+def rows(encoding: Encoding, trials: Sequence[TrialRecord]) -> Array:
+    return encoding.rows(map(values_of_trial, trials))
 
 
 def source_of(trials: Sequence[TrialRecord]) -> RankedTrials:
@@ -122,35 +125,38 @@ def source_of(trials: Sequence[TrialRecord]) -> RankedTrials:
 
 
 def test_scores_follow_the_ranks_of_the_source() -> None:
-    dimensions, trials = played(40)
-    scores = RankScores(dimensions, [source_of(trials[:30])], SamplerCache())
-    found = [float(scores.of_trial(trial)[0]) for trial in trials[30:]]
+    encoding, trials = played(40)
+    scores = RankScores(encoding, [source_of(trials[:30])], SamplerCache())
+    found = scores.of(rows(encoding, trials[30:]))[:, 0]
     sizes = [trial.dense_parameters for trial in trials[30:]]
     assert np.corrcoef(rankdata(found), rankdata(sizes))[0, 1] > 0.9
 
 
 def test_only_dimensions_that_vary_in_the_source_tell_something() -> None:
-    dimensions, trials = played(40)
+    encoding, trials = played(40)
     name = "training.learning_rate"
 
     def at(rate: float, trial: TrialRecord) -> TrialRecord:
         return replace(trial, hyperparameters={**trial.hyperparameters, name: rate})
 
     pinned = [at(0.003, trial) for trial in trials]
-    scores = RankScores(dimensions, [source_of(pinned)], SamplerCache())
-    rates = [scores.of_trial(at(rate, trials[0])).tolist() for rate in (0.003, 0.01)]
-    assert rates[0] == rates[1]
+    scores = RankScores(encoding, [source_of(pinned)], SamplerCache())
+    both = rows(encoding, [at(rate, trials[0]) for rate in (0.003, 0.01)])
+    assert both[0].tolist() != both[1].tolist()
+    assert len(set(scores.of(both)[:, 0].tolist())) == 1
+    # Counts do not compare.
+    counted = rows(encoding, [trials[0], replace(trials[0], parameters=10**6)])
+    assert len(set(scores.of(counted)[:, 0].tolist())) == 1
     # Where nothing varies, no configuration is better than another.
     same = [replace(trials[0], number=-n) for n in (2, 1)]
-    scores = RankScores(dimensions, [source_of(same)], SamplerCache())
-    found = scores.of([values_of_trial(trial) for trial in trials])
-    assert found.tolist() == [[0.0]] * len(trials)
+    scores = RankScores(encoding, [source_of(same)], SamplerCache())
+    assert scores.of(rows(encoding, trials)).tolist() == [[0.0]] * len(trials)
 
 
 def test_a_source_is_fitted_once_to_some_hundred_trials_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    dimensions, trials = played(2 * MOST_FITTED + 1)
+    encoding, trials = played(2 * MOST_FITTED + 1)
     fitted: list[int] = []
 
     def counted(features: Array, values: Array, weights: Array) -> GaussianProcess:
@@ -159,7 +165,8 @@ def test_a_source_is_fitted_once_to_some_hundred_trials_at_most(
 
     monkeypatch.setattr(rank_prior, "fit", counted)
     cache, source = SamplerCache(), source_of(trials)
-    one, two = (RankScores(dimensions, [source], cache) for _ in range(2))
-    assert one.of_trial(trials[7]) == two.of_trial(trials[7])
+    some = rows(encoding, trials[:9])
+    one, two = (RankScores(encoding, [source], cache).of(some) for _ in range(2))
+    assert one.tolist() == two.tolist()
     assert fitted == [134]
     assert fitted[0] <= MOST_FITTED
