@@ -26,6 +26,7 @@ from tests.benchmarks.search_efficiency.contestants import (
     PAIRS,
     by_spec,
 )
+from tests.benchmarks.search_efficiency.made_up import made_up
 from tests.benchmarks.search_efficiency.replay import (
     Configuration,
     Hypervolumes,
@@ -60,23 +61,7 @@ EPOCHS = DIGITS.epochs
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of made-up curves, which end higher for what is larger and rise at random rates."""
-    random = np.random.default_rng(0)
-    sizes = np.array([each.hidden_size * (2 + each.level) for each in DIGITS.structures()])
-    shape = (len(sizes), len(DIGITS.learning_rates), 2, 1)
-    ends = 0.75 + 0.2 * (sizes / sizes.max()).reshape(-1, 1, 1, 1) + random.normal(0, 0.01, shape)
-    rises = 1 - np.exp(-np.arange(1, EPOCHS + 1) / random.uniform(2, 8, shape))
-    path = tmp_path_factory.mktemp("tables") / "made-up.npz"
-    np.savez_compressed(
-        path,
-        correct=np.rint(ends * rises * DIGITS.validation_samples).astype(np.uint16),
-        seeds=np.array([0, 1]),
-        parameters=40 * sizes,
-        multiply_adds=300 * sizes**1.2,
-        epoch_seconds=random.uniform(0.01, 0.03, (2, len(sizes))),
-        torch_version=np.array(torch.__version__),
-    )
-    return path
+    return made_up(tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture

@@ -1,14 +1,13 @@
 """The sampler that decides how far each trial trains, on a table of made-up curves."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from search.samplers import NO_LIMIT, FreezeThaw, Question, Ranking
 from search.samplers.modelling.costs import Regression
+from tests.benchmarks.search_efficiency.made_up import made_up
 from tests.benchmarks.search_efficiency.pausing import PausingReplay
 from tests.benchmarks.search_efficiency.replay import Configuration, Replayed, State, Trial
 from tests.benchmarks.search_efficiency.spaces import DIGITS
@@ -22,23 +21,7 @@ SAMPLER = FreezeThaw(startup_trials=STARTUP)
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Curves that end higher for what is larger, and rise at random rates."""
-    random = np.random.default_rng(0)
-    sizes = np.array([each.hidden_size * (2 + each.level) for each in DIGITS.structures()])
-    shape = (len(sizes), len(DIGITS.learning_rates), 2, 1)
-    ends = 0.75 + 0.2 * (sizes / sizes.max()).reshape(-1, 1, 1, 1) + random.normal(0, 0.01, shape)
-    rises = 1 - np.exp(-np.arange(1, EPOCHS + 1) / random.uniform(2, 8, shape))
-    path: Path = tmp_path_factory.mktemp("tables") / "made-up.npz"
-    np.savez_compressed(
-        path,
-        correct=np.rint(ends * rises * DIGITS.validation_samples).astype(np.uint16),
-        seeds=np.array([0, 1]),
-        parameters=40 * sizes,
-        multiply_adds=300 * sizes**1.2,
-        epoch_seconds=random.uniform(0.01, 0.03, (2, len(sizes))),
-        torch_version=np.array(torch.__version__),
-    )
-    return read(DIGITS, path)
+    return read(DIGITS, made_up(tmp_path_factory.mktemp("tables")))
 
 
 class Search:
