@@ -233,7 +233,7 @@ def test_a_third_is_infeasible_in_what_can_be_learned(name: str) -> None:
     assert len(whole) == 1
 
 
-def made_up(space: Space) -> Table:
+def untrained(space: Space) -> Table:
     """A table of a space whose curves do not matter."""
     structures = space.structures()
     shape = len(structures), len(space.learning_rates), 1
@@ -251,7 +251,7 @@ def made_up(space: Space) -> Table:
 
 def test_a_space_of_the_whole_catalog_is_drawn_as_a_study_draws_it() -> None:
     """Every configuration has the dimensions that its own values ask for, and no others."""
-    table = made_up(ECG5000)
+    table = untrained(ECG5000)
     space = TableSpace(table)
     conditions = space.conditions
     for structure in range(len(table.structures)):

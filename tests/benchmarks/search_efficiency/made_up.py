@@ -1,4 +1,4 @@
-"""A table of curves that nobody trained: those end higher that are larger, and rise at random rates."""
+"""A table of curves that nobody trained: what is larger ends higher, all rise at random rates."""
 
 from pathlib import Path
 
