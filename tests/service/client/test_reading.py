@@ -149,6 +149,19 @@ def test_a_dry_run_of_a_server_that_predicts_no_memory_is_read() -> None:
     assert dry_run_table(found).caption is None
 
 
+def test_a_dry_run_says_how_each_study_of_the_warm_start_is_used() -> None:
+    sources = [
+        {"study": "0a1b2c3d4e5f", "by": "results", "trials": 12},
+        {"study": "f5e4d3c2b1a0", "by": "ranks", "trials": 40},
+    ]
+    answer = {**_RECORDED["submit_study"]["200"], "warm_start": sources, "memory": None}
+    caption = str(dry_run_table(read(DryRun, json.dumps(answer))).caption)
+    assert caption.splitlines() == [
+        "warm start from study 0a1b2c3d4e5f, results of 12 trials",
+        "warm start from study f5e4d3c2b1a0, another task: ranks of 40 trials",
+    ]
+
+
 def test_links_and_values_are_read_by_name_as_they_are_written_in_json() -> None:
     answer = _RECORDED["get_front"]["200"]["points"][0]
     point = read(PointDocument, json.dumps(answer))
