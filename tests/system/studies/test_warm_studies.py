@@ -81,8 +81,8 @@ def test_only_studies_that_compare_are_learnt_from(server: Server, source: str) 
 
     assert paths(warm_start=[source, "nothing"]) == ["warm_start.1"]
     assert paths(warm_start=[source, source]) == ["warm_start"]
-    other_task = PIXELS
-    assert paths(warm_start=[source], task=other_task) == ["warm_start.0"]
+    other_task = {"task": PIXELS, "sampler": {"kind": "known_cost"}}
+    assert paths(warm_start=[source], **other_task) == ["warm_start.0"]
     fast = {"objectives": ["quality", "throughput"], "throughput": {"batch_size": 7}}
     assert paths(warm_start=[source], **fast) == ["warm_start.0"]
     # Not in this space: nothing is learnt from them.
