@@ -102,14 +102,17 @@ def test_a_peer_is_told_errors_and_states(table: Table) -> None:
         Trial(0, Configuration(0, 1), 0, accuracy=[0.5, 0.75], state=State.COMPLETE),
         Trial(1, chosen, 0, accuracy=[0.25], state=State.STOPPED),
         Trial(2, chosen, 1),
+        Trial(3, chosen, 0, state=State.DIVERGED),
     ]
     assert PeerSampler(table, peer).propose(trials) == chosen
-    [[complete, stopped, running]] = peer.told
+    [[complete, stopped, running, diverged]] = peer.told
     assert (complete.row, complete.error, complete.epochs) == (1, math.log(0.25), 2)
     assert (stopped.row, stopped.error) == (9, math.log(0.75))
     assert math.isnan(running.error)
-    flags = [(each.is_running, each.is_finished) for each in (complete, stopped, running)]
-    assert flags == [(False, True), (False, False), (True, False)]
+    # As if it had learned nothing: of the ten digits a tenth is right.
+    assert diverged.error == pytest.approx(math.log(0.9))
+    flags = [(each.is_running, each.is_finished) for each in peer.told[0]]
+    assert flags == [(False, True), (False, False), (True, False), (False, False)]
 
 
 def test_primo_stops_for_as_long_as_one_training_per_dimension(space: PeerSpace) -> None:
