@@ -309,5 +309,5 @@ def test_the_first_suggestions_go_where_trials_of_another_task_ranked_high() -> 
     low = [sum(rate_of(one) < 5e-4 for one in played.play(12)[4:]) for played in (warm, cold)]
     assert low[0] > low[1], low
     again = Played(kind, Knowledge(ranked=[ranked]), **WIDE)
-    again.play(12)
-    assert [trial.drawn for trial in again.trials] == [trial.drawn for trial in warm.trials]
+    again.play(6)
+    assert [trial.drawn for trial in again.trials] == [trial.drawn for trial in warm.trials[:6]]
