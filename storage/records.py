@@ -225,7 +225,8 @@ class TrialRecord(TrialOutcome):
     """What it was last chosen for, where a sampler decides how far trials train: `decision`, its
     number within the study, `number` of the stretch, from 1, `from` and `until` which epoch, the
     `index` and the `price` that it was chosen by, and `limits`: `[epoch, error]`, the largest log
-    error with which it goes on after an epoch; null for a trial that is trained to its end."""
+    error with which it goes on after an epoch, as decision `judged` has it; null for a trial that
+    is trained to its end."""
     pausing: dict[str, Json] | None = None
     """Why it is paused, or is about to be: the `epoch` and the `reason`."""
     epochs_trained: int = 0

@@ -5,21 +5,32 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 import torch
+from optuna.samplers import BaseSampler
 
-from search.samplers import KnownCost
-from search.tasks import DataSources
+from search.samplers import AnySampler, KnownCost, Random, SamplerContext
+from search.spaces import NamedSource
+from search.tasks import DataSources, Split, Splits
 from search.training.jobs import TrainJob
 from search.training.run import train
 from search.training.trial_spec import TrainingSpec, TrialSpec
-from tests.benchmarks.search_efficiency.contestants import BASELINE, CONTESTANTS, PAIRS
+from storage.endings import TrialCause
+from storage.records import TrialState
+from tests.benchmarks.search_efficiency.contestants import (
+    BASELINE,
+    CONTESTANTS,
+    PAIRS,
+    by_spec,
+)
 from tests.benchmarks.search_efficiency.replay import (
     Configuration,
     Hypervolumes,
     Progress,
+    Replay,
     Replayed,
     State,
     Trial,
@@ -32,8 +43,15 @@ from tests.benchmarks.search_efficiency.report import (
     Setting,
     front_counts,
 )
-from tests.benchmarks.search_efficiency.spaces import DIGITS, SPACES, Structure, multiply_adds
-from tests.benchmarks.search_efficiency.studies import StudySampler
+from tests.benchmarks.search_efficiency.spaces import (
+    DIGITS,
+    ECG5000,
+    SPACES,
+    Space,
+    Structure,
+    multiply_adds,
+)
+from tests.benchmarks.search_efficiency.studies import StudySampler, TableSpace
 from tests.benchmarks.search_efficiency.table import Table, read, stored_tables
 from tests.benchmarks.search_efficiency.training import Curve, curves, measured, write
 
@@ -104,7 +122,7 @@ def rows(count: int) -> list[Configuration]:
 def test_a_stored_table_is_of_the_space_that_is_described(name: str) -> None:
     space = SPACES[name]
     table = read(space)
-    assert (np.diff(table.accuracy, axis=3) >= 0).all()
+    assert (np.diff(table.accuracy[table.diverged_in == 0]) >= 0).all()
     assert table.epochs == space.epochs
     models = [each.model(space.task) for each in space.structures()]
     assert table.parameters.tolist() == [model.parameter_count() for model in models]
@@ -126,7 +144,7 @@ def test_a_table_of_another_space_is_refused(path: Path, tmp_path: Path) -> None
 
 def test_a_curve_is_that_of_the_projects_own_training(tmp_path: Path) -> None:
     structure = Structure("gru", 16, "low_rank_diagonal", 1)
-    correct, seconds = curves(DIGITS, structure, 1, 2)
+    correct, diverged_in, seconds = curves(DIGITS, structure, 1, 2)
     hooks = Curve()
     job = TrainJob(
         task=DIGITS.task,
@@ -145,7 +163,26 @@ def test_a_curve_is_that_of_the_projects_own_training(tmp_path: Path) -> None:
     train(job, splits, task=DIGITS.task, hooks=hooks)
     assert correct.shape == (len(DIGITS.learning_rates), 2)
     assert (correct[3] / DIGITS.validation_samples).tolist() == hooks.validation
+    assert diverged_in.tolist() == [0] * len(DIGITS.learning_rates)
     assert seconds > 0
+
+
+class Damaged(Space):
+    """Its training samples are no numbers."""
+
+    def splits(self, sources: DataSources) -> Splits[Split]:
+        found = super().splits(sources)
+        train = Split(torch.full_like(found.train.x, math.nan), found.train.y)
+        return Splits(train, found.validation, found.test)
+
+
+def test_a_training_that_diverges_stays_at_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {name: getattr(DIGITS, name) for name in Space.__dataclass_fields__}
+    space = Damaged(**{**fields, "name": "damaged", "learning_rates": (1e-3,)})
+    monkeypatch.setitem(cast("dict[str, Space]", SPACES), "damaged", space)
+    trained = curves(space, Structure("rnn", 16, "dense", 0), 0, 3)
+    assert trained.diverged_in.tolist() == [1]
+    assert trained.correct.tolist() == [[round(0.1 * DIGITS.validation_samples)] * 3]
 
 
 def test_training_adds_the_seeds_that_a_table_lacks(tmp_path: Path) -> None:
@@ -181,6 +218,83 @@ def test_slow_starters_reach_the_same_end(table: Table) -> None:
     assert slow.accuracy[warped, :, :, 0] == pytest.approx(first)
 
 
+def test_a_diverged_training_is_read_as_the_baseline(path: Path, tmp_path: Path) -> None:
+    with np.load(path) as stored:
+        arrays = {**stored, "diverged_in": np.zeros(stored["correct"].shape[:3], np.uint16)}
+    arrays["diverged_in"][5, 2, 1] = 4
+    np.savez_compressed(tmp_path / "diverged.npz", **arrays)
+    table, before = read(DIGITS, tmp_path / "diverged.npz"), read(DIGITS, path)
+    assert (table.accuracy[5, 2, 1, :3] == before.accuracy[5, 2, 1, :3]).all()
+    assert (table.accuracy[5, 2, 1, 3:] == 0.1).all()
+    assert (table.accuracy != before.accuracy).sum() == EPOCHS - 3
+
+
+@pytest.mark.parametrize("name", stored_tables())
+def test_a_third_is_infeasible_in_what_can_be_learned(name: str) -> None:
+    table = read(SPACES[name])
+    found = table.with_a_third_infeasible()
+    fails = found.diverged_in == 1
+    assert 0.3 < fails.mean() < 0.4
+    assert (found.accuracy[fails] == table.space.metric.baseline).all()
+    assert (found.accuracy[~fails] == table.accuracy[~fails]).all()
+    large = [each.hidden_size == max(table.space.sizes) for each in table.structures]
+    assert fails[large, -1].all()
+    families = {each.parametrization for each in table.structures}
+    whole = [
+        family
+        for family in families
+        if fails[[each.parametrization == family for each in table.structures]].all()
+    ]
+    assert len(whole) == 1
+
+
+def made_up(space: Space) -> Table:
+    """A table of a space whose curves do not matter."""
+    structures = space.structures()
+    shape = len(structures), len(space.learning_rates), 1
+    return Table(
+        space=space,
+        structures=structures,
+        accuracy=np.full((*shape, space.epochs), 0.9),
+        parameters=np.arange(len(structures)),
+        samples_per_second=np.ones(len(structures)),
+        epoch_seconds=np.ones(len(structures)),
+        torch_version=torch.__version__,
+        diverged_in=np.zeros(shape, np.uint16),
+    )
+
+
+def test_a_space_of_the_whole_catalog_is_drawn_as_a_study_draws_it() -> None:
+    """Every configuration has the dimensions that its own values ask for, and no others."""
+    table = made_up(ECG5000)
+    space = TableSpace(table)
+    conditions = space.conditions
+    for structure in range(len(table.structures)):
+        configuration = Configuration(structure, structure % 2)
+        drawn = space.at(configuration).drawn
+        assert space.draw(NamedSource(drawn)).configuration == configuration
+        assert set(drawn) == {
+            name
+            for name in space.dimensions
+            if name not in conditions
+            or any(drawn.get(other) == option for other, option in conditions[name])
+        }
+    assert table.configurations == 372
+    assert set(ECG5000.combinations["urnn"]) == {"dense", "unitary_fft", "unitary_full"}
+
+
+def test_architectures_that_take_the_same_share_their_dimensions(table: Table) -> None:
+    assert [*TableSpace(table).dimensions] == [
+        "architecture",
+        "parametrization",
+        "hidden_size",
+        "householder_svd.level",
+        "low_rank_diagonal.level",
+        "packed_rotations.level",
+        "learning_rate",
+    ]
+
+
 def test_multiply_adds_are_those_of_the_cheaper_form() -> None:
     few, many, dense = (
         Structure("rnn", 64, kind, level).model(DIGITS.task)
@@ -188,6 +302,17 @@ def test_multiply_adds_are_those_of_the_cheaper_form() -> None:
     )
     assert multiply_adds(few) < multiply_adds(dense)
     assert multiply_adds(many) == multiply_adds(dense)
+
+
+def test_multiply_adds_are_of_all_steps_or_of_the_sequence_as_a_whole() -> None:
+    recurrent, whole = (
+        multiply_adds(Structure(architecture, 16, "dense", 0).model(ECG5000.task))
+        for architecture in ("rnn", "mlp")
+    )
+    readout = 16 * 5
+    # The readout is counted at every step, though the last one alone is answered.
+    assert recurrent == 35 * (16 * 4 + 16 * 16 + readout)
+    assert whole == 140 * 16 + 2 * 16 * 16 + readout
 
 
 def test_the_front_is_counted_by_parametrization(table: Table) -> None:
@@ -268,6 +393,90 @@ def test_a_stopped_trial_costs_its_epochs_and_is_not_on_the_front(table: Table) 
         Hypervolumes(table).of([0], [accuracy])["M2"] for accuracy in table.accuracy[0, 2, :, -1]
     )
     assert found.progress[0].volumes["M2"] <= alone
+
+
+def test_a_diverged_trial_costs_its_epochs_and_has_no_end(table: Table) -> None:
+    diverged_in = table.diverged_in.copy()
+    diverged_in[1] = 3
+    sampler = Scripted(*rows(2))
+    found = replay(
+        replace(table, diverged_in=diverged_in),
+        sampler,
+        None,
+        seed=0,
+        workers=1,
+        epochs=2 * (EPOCHS + 3),
+    )
+    assert sampler.told == [
+        (0, State.COMPLETE),
+        (1, State.DIVERGED),
+        (2, State.COMPLETE),
+        (3, State.DIVERGED),
+    ]
+    assert [at.epochs for at in found.progress] == [EPOCHS, 2 * EPOCHS + 3]
+
+
+class Watching(Random):
+    """Draws at random, and keeps the studies that it was asked for."""
+
+    def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
+        STUDIES.append(study)
+        return super().build_for(study, seed=seed)
+
+
+STUDIES: list[SamplerContext] = []
+
+
+def test_samplers_see_the_budget_and_trials_that_diverged(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONTESTANTS, "watching", by_spec(cast("AnySampler", Watching()), None))
+    STUDIES.clear()
+    Setting("digits", 1, path=path, infeasible=True, full_trainings=12).search("watching", 1)
+    study = STUDIES[-1]
+    assert study.trials == 12
+    ended = [trial for trial in study.past().trials if trial.state.has_ended]
+    states = {trial.state for trial in ended}
+    assert states == {TrialState.COMPLETE, TrialState.INFEASIBLE}
+    diverged = [trial for trial in ended if trial.state == TrialState.INFEASIBLE]
+    assert {(one.cause, one.dispatched, one.quality) for one in diverged} == {
+        (TrialCause.INFEASIBLE, True, None)
+    }
+    assert {one.reason for one in diverged} == {"epoch 1, batch 1: the loss is nan"}
+
+
+def test_a_search_is_told_noise_and_counted_without(table: Table) -> None:
+    noisy = replace(table, noise=0.01)
+
+    def searched(seed: int) -> tuple[Replayed, list[list[float]]]:
+        search = Replay(noisy, Scripted(*rows(1)), None, seed=seed)
+        found = search.run(1, table.seeds * EPOCHS, None, 0)
+        return found, [trial.accuracy for trial in search.trials[: table.seeds]]
+
+    found, told = searched(0)
+    assert searched(0) == (found, told)
+    assert searched(1)[1] != told
+    own = [table.accuracy[0, 2, repeat].tolist() for repeat in (0, 1)]
+    for curve in told:
+        assert curve == sorted(curve)
+        assert curve not in own
+        assert min(np.abs(np.array(curve) - one).max() for one in own) < 0.06
+    best = max(Hypervolumes(table).of([0], [curve[-1]])["M2"] for curve in own)
+    assert found.progress[-1].volumes["M2"] == pytest.approx(best)
+
+
+@pytest.mark.parametrize("name", ["freeze_thaw", "tpe + pareto_gain (fixed)"])
+def test_a_search_bears_all_conditions_at_once(name: str, path: Path) -> None:
+    setting = Setting("digits", 2, path=path, noise=0.01, infeasible=True, full_trainings=3)
+    assert setting.search(name, 3).complete >= 1
+
+
+def test_a_setting_says_its_conditions() -> None:
+    assert str(Setting("digits", 1)) == "digits, 1 worker"
+    setting = Setting("digits", 4, slow="dense", noise=0.01, infeasible=True)
+    assert str(setting) == (
+        "digits, dense starting slowly, noise of 0.01, a third infeasible, 4 workers, asynchronous"
+    )
 
 
 def test_a_configuration_is_trained_once_per_seed_and_then_refused(table: Table) -> None:

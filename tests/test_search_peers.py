@@ -36,7 +36,7 @@ def space() -> PeerSpace:
             "kind": ChoiceDimension(name="kind", options=("plain", "levelled")),
             "level": IntegerDimension(name="level", low=0, high=4),
         },
-        conditions={"level": ("kind", "levelled")},
+        conditions={"level": [("kind", "levelled")]},
         values=values,
         features=to_unit(sizes[:, None]),
         costs=np.column_stack([sizes, 2 * sizes]),

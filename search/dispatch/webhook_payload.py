@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from models.spec import Spec
 from search.documents.objectives import OBJECTIVE_KINDS
 from search.documents.progress import StudyProgress
+from search.documents.region import Region
 from search.fronts import Figures, ObjectiveInfo, Standing, objective_infos, progress
 from search.studies import Objective, StudySpec
 from storage.records import DeliveryRecord, StudyRecord, StudyState
@@ -26,6 +27,7 @@ class EndPoint(Spec):
     parametrization: str
     values: dict[Objective, float | None]
     throughput_ratio: float | None
+    outside: bool = Field(description="whether it lies outside the study's region of interest")
 
 
 class EndFront(Spec):
@@ -96,18 +98,19 @@ def write_end(session: Session, study: StudyRecord) -> None:
 def _front(spec: StudySpec, standing: Standing) -> EndFront:
     infos = objective_infos(spec.task, spec.objectives)
     first = infos[0]
-    points = [_point(trial) for trial in standing.front]
+    points = [_point(trial, spec.region) for trial in standing.front]
     points.sort(
         key=lambda point: point.values[first.name] or 0.0, reverse=first.direction == "maximize"
     )
     return EndFront(objectives=infos, size=len(points), points=tuple(points[:_MOST_POINTS]))
 
 
-def _point(trial: TrialSummary) -> EndPoint:
+def _point(trial: TrialSummary, region: Region) -> EndPoint:
     return EndPoint(
         trial=trial.number,
         architecture=trial.architecture,
         parametrization=trial.parametrization,
         values={name: kind.value(trial) for name, kind in OBJECTIVE_KINDS.items()},
         throughput_ratio=trial.throughput_ratio,
+        outside=region.is_outside(trial),
     )

@@ -55,6 +55,8 @@ class FrontPoint(Spec):
     """As what its matrices are stored, and were measured."""
     slower: bool
     """Whether it is smaller than its dense baseline and yet, beyond doubt, slower."""
+    outside: bool
+    """Whether it lies outside the study's region of interest."""
     continues: int | None
     """The trial whose checkpoint it started from: it was trained for longer."""
     artifacts: tuple[str, ...]
@@ -92,7 +94,7 @@ class Front(Spec):
     points: tuple[FrontPoint, ...]
 
 
-def objective_infos(task: AnyTask, objectives: Sequence[Objective]) -> tuple[ObjectiveInfo, ...]:
+def objective_infos(task: AnyTask, objectives: Collection[Objective]) -> tuple[ObjectiveInfo, ...]:
     """What each objective is called, which way is better, and its unit."""
     return tuple(_info(task, OBJECTIVE_KINDS[objective]) for objective in objectives)
 
@@ -111,10 +113,11 @@ def reference_point(
 ) -> dict[str, float]:
     """The point that every hypervolume of a study is measured from, fixed when the study starts.
 
-    The task's trivial baseline, the limit on parameters or else the largest possible count, and 1
-    sample per second. Where latency counts, the limit on it or else that of 1 sample per second;
-    where bytes count, the limit on them or else twice the largest file of the space: what stands
-    around a model is not known yet.
+    Each objective's bound, where the study has a region of interest. Otherwise the task's trivial
+    baseline, the limit on parameters or else the largest possible count, and 1 sample per second.
+    Where latency counts, the limit on it or else that of 1 sample per second; where bytes count,
+    the limit on them or else twice the largest file of the space: what stands around a model is not
+    known yet.
     """
     limits = spec.limits
     point = {
@@ -127,7 +130,7 @@ def reference_point(
     most_bytes = limits.bytes or (None if largest_bytes is None else 2 * largest_bytes)
     if most_bytes is not None:
         point["bytes"] = float(most_bytes)
-    return point
+    return point | {name: bound for name, (_, bound) in spec.region.ends.items()}
 
 
 def hypervolume(
@@ -169,7 +172,8 @@ def front(
     """
     complete = complete or CompleteTrials()
     spec = StudySpec.model_validate(study.spec)
-    wanted = spec.objectives if objectives is None else tuple(objectives)
+    region = spec.region
+    wanted = tuple(spec.objectives if objectives is None else objectives)
     infos = objective_infos(spec.task, wanted)
     trials = complete.summaries(session, study)
     values = complete.values(session, study)
@@ -217,6 +221,7 @@ def front(
                 sizes=sizes,
                 measured=measured.get(trial.measurement_id or ""),
                 on_front_by_mean=trial.number in by_mean,
+                outside=region.is_outside(trial),
             )
             for trial in points
         ),
@@ -282,6 +287,7 @@ def _point(
     sizes: Mapping[str, int],
     measured: MeasurementRecord | None,
     on_front_by_mean: bool,
+    outside: bool,
 ) -> FrontPoint:
     return FrontPoint(
         trial=trial.number,
@@ -302,6 +308,7 @@ def _point(
         hyperparameters=dict(record.hyperparameters),
         form="dense" if trial.parametrization == _DENSE else "structured",
         slower=_is_slower(trial, measured),
+        outside=outside,
         continues=trial.continues,
         artifacts=tuple(sorted(record.artifacts)),
         bytes=file_sizes(record, sizes),

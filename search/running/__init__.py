@@ -21,6 +21,7 @@ from search.running.trial_endings import (
     begin_trial,
     end_trial,
     ended_with,
+    let_go,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "gave_up",
     "is_infeasible",
     "is_suspect",
+    "let_go",
     "lose",
     "may_be_guilty",
     "measurement_id",

@@ -203,7 +203,7 @@ class AttemptHandler:
             ArtifactDamaged: the bytes do not have the digest that was sent with them.
             StoredBytesReached: the study's tenant has no room left. What is stored last may go over
                 its quota, so that what it has tells whether more is taken
-                (`search.studies.store_watch`).
+                (`search.running.store_watch`).
         """
         if role not in ROLES:
             raise Conflict(f"a worker stores {', '.join(ROLES)}, not {role!r}")

@@ -9,7 +9,7 @@ what is to be compared here, see Note [Stretches] in `search/README.md`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -183,7 +183,7 @@ def _from_the_first(values: Mapping[int, float]) -> list[float]:
     return found
 
 
-def _costs(trial: TrialSummary, objectives: Sequence[Objective]) -> tuple[float, ...] | None:
+def _costs(trial: TrialSummary, objectives: Collection[Objective]) -> tuple[float, ...] | None:
     """The objectives that are known before training, in decades; None while one is not known."""
     found: list[float] = []
     for kind in _costing(objectives):
@@ -194,7 +194,7 @@ def _costs(trial: TrialSummary, objectives: Sequence[Objective]) -> tuple[float,
     return tuple(found)
 
 
-def _costing(objectives: Sequence[Objective]) -> list[ObjectiveKind]:
+def _costing(objectives: Collection[Objective]) -> list[ObjectiveKind]:
     """Those that are known before training."""
     kinds = [OBJECTIVE_KINDS[name] for name in objectives]
     return [kind for kind in kinds if kind.known != "trained"]
@@ -206,16 +206,24 @@ def _reference(
     """The study's reference point in decades, the error's first.
 
     Its 1 sample per second is decades beyond all that is measured, which would hide differences in
-    speed: twice the cost of the slowest trial's counts instead.
+    speed: twice the cost of the slowest trial's counts instead. So it does where a bound would
+    hide every difference: until a complete trial lies in the region of interest.
     """
     assert study.reference_point is not None
-    point = study.reference_point
+    point, metric = study.reference_point, spec.task.metric
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
+    is_reached = not all(map(spec.region.is_outside, complete))
+    bounded = () if is_reached else spec.region.ends.keys()
     costs: list[float] = []
     for kind in _costing(spec.objectives):
         cost = kind.decades(point[kind.name])
-        if kind.known == "measured":
-            values = [value for trial in trials if (value := kind.expected(trial)) is not None]
-            if values:
-                cost = min(cost, max(map(kind.decades, values)) + math.log10(2))
+        values = [value for trial in trials if (value := kind.expected(trial)) is not None]
+        if values:
+            dearest = max(map(kind.decades, values)) + math.log10(2)
+            if kind.name in bounded:
+                cost = dearest
+            elif kind.known == "measured":
+                cost = min(cost, dearest)
         costs.append(cost)
-    return (_log_error(point["quality"], spec.task.metric, study), *costs)
+    quality = metric.baseline if "quality" in bounded else point["quality"]
+    return (_log_error(quality, metric, study), *costs)

@@ -79,6 +79,16 @@ def pause_trial(session: Session, study_id: str, number: int, body: Completion) 
     Events(session).append(study_id, "paused", payload, now)
 
 
+def let_go(session: Session, trial: TrialRecord, why: str) -> None:
+    """End a paused trial that never goes on; it keeps what it learned.
+
+    Raises:
+        Conflict: the trial has ended before.
+    """
+    outcome = TrialOutcome.of(trial, cause=TrialCause.LET_GO, detail=why)
+    end_trial(session, trial.study_id, trial.number, state=TrialState.STOPPED, outcome=outcome)
+
+
 def ended_with(ending: StudyEnding) -> TrialOutcome:
     """What becomes of a trial that ends because its study does."""
     if ending.ending_cause is StudyCause.BUDGET:

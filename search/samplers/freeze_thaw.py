@@ -28,6 +28,7 @@ from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.predicted_errors import PredictedErrors
+from search.samplers.modelling.sampler_cache import is_settled
 from search.samplers.pausing.epoch_seconds import EpochSeconds
 from search.samplers.pausing.options import Begun, Fresh, SearchOptions, Standing
 from search.samplers.pausing.rank_prior import RankScores, rank_weights
@@ -60,7 +61,9 @@ _STANDINGS: Mapping[TrialState, Standing] = {
     TrialState.STOPPED: Standing.OVER,
     TrialState.INFEASIBLE: Standing.OVER,
 }
-_EPOCH = TypeAdapter(int)
+_MOST_JUDGED = 16
+"""For so many running trials one decision says anew with which errors they go on."""
+_INTEGER = TypeAdapter(int)
 
 
 class FreezeThaw(Sampler):
@@ -178,6 +181,7 @@ class _Search:
         self._sampler, self._study, self._generator = sampler, study, generator
         self._slots = slots
         self._own = [trial for trial in known if was_begun(trial)]
+        self._complete = {one.number for one in known if one.state == TrialState.COMPLETE}
         self._trials = [*study.knowledge.trials, *self._own]
         self._rungs = (*sampler.rungs(study.epochs), study.epochs)
         self._encoding = Encoding(study.space.dimensions)
@@ -268,13 +272,19 @@ class _Search:
         """Whether it is for the sampler to say when the trial goes on."""
         if trial.state == TrialState.PAUSED:
             return True
-        waits = trial.state == TrialState.QUEUED and trial.repeats is None
-        return waits and is_own(trial) and trial.origin == TrialOrigin.SAMPLER
+        return self._is_suggestion(trial) and self._is_new(trial)
 
     def _is_of_no_use(self, trial: TrialRecord) -> bool:
         """Whether a suggestion repeats what was begun before, by chance."""
-        waits = trial.state == TrialState.QUEUED and trial.repeats is not None
+        return self._is_suggestion(trial) and not self._is_new(trial)
+
+    def _is_suggestion(self, trial: TrialRecord) -> bool:
+        waits = trial.state == TrialState.QUEUED and is_own(trial)
         return waits and trial.origin == TrialOrigin.SAMPLER
+
+    def _is_new(self, trial: TrialRecord) -> bool:
+        """Whether a trial repeats none, or one that is complete where that is wanted."""
+        return trial.repeats is None or (self._study.replicates and trial.repeats in self._complete)
 
     def _reached(self, trial: TrialRecord) -> int:
         """The epoch that an option has trained."""
@@ -324,22 +334,28 @@ class _Search:
         if left is not None:
             left -= self._rungs[reaches[first]] - self._reached(self._trials[first])
         found: dict[int, Sequence[tuple[int, float]]] = {}
-        for place in sorted(running, key=lambda place: place != first):
+        # One after the other has its turn, where there are more than one decision keeps up with.
+        running.sort(key=lambda place: (place != first, self._judged(self._trials[place])))
+        for turn, place in enumerate(running):
             trial = self._trials[place]
             if place != first and (not is_own(trial) or trial.stretch is None):
                 continue
             rest = self._study.epochs - self._rungs[reaches[place]]
-            errors = search_options.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
-            if left is not None and rest > left:
-                errors = np.where(np.isnan(errors), errors, -NO_LIMIT)
-            elif left is not None:
+            is_too_long = left is not None and rest > left
+            if left is not None and not is_too_long:
                 left -= rest
-            found[trial.number] = [
-                (rung, float(error))
-                for rung, error in zip(self._rungs[:-1], errors, strict=False)
-                if not np.isnan(error)
-            ]
+            judged = self._rungs[reaches[place] : -1]
+            if is_too_long:
+                found[trial.number] = [(rung, -NO_LIMIT) for rung in judged]
+            elif turn < _MOST_JUDGED:
+                errors = search_options.go_on_below(place, level).clip(-NO_LIMIT, NO_LIMIT)
+                told = errors[reaches[place] : -1].tolist()
+                found[trial.number] = list(zip(judged, told, strict=True))
         return found
+
+    def _judged(self, trial: TrialRecord) -> int:
+        """The decision that said last with which errors a running trial goes on."""
+        return _INTEGER.validate_python((trial.stretch or {}).get("judged", -1))
 
     def _let_go(self, options: Sequence[int], index: Mapping[int, float]) -> dict[int, str]:
         """Paused trials for whose state there is no room, those that promise the least first."""
@@ -360,8 +376,10 @@ class _Search:
         return SearchOptions(
             begun,
             rungs=self._rungs,
-            reference_error=self._predicted.baseline,
-            reference_costs=farthest_costs(begun.costs, offered),
+            reference_error=self._predicted.reference,
+            reference_costs=farthest_costs(
+                begun.costs, offered, self._costs.bounds(self._study.region)
+            ),
             baseline_error=self._predicted.baseline,
             random=self._generator,
             groups=self._encoding.groups,
@@ -389,6 +407,8 @@ class _Search:
             chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
             prior=np.zeros(len(trials)),
         )
+        if not len(self._weights):
+            return begun
         scores = np.array([recollect(one, "rank scores", self._row_of_scores) for one in trials])
         scores = scores.reshape(len(trials), len(self._weights))
         self._weights = rank_weights(begun, scores, rungs=self._rungs)
@@ -396,7 +416,7 @@ class _Search:
 
     def _fresh(self, drawn: Sequence[DrawnTrial]) -> Fresh:
         families = [_family_of_draw(one) for one in drawn]
-        counts = [one.spec.model.parameter_count() for one in drawn]
+        counts = [one.parameters for one in drawn]
         features = self._encoding.rows(map(values_of_draw, drawn))
         return Fresh(
             features=features,
@@ -427,7 +447,7 @@ class _Search:
         until = (
             self._rungs[-1]
             if trial.stretch is None
-            else _EPOCH.validate_python(trial.stretch["until"])
+            else _INTEGER.validate_python(trial.stretch["until"])
         )
         reached = self._known_epochs(trial)
         return next(
@@ -444,10 +464,16 @@ class _Search:
         curve = len(self._predicted.curve(trial))
         if trial.stretch is None or self._slots > 1:
             return curve
-        return min(curve, _EPOCH.validate_python(trial.stretch["from"]))
+        return min(curve, _INTEGER.validate_python(trial.stretch["from"]))
 
     def _errors(self, trial: TrialRecord) -> list[float]:
         """The log error at each rung, NaN where it was not reached."""
+        if not is_settled(trial) or trial.state == TrialState.COMPLETE:
+            return self._told_errors(trial)
+        what = f"errors at {self._rungs} of {self._predicted.baseline}"
+        return self._study.sampler_cache.of(trial, what, self._told_errors)
+
+    def _told_errors(self, trial: TrialRecord) -> list[float]:
         if trial.state == TrialState.INFEASIBLE:
             return [self._predicted.baseline] * len(self._rungs)
         curve = list(self._predicted.curve(trial))
@@ -487,7 +513,7 @@ def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[Tria
         return [*trials]
     chosen = max(
         (trial for trial in trials if trial.stretch is not None),
-        key=lambda trial: _EPOCH.validate_python((trial.stretch or {})["decision"]),
+        key=lambda trial: _INTEGER.validate_python((trial.stretch or {})["decision"]),
         default=None,
     )
     running = {"state": TrialState.RUNNING, "quality": None}

@@ -101,8 +101,11 @@ class _Choice:
         order: list[int] = rank(
             history,
             Candidates(features=self._encoding.rows(map(values_of_draw, candidates)), costs=costs),
-            reference_error=self._predicted_errors.baseline,
-            reference_costs=farthest_costs(history.costs, costs),
+            reference_error=self._predicted_errors.reference,
+            reference_costs=farthest_costs(
+                history.costs, costs, self._costs.bounds(self._study.region)
+            ),
+            baseline_error=self._predicted_errors.baseline,
         ).tolist()
         ranked = (candidates[index] for index in order)
         allowed = (drawn for drawn in ranked if not self._study.is_refused(drawn))

@@ -12,6 +12,7 @@ from optuna.trial import FrozenTrial
 
 from models.spec import Spec
 from search.documents.objectives import Objective
+from search.documents.region import Region
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import Dimension, DrawnTrial, Limits, Scalar, Source
@@ -97,6 +98,10 @@ class SamplerContext:
     past: Callable[[], Past]
     slots: Callable[[], int] = lambda: 1
     """How many trials train at once."""
+    replicates: bool = False
+    """Whether a configuration that was trained may be trained again, with another seed."""
+    region: Region = field(default_factory=Region)
+    """From where gains count."""
     knowledge: Knowledge = Knowledge()
     sampler_cache: SamplerCache = field(default_factory=SamplerCache)
 

@@ -6,11 +6,13 @@ points so many are drawn, evenly over their numbers, and the legend says so.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
+from search.documents.region import Region
 from search.fronts import ObjectiveInfo
+from search.spaces import most_allowed
 from search.studies import Limits
 from storage.repositories.trial_summaries import TrialSummary
 
@@ -25,17 +27,8 @@ _GREY = "#9aa0a6"
 
 _Axis = Callable[[TrialSummary], float | None]
 
-_LIMITS: Mapping[Objective, Callable[[Limits], float | None]] = {
-    "parameters": lambda limits: limits.parameters,
-    "bytes": lambda limits: limits.bytes,
-    "latency": lambda limits: limits.latency_seconds,
-}
-"""Of what is drawn; the one on throughput is drawn with the ratios."""
 _LIMIT_WORDS: Mapping[Objective, str] = {"latency": "the limit on p99"}
-
-
-def _no_limit(_: Limits) -> None:
-    return None
+_REGION_WORDS = "the region of interest"
 
 
 def plots(
@@ -43,8 +36,9 @@ def plots(
     front: Sequence[TrialSummary],
     *,
     quality: ObjectiveInfo,
-    objectives: Sequence[Objective],
+    objectives: Collection[Objective],
     limits: Limits,
+    region: Region,
 ) -> dict[str, str]:
     """Each plot's JSON by its id: the quality over each other objective, and ratios, if any.
 
@@ -61,7 +55,7 @@ def plots(
             cost=OBJECTIVE_KINDS[name],
             # What neither axis shows.
             colour=next((OBJECTIVE_KINDS[one] for one in reversed(costs) if one != name), None),
-            limits=limits,
+            lines=_lines(name, limits, region),
         )
         for name in costs
     }
@@ -77,14 +71,12 @@ def _pareto(
     quality: ObjectiveInfo,
     cost: ObjectiveKind,
     colour: ObjectiveKind | None,
-    limits: Limits,
+    lines: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     def y(trial: TrialSummary) -> float | None:
         return trial.quality
 
     x, better = cost.value, "higher" if quality.direction == "maximize" else "lower"
-    limit = _LIMITS.get(cost.name, _no_limit)(limits)
-    lines = [] if limit is None else [_line("x", limit, _LIMIT_WORDS.get(cost.name, "the limit"))]
     scale = {"type": "log"} if cost.logarithmic else {}
     return {
         "data": [
@@ -98,6 +90,16 @@ def _pareto(
             lines,
         ),
     }
+
+
+def _lines(cost: Objective, limits: Limits, region: Region) -> list[dict[str, Any]]:
+    """The limit on a cost, and the ends of the region of interest."""
+    found = (
+        ("x", most_allowed(limits, cost), _LIMIT_WORDS.get(cost, "the limit")),
+        ("x", region.value(cost), _REGION_WORDS),
+        ("y", region.value("quality"), _REGION_WORDS),
+    )
+    return [_line(axis, at, words) for axis, at, words in found if at is not None]
 
 
 def _ratio(

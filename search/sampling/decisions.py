@@ -12,7 +12,7 @@ from typing import Any, final
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from search.running import StudyContext, begin_trial, end_trial
+from search.running import StudyContext, begin_trial, end_trial, let_go
 from search.samplers import Choice, Question, Ranking, SamplerContext
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
@@ -64,8 +64,9 @@ class Decisions:
         """Whether the ranking says when a trial begins or goes on; others go as they came."""
         if trial.state == TrialState.PAUSED:
             return True
-        waits = trial.state == TrialState.QUEUED and trial.repeats is None
-        return waits and trial.origin == TrialOrigin.SAMPLER
+        if trial.state != TrialState.QUEUED or trial.origin != TrialOrigin.SAMPLER:
+            return False
+        return trial.repeats is None or self._sampler_context.replicates
 
     def room(self, counts: TrialCounts) -> int:
         """How many suggestions are to be asked for.
@@ -138,8 +139,10 @@ class Decisions:
             waiting = counts.by_state.get(TrialState.QUEUED, 0)
             waiting -= trial.state == TrialState.QUEUED
             suggestions = _suggested(counts) + max(0, self._slots + 1 - waiting)
+        decision = self._next_decision()
         stretch: dict[str, Any] = {
-            "decision": self._next_decision(),
+            "decision": decision,
+            "judged": decision,
             "suggestions": suggestions,
             "number": 1 + _INTEGER.validate_python(before.get("number", 0)),
             "from": trial.epochs_trained if trial.state == TrialState.PAUSED else 0,
@@ -153,7 +156,11 @@ class Decisions:
         if not self._ranking.together:
             self._ranking, self._key = None, None
         others = {
-            t.number: {**t.stretch, "limits": [[*limit] for limit in limits[t.number]]}
+            t.number: {
+                **t.stretch,
+                "judged": decision,
+                "limits": [[*limit] for limit in limits[t.number]],
+            }
             for t in self._study.trials.open(TrialState.RUNNING)
             if t.number in limits and t.stretch is not None
         }
@@ -245,10 +252,9 @@ def _begin(session: Session, *, trial: TrialRecord, stretches: dict[int, dict[st
 
 
 def _leave(session: Session, trial: TrialRecord, why: str) -> None:
-    """End a trial that never goes on; one that was begun keeps what it learned."""
+    """End a trial that never begins or goes on."""
     if trial.state == TrialState.PAUSED:
-        state = TrialState.STOPPED
-        outcome = TrialOutcome.of(trial, cause=TrialCause.LET_GO, detail=why)
-    else:
-        state, outcome = TrialState.CANCELLED, TrialOutcome(cause=TrialCause.SUPERSEDED)
-    end_trial(session, trial.study_id, trial.number, state=state, outcome=outcome)
+        let_go(session, trial, why)
+        return
+    outcome = TrialOutcome(cause=TrialCause.SUPERSEDED)
+    end_trial(session, trial.study_id, trial.number, state=TrialState.CANCELLED, outcome=outcome)

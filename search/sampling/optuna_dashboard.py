@@ -28,6 +28,7 @@ def shown_beside_trials(
         quality=quality,
         objectives=spec.objectives,
         limits=spec.limits,
+        region=spec.region,
     )
     return {
         _NOTE: note_of(study, spec),
@@ -55,6 +56,8 @@ def note_of(study: StudyRecord, spec: StudySpec) -> str:
         f"- parametrizations: {_literal(', '.join(spec.parametrizations))}",
         f"- budget: {_literal(_set(spec.budget))}",
     ]
+    if region := spec.region.words({info.name: info.metric for info in infos}):
+        lines.append(f"- region of interest: {_literal(region)}")
     if limits := _set(spec.limits):
         lines.append(f"- limits: {_literal(limits)}")
     lines += [

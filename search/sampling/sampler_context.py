@@ -38,11 +38,13 @@ def sampler_context_of(
 
     return SamplerContext(
         space=space,
-        objectives=spec.objectives,
+        objectives=tuple(spec.objectives),
+        region=spec.region,
         metric=spec.task.metric,
         seed=spec.seed,
         epochs=spec.budget.epochs,
         trials=spec.budget.trials,
+        replicates=spec.duplicates == "replicate",
         limits=spec.limits,
         is_refused=is_refused,
         file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),

@@ -10,7 +10,15 @@ from search.spaces.dimension import (
     Scalar,
 )
 from search.spaces.draws import CornerSource, NamedSource, Source, TrialSource, names_of
-from search.spaces.limits import Limits, MeasuredValues, excesses, margins, slow, state_bytes
+from search.spaces.limits import (
+    Limits,
+    MeasuredValues,
+    excesses,
+    margins,
+    most_allowed,
+    slow,
+    state_bytes,
+)
 from search.spaces.model_space import (
     ARCHITECTURE_KINDS,
     PARAMETRIZATION_KINDS,
@@ -49,6 +57,7 @@ __all__ = [
     "corners",
     "excesses",
     "margins",
+    "most_allowed",
     "names_of",
     "slow",
     "state_bytes",

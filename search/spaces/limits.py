@@ -1,6 +1,6 @@
 """Hard limits on a configuration: what is known of a model before it is trained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from pydantic import Field
@@ -8,6 +8,7 @@ from pydantic import Field
 from models.model import ModelSpec
 from models.report import model_totals
 from models.spec import Spec
+from search.documents.objectives import Objective
 
 _NUMBER_BYTES = 4
 
@@ -131,6 +132,16 @@ def slow(limits: Limits, trial: MeasuredValues) -> Iterator[tuple[str, float]]:
     if most is not None and latency is not None and latency > most:
         sentence = f"a latency of {latency:.3g} s (p99) is over latency_seconds {most:g}"
         yield sentence, latency / most - 1
+
+
+def most_allowed(limits: Limits, objective: Objective) -> float | None:
+    """The limit on an objective that is to be small; null where there is none."""
+    most: Mapping[Objective, float | None] = {
+        "parameters": limits.parameters,
+        "bytes": limits.bytes,
+        "latency": limits.latency_seconds,
+    }
+    return most.get(objective)
 
 
 def margins(limits: Limits, trial: MeasuredValues) -> list[float]:

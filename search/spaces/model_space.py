@@ -7,6 +7,7 @@ defined on, and what is drawn is cut to the slot at hand.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias, TypeVar, get_args
 
 from pydantic import Field
@@ -75,6 +76,16 @@ class DrawnTrial:
     """Full field name -> value, cut to what the layers hold; pins included."""
     drawn: dict[str, Scalar]
     """Dimension name -> value as the sampler knows it; empty for a preset outside the space."""
+
+    @cached_property
+    def parameters(self) -> int:
+        """All trainable numbers."""
+        return self.spec.model.parameter_count()
+
+    @cached_property
+    def dense_parameters(self) -> int:
+        """Those of its dense twin."""
+        return self.spec.model.dense_twin().parameter_count()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,7 @@
 """A study as users know it: the document, its submission, and what is done with it later."""
 
+from search.documents.objectives import OBJECTIVES, Objective
+from search.studies.commands import hold, resume
 from search.studies.configurations import (
     OverSeeds,
     Qualities,
@@ -14,10 +16,8 @@ from search.studies.memory import Need, measuring_need, need_of
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
 from search.studies.spec import (
-    OBJECTIVES,
     Budget,
     Limits,
-    Objective,
     Resources,
     StudySpec,
     Throughput,
@@ -46,6 +46,7 @@ __all__ = [
     "ended_after_dispatch",
     "enter",
     "forget_deleted",
+    "hold",
     "in_progress",
     "is_trained_afresh",
     "knowledge_of",
@@ -58,5 +59,6 @@ __all__ = [
     "priority_of",
     "refusals",
     "replicate_seed",
+    "resume",
     "seeded",
 ]

@@ -1,14 +1,19 @@
 """Which configurations a study refuses before any training, and how large their files are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from models.architectures import Architecture
 from models.errors import ExportError, SpecError
 from models.interface import Interface
+from search.documents.objectives import OBJECTIVE_KINDS, Objective
+from search.documents.readable import number
+from search.documents.region import ENDS
+from search.errors import Fault
 from search.measuring.runtimes import RUNTIMES
-from search.spaces import SearchSpace, excesses, state_bytes
+from search.spaces import SearchSpace, excesses, most_allowed, state_bytes
 from search.studies.spec import StudySpec
+from search.tasks import Metric
 from search.training.deliverables import file_size
 from search.training.trial_spec import TrialSpec
 
@@ -74,6 +79,70 @@ def smallest_bytes(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | Non
         return None
     size, candidate = min(sizes)
     return candidate, size
+
+
+def region_faults(spec: StudySpec, space: SearchSpace) -> Iterator[Fault]:
+    """Bounds of a region of interest that are the wrong end, or where nothing can be found.
+
+    The task has to be resolved.
+    """
+    metric = spec.task.metric
+    for name, (end, bound) in spec.region.ends.items():
+        kind = OBJECTIVE_KINDS[name]
+        direction = kind.direction or metric.direction
+        if end != ENDS[direction]:
+            called = name if kind.direction else f"{name} ({metric.name})"
+            message = (
+                f"the direction of {called} is {direction}; allowed is {ENDS[direction]}, not "
+                f"{end} {number(bound)}"
+            )
+            messages = iter([message])
+        elif kind.known == "trained":
+            messages = _quality_faults(metric, bound)
+        else:
+            messages = _cost_faults(spec, space, name, bound)
+        yield from (Fault(f"objectives.{name}.{end}", message) for message in messages)
+
+
+def _quality_faults(metric: Metric, bound: float) -> Iterator[str]:
+    allowed = f"below {metric.baseline:g}"
+    if metric.direction == "maximize":
+        allowed = f"above {metric.baseline:g}, up to 1"
+    if not metric.is_better(bound, metric.baseline):
+        yield (
+            f"{metric.name} {bound:g} is no better than the baseline, {metric.baseline:g}; "
+            f"allowed is {allowed}"
+        )
+    elif metric.direction == "maximize" and bound > 1:
+        yield f"no model has {metric.name} {bound:g}; allowed is {allowed}"
+
+
+def _cost_faults(
+    spec: StudySpec, space: SearchSpace, name: Objective, bound: float
+) -> Iterator[str]:
+    most = most_allowed(spec.limits, name)
+    if most is not None and bound > most:
+        yield f"limits exclude {number(bound)}; allowed is at most {number(most)}"
+    find = _LEAST.get(name)
+    least = None if find is None else find(spec, space)
+    if least is not None and bound < least[1]:
+        yield (
+            f"no candidate has {number(bound)} {name} or fewer; the smallest, {least[0]}, has "
+            f"{number(least[1])}"
+        )
+
+
+def _fewest_parameters(_spec: StudySpec, space: SearchSpace) -> tuple[str, int]:
+    # What the study names is trained wherever it lies.
+    named = [(str(one.candidate), one.spec.model.parameter_count()) for one in space.named()]
+    return min((space.smallest, *named), key=lambda one: one[1])
+
+
+_LEAST: Mapping[Objective, Callable[[StudySpec, SearchSpace], tuple[str, int] | None]] = {
+    "parameters": _fewest_parameters,
+    "bytes": smallest_bytes,
+}
+"""What has the least of an objective that follows from the configuration, and how much."""
 
 
 def runtime_fault(spec: StudySpec, architecture: Architecture) -> str | None:

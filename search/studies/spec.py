@@ -1,6 +1,6 @@
 """The document that a user POSTs: what to search, for what, within which limits."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Literal, cast
 
 from pydantic import (
@@ -17,14 +17,10 @@ from models.architectures import ARCHITECTURES
 from models.exports.files import ExportedFile
 from models.parametrizations import PARAMETRIZATIONS
 from models.spec import Spec, kind_of
-from search.documents.objectives import (
-    OBJECTIVE_KINDS,
-    OBJECTIVES,
-    USUAL_OBJECTIVES,
-    Objective,
-)
+from search.documents.objectives import OBJECTIVE_KINDS, USUAL_OBJECTIVES
+from search.documents.region import Objectives, Region
 from search.documents.runtimes import RUNTIME_KINDS
-from search.samplers import AnySampler, KnownCost, Tpe
+from search.samplers import AnySampler, FreezeThaw, KnownCost, Tpe
 from search.spaces import PRESETS, Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
@@ -63,7 +59,11 @@ class Budget(Spec):
     """When a study has done enough; the first budget that is used up ends it."""
 
     trials: int = Field(
-        default=30, ge=1, le=1_000_000, description="trials that end after they were dispatched"
+        default=30,
+        ge=1,
+        le=1_000_000,
+        description="trials that end after they were dispatched; with `freeze_thaw`, which pauses "
+        "them, the epochs of so many whole trainings",
     )
     epochs: int = Field(default=10, ge=1, le=100_000, description="epochs per trial, at most")
     total_epochs: int | None = Field(
@@ -180,20 +180,22 @@ class StudySpec(Spec):
         "a value is a pin, a range or options. Where it says nothing of them, `gru.reset` is "
         "pinned to `after` and `rnn.activation` to `tanh`, what torch.nn's layers compute",
     )
-    objectives: tuple[Objective, ...] = Field(
+    objectives: Objectives = Field(
         default=USUAL_OBJECTIVES,
-        min_length=1,
-        max_length=len(OBJECTIVES),
         description="what the front is of: the task's metric on validation data, the count of all "
         "parameters, measured samples per second, bytes of the exported file (see "
-        "`export`), and seconds of one measured call",
+        "`export`), and seconds of one measured call. As an object, each with the least value that "
+        'interests: `{"quality": {"at_least": 0.9}, "parameters": {"at_most": 20000}, '
+        '"throughput": {}}`. The search looks for hypervolume within this region; trials beyond '
+        "it are trained and stored all the same, and shown as `outside`",
     )
     limits: Limits = Field(default=Limits(), description="what no trial may exceed")
     budget: Budget = Field(default=Budget(), description="when the study has done enough")
     sampler: AnySampler = Field(
-        default=KnownCost(),
-        description="`known_cost` unless the document says otherwise, or `tpe` where quality is no "
-        "objective, so that there is nothing to model",
+        default=FreezeThaw(),
+        description="which configurations are tried. A document that names none has `freeze_thaw`, "
+        "which also says how far each trains; with a rule of `early_stopping` it has `known_cost`, "
+        "and where quality is no objective, so that there is nothing to model, `tpe`",
     )
     early_stopping: AnyStopping | None = Field(
         default=None,
@@ -263,18 +265,20 @@ class StudySpec(Spec):
     @model_validator(mode="before")
     @classmethod
     def _with_a_sampler(cls, document: object) -> object:
-        """The default sampler has to have a quality to model."""
+        """The default sampler has to have a quality to model, and no rule beside it."""
         if not isinstance(document, Mapping) or "sampler" in document:
             return cast(object, document)
         fields = cast(Mapping[str, object], document)
         objectives = fields.get("objectives", USUAL_OBJECTIVES)
-        if not isinstance(objectives, list | tuple) or "quality" in objectives:
-            return fields
-        return {**fields, "sampler": Tpe()}
+        if isinstance(objectives, list | tuple | Mapping) and "quality" not in objectives:
+            return {**fields, "sampler": Tpe()}
+        if fields.get("early_stopping") is not None:
+            return {**fields, "sampler": KnownCost()}
+        return fields
 
     @field_validator("architectures", "parametrizations", "objectives", "presets", "warm_start")
     @classmethod
-    def _without_repeats(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _without_repeats(cls, names: Collection[str]) -> Collection[str]:
         if len(set(names)) != len(names):
             raise ValueError(f"a name stands twice: {list(names)}")
         return names
@@ -322,6 +326,11 @@ class StudySpec(Spec):
         if not name.isprintable():
             raise ValueError(f"the name {name!r} holds characters that cannot be printed")
         return name
+
+    @property
+    def region(self) -> Region:
+        """Which values of the objectives interest: all, unless some have a bound."""
+        return Region.of(self.objectives)
 
     @property
     def named_first(self) -> int:

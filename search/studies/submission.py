@@ -3,7 +3,7 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from models.errors import SpecError
@@ -11,7 +11,12 @@ from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
-from search.studies.feasibility import runtime_fault, smallest_bytes, smallest_state
+from search.studies.feasibility import (
+    region_faults,
+    runtime_fault,
+    smallest_bytes,
+    smallest_state,
+)
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
 from search.studies.resolving import resolved, with_defaults, with_original
 from search.studies.spec import StudySpec
@@ -128,6 +133,7 @@ def checked_space(spec: StudySpec) -> SearchSpace:
     _refuse_presets(spec, space)
     _refuse_other_lengths(spec, space)
     _refuse_limits(spec, space)
+    _refuse_region(spec, space)
     _refuse_sampler(spec, space)
     return space
 
@@ -154,7 +160,9 @@ def _refuse_runtime(spec: StudySpec) -> None:
     if wanted.mode == "training":
         message = "is that of an answer, and throughput.mode is 'training'; allowed is 'inference'"
         if "latency" in spec.objectives:
-            place = spec.objectives.index("latency")
+            place = "latency"
+            if not isinstance(spec.objectives, Mapping):
+                place = str(spec.objectives.index("latency"))
             faults.append(Fault(f"objectives.{place}", f"latency {message}"))
         if spec.limits.latency_seconds is not None:
             faults.append(Fault("limits.latency_seconds", f"latency {message}"))
@@ -263,8 +271,14 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
         raise SpecRefused(faults)
 
 
+def _refuse_region(spec: StudySpec, space: SearchSpace) -> None:
+    faults = [*region_faults(spec, space)]
+    if faults:
+        raise SpecRefused(faults)
+
+
 def _refuse_sampler(spec: StudySpec, space: SearchSpace) -> None:
-    fault = spec.sampler.fault(space, spec.objectives)
+    fault = spec.sampler.fault(space, tuple(spec.objectives))
     if fault is not None:
         raise SpecRefused([Fault("sampler", fault)])
     most, trials = spec.sampler.most_trials(), spec.budget.trials

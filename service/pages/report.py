@@ -83,8 +83,9 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
         study=document,
         spec=spec_to_send(spec),
         front=front,
+        region=region_words(spec),
         metric=infos["quality"].metric,
-        plots=tuple(_plots(session, study, figures, front, infos, spec.presets)),
+        plots=tuple(_plots(session, study, figures, front, infos, spec)),
         best=tuple(_best(front)),
         circumstances=_circumstances(measured),
         measured=measured,
@@ -109,6 +110,11 @@ def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
     return {info.name: info for info in objective_infos(spec.task, shown)}
 
 
+def region_words(spec: StudySpec) -> str:
+    """The region of interest in words, quality by the metric's name; empty where it is all."""
+    return spec.region.words({name: info.metric for name, info in infos_by_name(spec).items()})
+
+
 def spec_to_send(spec: StudySpec) -> dict[str, Any]:
     """A stored study's document without what submission adds, and what is its owner's own.
 
@@ -127,7 +133,7 @@ def _plots(
     figures: Figures,
     front: FrontDocument,
     infos: Mapping[Objective, ObjectiveInfo],
-    presets: Sequence[str],
+    spec: StudySpec,
 ) -> Iterator[FrontPlot]:
     named: set[str] = {info.name for info in front.objectives}
     trained, costs = in_order(named & {"quality"}), in_order(named - {"quality"})
@@ -138,7 +144,8 @@ def _plots(
             infos=infos,
             x=x,
             y=y,
-            presets=dict(enumerate(presets)),
+            presets=dict(enumerate(spec.presets)),
+            region=spec.region,
         )
         if found is not None:
             yield found

@@ -16,7 +16,7 @@ from service.api.trials.documents import trial_detail, trial_document
 from service.api.trials.reports import conversion_of
 from service.api.trials.routes import Number, measure_trial
 from service.pages.html import page_response
-from service.pages.report import infos_by_name, spec_to_send
+from service.pages.report import infos_by_name, region_words, spec_to_send
 from service.rendering.plots.curves import MOST_CURVES, panels
 from service.rendering.plots.front_plot import front_plot
 from service.rendering.plots.growth import growth
@@ -75,6 +75,7 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
             study,
             detail,
             metric=spec.task.metric,
+            region=region_words(spec),
             preset=dict(enumerate(spec.presets)).get(number),
             model=model,
             conversion=conversion_of(held.database, held.store, study_id, number),
@@ -121,6 +122,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
         spec=spec_to_send(spec),
         model=UploadedModels(session).of_study(study.spec),
         front=front,
+        region=region_words(spec),
         infos=infos,
         choice=choice,
         axes=(x, y),
@@ -131,6 +133,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
             x=x,
             y=y,
             presets=dict(enumerate(spec.presets)),
+            region=spec.region,
         ),
         growth=growth(changes, epochs_trained=document.progress.epochs_trained),
         panels=panels(histories, metric=infos["quality"].metric),
@@ -140,7 +143,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
             if rows
         },
         importance=[one for one in importance.objectives if one.dimensions],
-        trials=[trial_document(trial, ()) for trial in page[: choice.limit]],
+        trials=[trial_document(trial, (), spec.region) for trial in page[: choice.limit]],
         has_more=len(page) > choice.limit,
         last_event=study.last_event,
         is_waiting=study.ending is not None and not study.state.has_ended,

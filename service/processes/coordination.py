@@ -13,7 +13,7 @@ from search.dispatch.coordinator import Coordinator, Folders
 from search.fronts.front_exports import FrontExports
 from search.fronts.retention import Retention
 from search.measuring.measurement_lock import lock_folder
-from search.studies.store_watch import StoreWatch
+from search.running.store_watch import StoreWatch
 from service.data_dir.artifact_store import open_artifacts
 from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name

@@ -1,12 +1,14 @@
 """What a form asks for, read off the schemas of the documents that it fills in."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from models.exports.files import ExportedFile
 from search.documents.catalog import CatalogEntry, RuleEntry
+from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
+from search.documents.region import ENDS, Bound
 from search.spaces.dimension import ChoiceDimension, Dimension
 from search.spaces.model_space import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS
 from search.spaces.space import describe
@@ -62,6 +64,8 @@ class FormFields:
     stopping: tuple[Variant, ...]
     shared: tuple[Dimension, ...]
     """What can be searched of every candidate: sizes by their bare name, and the training."""
+    bounds: Mapping[Objective, tuple[Field, ...]]
+    """Of each objective: from which value on it interests."""
     compress: tuple[Field, ...]
     limits: tuple[Field, ...]
     budget: tuple[Field, ...]
@@ -96,6 +100,7 @@ def form_fields() -> FormFields:
             _variant(entry, "early_stopping", entry.summary) for entry in known.stopping_rules
         ),
         shared=(*sizes.values(), *training),
+        bounds={name: tuple(_bounds(kind)) for name, kind in OBJECTIVE_KINDS.items()},
         compress=tuple(_fields(Compress.model_json_schema(), "compress", "compress")),
         limits=tuple(_fields(Limits.model_json_schema(), "limits", "limits")),
         budget=tuple(_fields(Budget.model_json_schema(), "budget", "budget")),
@@ -170,6 +175,15 @@ def _fields(schema: Mapping[str, Any], path: str, name: str) -> Iterator[Field]:
             usual="" if usual is None else str(usual).lower(),
             required=field in schema.get("required", ()),
         )
+
+
+def _bounds(objective: ObjectiveKind) -> Iterator[Field]:
+    """The ends that an objective can have: both where the task says which way is better."""
+    ends = ENDS.values() if objective.direction is None else (ENDS[objective.direction],)
+    path = f"objectives.{objective.name}"
+    for found in _fields(Bound.model_json_schema(), path, f"objectives:{objective.name}"):
+        if found.path.rpartition(".")[2] in ends:
+            yield replace(found, label=f"interesting {found.label}")
 
 
 def _input(described: Mapping[str, Any]) -> tuple[Input, tuple[str, ...]] | None:

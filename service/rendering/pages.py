@@ -13,10 +13,10 @@ from markupsafe import Markup
 from models.compression import ConversionReport
 from models.math.activations import Activation
 from models.model import ModelSpec
+from search.documents.objectives import OBJECTIVES
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
-from search.studies.spec import OBJECTIVES
 from search.tasks import Metric
 from search.uploads.uploads import SUFFIXES
 from service.api.datasets.schemas import DatasetDocument
@@ -82,6 +82,7 @@ class Pages:
         trial: TrialDetail,
         *,
         metric: Metric,
+        region: str,
         preset: str | None,
         model: UploadedModelRecord | None,
         conversion: ConversionReport | None,
@@ -95,6 +96,7 @@ class Pages:
             study: the study.
             trial: the trial.
             metric: what quality is.
+            region: which values interest the study's user, in words.
             preset: the papers' system that it is, if it is one.
             model: the uploaded model that the study compresses, unless it is gone.
             conversion: what that lost when it became the trial's.
@@ -107,6 +109,7 @@ class Pages:
             study=study,
             trial=trial,
             metric=metric,
+            region=region,
             preset=preset,
             model=model,
             conversion=conversion,

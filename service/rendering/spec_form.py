@@ -34,6 +34,14 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
         ExtraRefused: the part that is JSON is none.
     """
     found: dict[str, Any] = {name: list(values.get(name, ())) for name in _LISTS}
+    bounds = {
+        name: _filled(fields, values)
+        for name, fields in form.bounds.items()
+        if name in found["objectives"]
+    }
+    if any(bounds.values()):
+        # A name that no form offers is for the document's own check to refuse.
+        found["objectives"] = {name: bounds.get(name, {}) for name in found["objectives"]}
     for name in _PARTS:
         found[name] = _filled(getattr(form, name), values)
     if found["compress"]:
@@ -74,6 +82,10 @@ def values_of(form: FormFields, document: Mapping[str, Any]) -> dict[str, list[s
     """What a form would hold that describes this document; `extra` has what no field is for."""
     left = cast(dict[str, Any], json.loads(json.dumps(dict(document))))
     values: dict[str, list[str]] = {}
+    if isinstance(objectives := left.get("objectives"), dict):
+        bounds = cast(dict[str, dict[str, Any]], objectives)
+        for name, fields in form.bounds.items():
+            values |= {f.name: [_text(bounds.get(name, {}).get(_key(f)))] for f in fields}
     for name in _LISTS:
         values[name] = [str(one) for one in left.pop(name, ())]
     for name in ("name", "seed", "priority"):
@@ -123,6 +135,7 @@ def fields_of_faults(
     places |= {name: name for name in ("task", "sampler", "early_stopping")}
     places["compress"] = form.compress[0].name
     fields = [field for name in _PARTS for field in getattr(form, name)]
+    fields += [field for name in form.bounds for field in form.bounds[name]]
     for name, variants in (
         ("task", form.tasks),
         ("sampler", form.samplers),
@@ -194,8 +207,13 @@ def _filled(fields: Iterable[Field], values: Values) -> dict[str, Any]:
     for field in fields:
         text = _only(values, field.name)
         if text:
-            found[field.path.rpartition(".")[2]] = _value(field, text)
+            found[_key(field)] = _value(field, text)
     return found
+
+
+def _key(field: Field) -> str:
+    """The field's name in its part of the document."""
+    return field.path.rpartition(".")[2]
 
 
 def _value(field: Field, text: str) -> Any:
@@ -210,7 +228,7 @@ def _take(
     """Move what there are fields for out of a part of a document."""
     found = cast(dict[str, Any], left.get(part) or {})
     for field in fields:
-        values[field.name] = [_text(found.pop(field.path.rpartition(".")[2], None))]
+        values[field.name] = [_text(found.pop(_key(field), None))]
     if not {name: value for name, value in found.items() if value is not None}:
         left.pop(part, None)
 

@@ -39,6 +39,8 @@ class StudyReport:
     spec: Mapping[str, Any]
     """As it can be sent again."""
     front: FrontDocument
+    region: str
+    """Which values interest, in words; empty where all do."""
     metric: str
     plots: tuple[FrontPlot, ...]
     """One for each pair of the objectives."""

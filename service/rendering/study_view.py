@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from search.documents.objectives import Objective
 from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
-from search.studies.spec import Objective
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument
@@ -100,6 +100,8 @@ class StudyView:
     model: UploadedModelRecord | None
     """What the study compresses, unless it is gone."""
     front: FrontDocument
+    region: str
+    """Which values interest, in words; empty where all do."""
     infos: Mapping[Objective, ObjectiveInfo]
     choice: Choice
     axes: tuple[Objective, Objective]

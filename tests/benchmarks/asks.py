@@ -1,6 +1,8 @@
 """`python -m tests.benchmarks.asks`: seconds that a sampler computes for one suggestion.
 
-Asks each sampler for another suggestion of a study that has so many complete trials, in memory.
+Asks each sampler for another suggestion of a study that has so many trials, in memory. All are
+complete; with a sampler that decides how far trials train a fourth is, the newest of the others are
+paused and the rest was stopped, each at a rung, and its decisions stand in a row of their own.
 Seconds are the processor's, so that other work on the machine counts little. Where a sampler takes
 one candidate alone, the study has that one.
 """
@@ -9,14 +11,16 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 import optuna
 
-from search.samplers import Past
+from search.samplers import Past, Question
 from search.samplers.modelling.configurations_drawn import RandomSource
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import sampler_context_of
@@ -31,16 +35,52 @@ SAMPLERS: Mapping[str, Mapping[str, Any]] = {
     "nsga2": {"kind": "nsga2"},
     "nsga3": {"kind": "nsga3"},
     "known_cost": {"kind": "known_cost"},
+    "freeze_thaw": {"kind": "freeze_thaw"},
     "gp": {"kind": "gp"},
     "branches": {"kind": "branches"},
     "branches (gp)": {"kind": "branches", "sampler": {"kind": "gp"}},
 }
 _FLAT: Mapping[str, Any] = {"architectures": ["rnn"], "parametrizations": ["low_rank"]}
+_PAUSED = 100
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def seconds_per_ask(sampler: Mapping[str, Any], trials: int, *, asks: int) -> Sequence[float]:
     """Of so many asks in a row, none of which is told how it ended."""
+    spec, space, past = _study(sampler, trials)
+    context = sampler_context_of(spec, space, lambda: past)
+    optuna_study = OptunaStudy(_STUDY, spec, context, past.trials)
+
+    def ask() -> None:
+        space.draw(TrialSource(optuna_study.ask()))
+
+    return [_seconds(ask) for _ in range(asks)]
+
+
+def seconds_per_decision(
+    sampler: Mapping[str, Any], trials: int, *, decisions: int
+) -> Sequence[float]:
+    """Of rankings of all that is paused; empty for a sampler that makes none."""
+    spec, space, past = _study(sampler, trials)
+    if not spec.sampler.rungs(spec.budget.epochs):
+        return []
+    context = sampler_context_of(spec, space, lambda: past)
+
+    def decide(number: int) -> None:
+        ready = frozenset(range(trials))
+        question = Question(decision=number, epochs_left=None, slots=1, ready=ready)
+        spec.sampler.rank(context, question)
+
+    return [_seconds(partial(decide, number)) for number in range(decisions)]
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _study(sampler: Mapping[str, Any], trials: int) -> tuple[StudySpec, SearchSpace, Past]:
     flat = _FLAT if sampler["kind"] == "gp" else {}
     document = {
         "task": {"kind": "digits"},
@@ -53,15 +93,26 @@ def seconds_per_ask(sampler: Mapping[str, Any], trials: int, *, asks: int) -> Se
     spec = StudySpec.model_validate(document)
     space = SearchSpace(spec.model_copy(update={"sampler": StudySpec(task=spec.task).sampler}))
     generator = np.random.default_rng(0)
-    past = [_record(n, space.draw(RandomSource(generator)), generator) for n in range(trials)]
-    now = Past(trials=past, validations={}, validation_samples=300)
-    optuna_study = OptunaStudy(_STUDY, spec, sampler_context_of(spec, space, lambda: now), past)
-    found: list[float] = []
-    for _ in range(asks):
-        began = time.process_time()
-        space.draw(TrialSource(optuna_study.ask()))
-        found.append(time.process_time() - began)
-    return found
+    rungs = spec.sampler.rungs(spec.budget.epochs)
+    past, validations = list[TrialRecord](), dict[int, dict[int, float]]()
+    for number in range(trials):
+        record = _record(number, space.draw(RandomSource(generator)), generator)
+        quality = record.quality or 0.0
+        if rungs and number % 4:
+            is_paused = number >= trials - _PAUSED
+            record = replace(
+                record,
+                state=TrialState.PAUSED if is_paused else TrialState.STOPPED,
+                quality=None,
+                epochs_trained=rungs[number % len(rungs)],
+                finished_at=None if is_paused else _NOW,
+                told_at=None if is_paused else _NOW,
+            )
+        past.append(record)
+        if rungs:
+            epochs = range(1, record.epochs_trained + 1)
+            validations[number] = {epoch: 1 - (1 - quality) ** (epoch / 9) for epoch in epochs}
+    return spec, space, Past(trials=past, validations=validations, validation_samples=300)
 
 
 _STUDY = StudyRecord(
@@ -120,6 +171,13 @@ def main(arguments: Sequence[str]) -> int:
             found = seconds_per_ask(SAMPLERS[name], trials, asks=options.asks)
             cells.append(f"{statistics.median(found):.3f}")
         write(f"| {name} | {' | '.join(cells)} |\n")
+        cells = [
+            f"{statistics.median(found):.3f}"
+            for trials in options.trials
+            if (found := seconds_per_decision(SAMPLERS[name], trials, decisions=options.asks))
+        ]
+        if cells:
+            write(f"| {name}: a decision | {' | '.join(cells)} |\n")
         sys.stdout.flush()
     return 0
 

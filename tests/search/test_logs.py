@@ -14,7 +14,7 @@ EVIL = "a\r\nb\x1b[31m\u2028c"
 
 def record(message: str = "it happened", *args: Any, **extra: Any) -> logging.LogRecord:
     made = logging.LogRecord(
-        "search.studies.store_watch", logging.WARNING, __file__, 1, message, args, None
+        "search.running.store_watch", logging.WARNING, __file__, 1, message, args, None
     )
     vars(made).update(extra)
     return made
@@ -31,7 +31,7 @@ def test_a_json_line_has_time_level_process_logger_message_and_fields() -> None:
         "time": "2026-01-01T00:00:00.250Z",
         "level": "WARNING",
         "process": "api",
-        "logger": "search.studies.store_watch",
+        "logger": "search.running.store_watch",
         "message": "3 studies wait",
         "study_id": "s",
         "folder": str(threading),
@@ -70,7 +70,7 @@ def test_a_traceback_is_one_field_of_json_and_lines_for_people() -> None:
     found = event(made)
     assert found["error"].endswith("RuntimeError: broken")
     in_words = readable(JsonLines("worker").format(made) + "\n").splitlines()
-    assert in_words[0].endswith("WARNING search.studies.store_watch: it happened")
+    assert in_words[0].endswith("WARNING search.running.store_watch: it happened")
     assert in_words[1:] == found["error"].splitlines()
 
 

@@ -30,6 +30,13 @@ _MOST_CELLS_OF_MANY = 40_000
 """How many cells three or more axes have together."""
 
 
+_FROM_BASELINE = 1e-6
+"""How much hypervolume outside the region of interest counts: it decides where all else is 0."""
+
+MARGIN = 0.05
+"""By how many decades costs that hypervolume is measured from lie beyond the dearest trial's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class History:
     """Trials that were begun."""
@@ -59,7 +66,12 @@ class Candidates:
 
 
 def rank(
-    history: History, candidates: Candidates, *, reference_error: float, reference_costs: Array
+    history: History,
+    candidates: Candidates,
+    *,
+    reference_error: float,
+    reference_costs: Array,
+    baseline_error: float,
 ) -> NDArray[np.intp]:
     """Indices `[M]` of the candidates by the hypervolume that they are expected to add, most first.
 
@@ -73,22 +85,59 @@ def rank(
         candidates: at least one.
         reference_error: logarithm of the error from which the hypervolume is measured.
         reference_costs: `[C]`, where it is measured from in the costs.
+        baseline_error: logarithm, of a model that learned nothing; see `references`.
     """
     # Matrices of 200 rows gain little from threads, which wait for cores that trials train on.
     with threadpool_limits(1, user_api="blas"):
         process = _fitted(history)
         mean, deviation = process.predict(candidates.features)
         costs, errors = _standing(history, process)
-    gains = expected_gain(
-        costs,
-        errors,
-        candidates.costs,
-        mean,
-        deviation,
-        reference_error=reference_error,
-        reference_costs=reference_costs,
-    )
+    gains = np.zeros(len(mean))
+    region = Reference(error=reference_error, costs=reference_costs)
+    for reference in references(region, history.costs, baseline_error=baseline_error):
+        gains += reference.weight * expected_gain(
+            costs,
+            errors,
+            candidates.costs,
+            mean,
+            deviation,
+            reference_error=reference.error,
+            reference_costs=reference.costs,
+        )
     return np.lexsort((mean, -gains))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """From where hypervolume is measured."""
+
+    error: float
+    """Logarithm."""
+    costs: Array
+    """`[C]`."""
+    weight: float = 1.0
+    """What such hypervolume counts."""
+
+    def front(self, costs: Array, errors: Array) -> "Front":
+        """That of points with costs `[F, C]` and log errors `[F]`."""
+        return Front(costs, errors, reference_error=self.error, reference_costs=self.costs)
+
+
+def references(region: Reference, begun: Array, *, baseline_error: float) -> list[Reference]:
+    """The region of interest, and with hardly any weight all that was begun.
+
+    So a search is not lost while nothing is inside. Where the region is everything it is alone.
+
+    Args:
+        region: with the weight 1.
+        begun: costs `[N, C]` of all trials.
+        baseline_error: logarithm, of a model that learned nothing.
+    """
+    dearest = np.vstack([region.costs[None], begun + MARGIN]).max(axis=0)
+    baseline = max(region.error, baseline_error)
+    if region.error == baseline and np.array_equal(dearest, region.costs):
+        return [region]
+    return [region, Reference(error=baseline, costs=dearest, weight=_FROM_BASELINE)]
 
 
 def expected_gain(

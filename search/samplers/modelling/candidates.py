@@ -7,7 +7,7 @@ from typing import final
 
 import numpy as np
 
-from search.samplers.modelling.acquisition import spread
+from search.samplers.modelling.acquisition import MARGIN, spread
 from search.samplers.modelling.configurations_drawn import MutatingSource, RandomSource
 from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import values_of_draw, values_of_trial
@@ -59,13 +59,17 @@ class CandidateDraws:
     def fresh(self, front: Sequence[int]) -> list[DrawnTrial]:
         """Random configurations and mutations of the front's, which were not begun before.
 
-        What breaks a limit, as far as that is known or predicted, is not among them. `front` are
-        places among the trials.
+        Where a study replicates, those that are complete are among them, too. What breaks a limit,
+        as far as that is known or predicted, is not. `front` are places among the trials.
         """
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(front)
         recollect = self._study.sampler_cache.of
-        tried = {recollect(one, "key", _key_of_trial) for one in self._trials if is_own(one)}
+        tried = {
+            recollect(one, "key", _key_of_trial)
+            for one in self._trials
+            if is_own(one) and not (self._study.replicates and one.state == TrialState.COMPLETE)
+        }
         fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
         return [one for one in fresh if self._keeps_limits(one)]
 
@@ -85,7 +89,7 @@ class CandidateDraws:
         """Whether count and size are within the limits, and the predicted speed as well."""
         limits = self._study.limits
         expected = _Expected(
-            parameters=drawn.spec.model.parameter_count(),
+            parameters=drawn.parameters,
             bytes=None if limits.bytes is None else self._study.file_bytes(drawn.spec),
             throughput_ratio=None
             if limits.min_throughput_ratio is None
@@ -110,9 +114,12 @@ def is_own(trial: TrialRecord) -> bool:
     return trial.number >= 0
 
 
-def farthest_costs(taken: Array, offered: Array) -> Array:
-    """The dearest of all trials and candidates: far beyond it, only extremes would count."""
-    return np.concatenate([taken, offered]).max(axis=0) + 0.05
+def farthest_costs(taken: Array, offered: Array, bounds: Array) -> Array:
+    """From where gains count `[C]`: the bounds of a region of interest, where they come first.
+
+    Else the dearest of all trials and candidates: far beyond it, only extremes would count.
+    """
+    return np.minimum(np.concatenate([taken, offered]).max(axis=0) + MARGIN, bounds)
 
 
 def was_begun(trial: TrialRecord) -> bool:
@@ -131,9 +138,7 @@ def _sizes(trial: TrialRecord) -> tuple[float, float]:
 
 
 def _sizes_of_draw(drawn: DrawnTrial) -> tuple[float, float]:
-    model = drawn.spec.model
-    counts = model.parameter_count(), model.dense_twin().parameter_count()
-    return math.log10(max(1, counts[0])), math.log10(max(1, counts[1]))
+    return math.log10(max(1, drawn.parameters)), math.log10(max(1, drawn.dense_parameters))
 
 
 def _key(values: Mapping[str, Scalar | None]) -> frozenset[tuple[str, Scalar | None]]:

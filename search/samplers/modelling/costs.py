@@ -1,12 +1,14 @@
 """What a configuration costs apart from training it: exactly, or as measured, or as predicted."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from models.model import shape_words
 from search.documents.objectives import OBJECTIVE_KINDS, Objective, ObjectiveKind
+from search.documents.region import Region
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import DrawnTrial
@@ -35,7 +37,7 @@ class Costs:
 
     def __init__(
         self,
-        objectives: Sequence[Objective],
+        objectives: Collection[Objective],
         trials: Sequence[TrialRecord],
         sampler_cache: SamplerCache | None = None,
         *,
@@ -48,7 +50,7 @@ class Costs:
             if kind.name in objectives and kind.known != "trained"
         ]
         self._exact: Mapping[Objective, Callable[[DrawnTrial], float | None]] = {
-            "parameters": lambda drawn: drawn.spec.model.parameter_count(),
+            "parameters": lambda drawn: drawn.parameters,
             "bytes": lambda drawn: file_bytes(drawn.spec),
         }
         self._trials = trials
@@ -61,7 +63,21 @@ class Costs:
 
     def of_trials(self, trials: Sequence[TrialRecord]) -> Array:
         """`[N, C]`."""
-        return self._table([self._of_trial(trial) for trial in trials])
+        what = f"costs in {', '.join(kind.name for kind in self._kinds)}"
+        recollect = self._sampler_cache.of
+        return self._table(
+            [
+                recollect(trial, what, self._known)
+                if all(kind.value(trial) for kind in self._kinds)
+                else self._of_trial(trial)
+                for trial in trials
+            ]
+        )
+
+    def bounds(self, region: Region) -> Array:
+        """Where a region of interest ends `[C]`; infinity where it does not."""
+        values = [(kind, region.value(kind.name)) for kind in self._kinds]
+        return np.array([math.inf if v is None else kind.decades(v) for kind, v in values])
 
     def throughput_ratio(self, drawn: DrawnTrial) -> float:
         """Throughput as a ratio to the dense baseline's, measured or predicted."""
@@ -84,13 +100,17 @@ class Costs:
         if name not in self._regressions:
             known = [(trial, value) for trial in self._trials if (value := read(trial))]
             self._regressions[name] = Regression(
-                [features_of(trial) for trial, _ in known],
+                [self._sampler_cache.of(trial, "features", features_of) for trial, _ in known],
                 np.log10([value for _, value in known]),
             )
         return self._regressions[name]
 
     def _table(self, costs: list[list[float]]) -> Array:
         return np.array(costs).reshape(len(costs), len(self._kinds))
+
+    def _known(self, trial: TrialRecord) -> list[float]:
+        """Of a trial that has all of its values."""
+        return [kind.decades(kind.value(trial) or math.nan) for kind in self._kinds]
 
     def _of_trial(self, trial: TrialRecord) -> list[float]:
         found: list[float] = []
@@ -130,25 +150,23 @@ class Regression:
     """Ridge regression on two logarithms, with an offset per candidate."""
 
     def __init__(self, features: Sequence[tuple[str, float, float]], values: Array) -> None:
-        self._names = sorted({name for name, _, _ in features})
-        self._centre = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
-        self._centre = self._centre.mean(axis=0) if len(features) else np.zeros(2)
+        self._names = np.array(sorted({name for name, _, _ in features}), dtype=object)
+        numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
+        self._centre = numbers.mean(axis=0) if len(features) else np.zeros(2)
         self._level = float(np.mean(values)) if len(values) else 0.0
         penalties = [_SLOPE_PENALTY] * 2 + [_OFFSET_PENALTY] * len(self._names)
-        if len(features):
-            rows = np.array([self._row(*row) for row in features])
-            normal = rows.T @ rows + np.diag(penalties)
-            self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
-        else:
-            self._weights = np.zeros(len(penalties))
+        rows = self._rows(features)
+        normal = rows.T @ rows + np.diag(penalties)
+        self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
 
     def at(self, name: str, own: float, dense: float) -> float:
         """The prediction; of a candidate that was never measured, without an offset."""
-        return self._level + float(np.array(self._row(name, own, dense)) @ self._weights)
+        return self._level + float((self._rows([(name, own, dense)]) @ self._weights)[0])
 
-    def _row(self, name: str, own: float, dense: float) -> list[float]:
-        numbers = np.array([own, dense]) - self._centre
-        return [*numbers.tolist(), *(float(name == known) for known in self._names)]
+    def _rows(self, features: Sequence[tuple[str, float, float]]) -> Array:
+        names = np.array([name for name, _, _ in features], dtype=object)
+        numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
+        return np.hstack([numbers - self._centre, names[:, None] == self._names])
 
 
 def features_of(trial: TrialRecord) -> tuple[str, float, float]:
@@ -161,7 +179,7 @@ def features_of_draw(drawn: DrawnTrial) -> tuple[str, float, float]:
     """The same of a draw."""
     model = drawn.spec.model
     name = f"{model.architecture.kind} {model.parametrization.family}"
-    return name, _log(model.parameter_count()), _log(model.dense_twin().parameter_count())
+    return name, _log(drawn.parameters), _log(drawn.dense_parameters)
 
 
 def _log(value: float) -> float:

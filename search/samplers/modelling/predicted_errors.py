@@ -7,6 +7,7 @@ import numpy as np
 
 from search.samplers.modelling.acquisition import expected_final
 from search.samplers.modelling.axes import natural_log_error
+from search.samplers.modelling.sampler_cache import is_settled
 from search.samplers.sampler import Past, SamplerContext
 from search.stopping import best_so_far
 from storage.records import TrialRecord, TrialState
@@ -29,8 +30,13 @@ class PredictedErrors:
         self._sampler_cache = study.sampler_cache
         self.baseline = self._log_error(study.metric.baseline)
         """What a trial has that learned nothing."""
+        bound = study.region.value("quality")
+        self.reference = self.baseline if bound is None else self._log_error(bound)
+        """From where gains count."""
         self._ends = {
-            trial.number: self._end(trial) for trial in trials if trial.state == TrialState.COMPLETE
+            trial.number: self.curve(trial)
+            for trial in trials
+            if trial.state == TrialState.COMPLETE
         }
 
     def known_error(self, trial: TrialRecord) -> tuple[float, float]:
@@ -55,14 +61,13 @@ class PredictedErrors:
         )
         return error, _EARLY_NOISE if epoch < self._epochs / 9 else _LATE_NOISE
 
-    def _end(self, trial: TrialRecord) -> Sequence[float]:
-        """The errors of a complete trial, which stay as they are, as those before it do."""
-        if trial.told_at is None:
-            return self.curve(trial)
-        return self._sampler_cache.of(trial, f"errors of {self._samples}", self.curve)
-
     def curve(self, trial: TrialRecord) -> Sequence[float]:
         """The lowest log error after each epoch, those of the trial that it continues first."""
+        if not is_settled(trial):
+            return self._curve(trial)
+        return self._sampler_cache.of(trial, f"errors of {self._samples}", self._curve)
+
+    def _curve(self, trial: TrialRecord) -> Sequence[float]:
         values: list[float] = []
         part: TrialRecord | None = trial
         while part is not None:

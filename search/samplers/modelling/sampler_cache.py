@@ -25,3 +25,8 @@ class SamplerCache:
             known = (trial, compute(trial))
             self._known[what, trial.number] = known
         return cast(T, known[1])
+
+
+def is_settled(trial: TrialRecord) -> bool:
+    """Whether what a trial told stays as it is."""
+    return trial.state.has_ended and trial.told_at is not None

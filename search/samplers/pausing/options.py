@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
-from search.samplers.modelling.acquisition import Front, undominated
+from search.samplers.modelling.acquisition import Front, Reference, references, undominated
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.pausing.final_errors import (
     NOTHING,
@@ -37,12 +37,6 @@ _MOST_SCALED = 150
 
 _DRAWS = 4
 """How often the ends of running trials are drawn; in pairs that mirror each other."""
-
-_FROM_BASELINE = 1e-6
-"""How much hypervolume outside the region of interest counts: it decides where all else is 0."""
-
-_MARGIN = 0.05
-"""By how many decades its costs lie beyond the dearest trial's."""
 
 _USUAL_DROP = 1.5
 """By how much a final log error is below the baseline's, before anything is known."""
@@ -141,7 +135,11 @@ class SearchOptions:
         """
         self._begun, self._restart, self._baseline = begun, restart, baseline_error
         self._epochs = np.asarray(rungs, float)
-        self._references = self._references_of(reference_error, reference_costs)
+        self._references = references(
+            Reference(error=reference_error, costs=reference_costs),
+            begun.costs,
+            baseline_error=baseline_error,
+        )
         # What failed at once says nothing of how curves go.
         failed = (begun.standing == Standing.OVER) & np.all(begun.errors == baseline_error, axis=1)
         of_curves = np.where(failed[:, None], np.nan, begun.errors)
@@ -240,14 +238,6 @@ class SearchOptions:
         variance[which] = np.where(rungs >= 0, seen.left, seen.variance)
         return mean + self._begun.prior, np.sqrt(np.maximum(variance, 0.0))
 
-    def _references_of(self, error: float, costs: Array) -> list[tuple[float, float, Array]]:
-        """Weights, and from where the hypervolume is measured: the region, and everything."""
-        dearest = np.vstack([costs[None], self._begun.costs + _MARGIN]).max(axis=0)
-        baseline = max(error, self._baseline)
-        if error == baseline and np.array_equal(dearest, costs):
-            return [(1.0, error, costs)]
-        return [(1.0, error, costs), (_FROM_BASELINE, baseline, dearest)]
-
     def _observed(self) -> Array:
         """What each trial's last rung says of its final error `[N]`, relative to its prior."""
         begun, told = self._begun, self._rung >= 0
@@ -331,11 +321,10 @@ class SearchOptions:
         costs = np.concatenate([begun.costs[done], begun.costs[of]])
         ends = self._ends[:, running] if len(running) else self._ends[:1, running]
         fronts: list[tuple[float, Front]] = []
-        for weight, error, reference_costs in self._references:
+        for reference in self._references:
             for end in ends:
                 errors = np.concatenate([begun.errors[done, -1], end])
-                front = Front(costs, errors, reference_error=error, reference_costs=reference_costs)
-                fronts.append((weight / len(ends), front))
+                fronts.append((reference.weight / len(ends), reference.front(costs, errors)))
         return fronts
 
     def _options_of(self, which: NDArray[np.intp]) -> Fresh:

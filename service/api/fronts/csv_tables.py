@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from search.documents.objectives import OBJECTIVE_KINDS
+from search.documents.region import Region
 from service.api.fronts.schemas import FrontDocument
 from storage.engine import Database
 from storage.records import TrialRecord, TrialState
@@ -21,13 +22,13 @@ _FRONT = (
     *("trial", "architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
     *("runtime", "latency_p99", "file_form", "bits"),
     *("seeds", "quality_mean", "quality_low", "quality_high", "on_front_by_mean", "continues"),
-    *("form", "slower"),
+    *("form", "slower", "outside"),
 )
 _TRIAL = (
     *("number", "outcome", "reason", "origin", "repeats", "continues"),
     *("architecture", "parametrization", *_VALUES, "test_quality", "throughput_ratio"),
     "latency_p99",
-    *("dense_parameters", "best_epoch", "epochs_trained"),
+    *("outside", "dense_parameters", "best_epoch", "epochs_trained"),
     *("created_at", "started_at", "finished_at"),
 )
 
@@ -43,7 +44,9 @@ def front_csv(front: FrontDocument) -> str:
     return _lines(rows)
 
 
-def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -> Generator[str]:
+def trials_csv(
+    database: Database, study_id: str, *, state: TrialState | None, region: Region
+) -> Generator[str]:
     """All trials of a study, or those in one state, in pieces: there may be many thousands.
 
     Each piece is read by itself, so that a slow client holds nothing open.
@@ -54,7 +57,15 @@ def trials_csv(database: Database, study_id: str, *, state: TrialState | None) -
     columns = sorted(names)
     yield _lines([(*_TRIAL, *columns)])
     for trials in _pages(database, study_id, state):
-        rows = ({**vars(trial), "outcome": trial.state, "reason": trial.reason} for trial in trials)
+        rows = (
+            {
+                **vars(trial),
+                "outcome": trial.state,
+                "reason": trial.reason,
+                "outside": region.is_outside(trial),
+            }
+            for trial in trials
+        )
         yield _lines(_row(_TRIAL, cells, columns) for cells in rows)
 
 

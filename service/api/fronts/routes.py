@@ -6,9 +6,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator
 
+from search.documents.objectives import OBJECTIVES, Objective
 from search.fronts.hypervolumes import HypervolumePoint
 from search.fronts.importance import Importance
-from search.studies.spec import OBJECTIVES, Objective
 from service.api.folders import FolderMaker
 from service.api.fronts.bundle import bundle
 from service.api.fronts.csv_tables import CSV, front_csv

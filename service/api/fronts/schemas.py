@@ -81,6 +81,10 @@ class PointDocument(Spec):
         "slower one, all of the ratio's interval below 1: `links.dense`, where there is one, is "
         "then the faster form"
     )
+    outside: bool = Field(
+        default=False,
+        description="whether it lies outside the study's region of interest; false without one",
+    )
     continues: int | None = Field(
         description="the trial whose checkpoint this one started from: it was trained for longer"
     )

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from search.dispatch.remeasuring import Again, asked_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
 from search.documents.objectives import OBJECTIVE_KINDS, Valued
+from search.documents.region import Region
 from search.exports import file_sizes, missing_files
 from service.api.paths import trial_path, trials_path
 from service.api.rows import from_row
@@ -29,12 +30,15 @@ from storage.records import AttemptRecord, CommandRecord, MeasurementRecord, Tri
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.attempts import Attempts
 from storage.repositories.measurements import Measurements
+from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
 
-def trial_document(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> TrialDocument:
-    """A trial with its attempts."""
-    return from_row(TrialDocument, trial, **_not_in_the_row(trial, attempts))
+def trial_document(
+    trial: TrialRecord, attempts: Sequence[AttemptRecord], region: Region
+) -> TrialDocument:
+    """A trial with its attempts, of a study with this region of interest."""
+    return from_row(TrialDocument, trial, **_not_in_the_row(trial, attempts, region))
 
 
 def values_of(trial: Valued) -> TrialValues:
@@ -52,6 +56,7 @@ def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
         NotFound: there is no such study or trial.
     """
     trial = Trials(session).get(study_id, number)
+    region = Region.of_document(Studies(session).get(study_id).spec)
     records: Sequence[MeasurementRecord] = ()
     if trial.measurement_id is not None:
         used = Measurements(session).get(trial.measurement_id)
@@ -64,7 +69,7 @@ def trial_detail(session: Session, study_id: str, number: int) -> TrialDetail:
     return from_row(
         TrialDetail,
         trial,
-        **_not_in_the_row(trial, Attempts(session).of_trial(study_id, number)),
+        **_not_in_the_row(trial, Attempts(session).of_trial(study_id, number), region),
         bytes=file_sizes(trial, ArtifactRows(session).sizes(list(trial.artifacts.values()))),
         throughput=next((record for record in measurements if record.used), None),
         measurements=measurements,
@@ -86,12 +91,15 @@ def enqueued_document(command: CommandRecord) -> EnqueuedDocument:
     return EnqueuedDocument(number=number, links=links)
 
 
-def _not_in_the_row(trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> dict[str, Any]:
+def _not_in_the_row(
+    trial: TrialRecord, attempts: Sequence[AttemptRecord], region: Region
+) -> dict[str, Any]:
     path = trial_path(trial.study_id, trial.number)
     missing = missing_files(trial)
     return {
         "outcome": trial.state,
         "values": values_of(trial),
+        "outside": region.is_outside(trial),
         "predicted": {
             name: PredictedDocument(value=value, low=low, high=high)
             for name, (value, low, high) in trial.predicted.items()

@@ -10,6 +10,7 @@ from models.exports.files import FileForm, Quantization
 from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
+from search.documents.region import Region
 from search.exports import C_NAME, OnnxVariant
 from search.exports.folder import CARD
 from search.studies.named_trials import NamedTrial, enqueue
@@ -96,14 +97,15 @@ def list_trials(
     """Trials by number; refused draws are among them, as infeasible."""
     if format == "csv":
         with held.database.read() as session:
-            Studies(session).get(study_id)
-        return WrittenStream(trials_csv(held.database, study_id, state=outcome), media_type=CSV)
+            region = Region.of_document(Studies(session).get(study_id).spec)
+        lines = trials_csv(held.database, study_id, state=outcome, region=region)
+        return WrittenStream(lines, media_type=CSV)
     with held.database.read() as session:
-        Studies(session).get(study_id)
+        region = Region.of_document(Studies(session).get(study_id).spec)
         page = Trials(session).page(study_id, limit=limit, cursor=cursor, state=outcome)
         numbers = [trial.number for trial in page.items]
         attempts = Attempts(session).of_trials(study_id, numbers, AttemptKind.TRAIN)
-    items = [trial_document(trial, attempts[trial.number]) for trial in page.items]
+    items = [trial_document(trial, attempts[trial.number], region) for trial in page.items]
     return TrialPage(items=tuple(items), next_cursor=page.next_cursor)
 
 

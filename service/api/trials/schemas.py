@@ -76,6 +76,11 @@ class TrialDocument(Spec):
     parametrization: str
     hyperparameters: dict[str, Any]
     values: TrialValues
+    outside: bool = Field(
+        default=False,
+        description="whether one of its values, as far as they are known, lies outside the study's "
+        "region of interest; false without one",
+    )
     test_quality: float | None
     test_metrics: dict[str, float] = Field(
         description="all that the task measures on the test split, at the best epoch"
@@ -96,7 +101,8 @@ class TrialDocument(Spec):
         description="what the sampler last chose the trial for, where it says how far trials "
         "train: the `decision`, its number within the study; `number`, how often it was chosen; "
         "`from` and `until` which epoch; the `index`, hypervolume expected for each unit of "
-        "`price`; and `limits`, pairs of an epoch and the largest log error with which it goes on",
+        "`price`; and `limits`, pairs of an epoch and the largest log error with which it goes on, "
+        "as the decision `judged` has it",
     )
     pausing: dict[str, Any] | None = Field(
         default=None, description="why it is paused, or is about to be: the epoch and the reason"

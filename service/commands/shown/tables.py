@@ -12,6 +12,7 @@ from search.documents.fronts import Importance, ObjectiveInfo
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.progress import StudyProgress
 from search.documents.readable import NONE
+from search.documents.region import Region
 from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory, WarmStartSource
 from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
@@ -48,7 +49,8 @@ def front_table(front: FrontDocument, *, hyperparameters: bool = False) -> Table
     for point in front.ranked():
         of_users = front.original is not None and front.original.trial == point.trial
         model = f"{point.architecture} {point.parametrization}"
-        cells = [str(point.trial), f"{model}, original" if of_users else model]
+        model = f"{model}, original" if of_users else model
+        cells = [str(point.trial), f"{model}\noutside" if point.outside else model]
         if with_bits:
             cells.append(str(point.bits))
         cells += [shown(point.values.get(axis.name), axis.name) for axis in front.objectives]
@@ -72,6 +74,8 @@ def _about(front: FrontDocument) -> Iterator[str]:
         yield "measured with matrices as stored: plain where the model is dense, else structured"
     if slower:
         yield "slower: smaller than the dense baseline, and yet slower"
+    if any(point.outside for point in front.points):
+        yield "outside: beyond the study's region of interest"
 
 
 def empty_table(title: str | None = None) -> Table:
@@ -170,10 +174,12 @@ def study_table(study: StudyDocument) -> Table:
     progress = study.progress
     counts = progress.trials.model_dump(exclude={"total", "refused"})
     trials = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    region = Region.of_document(study.spec).words()
     lines = {
         "state": study.state + (f" ({study.state_reason})" if study.state_reason else ""),
         "task": str(study.spec.get("task", {}).get("kind")),
         "priority": str(study.spec.get("priority", 0)),
+        **({"region of interest": region} if region else {}),
         "trials": _of_the_budget(progress, trials),
         "epochs trained": f"{progress.epochs_trained:,}",
         "running for": f"{progress.wall_seconds:,.0f} s",

@@ -25,7 +25,7 @@ def trials_table(trials: Iterable[TrialDocument], objectives: Sequence[Objective
         table.add_column(headings[name], justify="right")
     table.add_column("reason", overflow="fold")
     for trial in trials:
-        model = f"{trial.architecture} {trial.parametrization}"
+        model = f"{trial.architecture} {trial.parametrization}" + "\noutside" * trial.outside
         values = [shown(trial.values.get(name), name) for name in ordered]
         reason = escape(trial.reason or "")
         table.add_row(str(trial.number), trial.outcome, model, *values, reason)
@@ -48,6 +48,7 @@ def trial_table(trial: TrialDetail) -> Table:
     lines = {
         "model": f"{trial.architecture} {trial.parametrization}",
         "reason": trial.reason,
+        "region of interest": "outside" if trial.outside else None,
         **values,
         "throughput / dense": ratio,
         "test quality": shown(trial.test_quality, "quality"),

@@ -44,6 +44,11 @@ class Axis:
         """Where a value lies, to a tenth of a unit of the picture."""
         return _place(self._on(value), self.low, self.high, self.start, self.end)
 
+    def nearest(self, value: float) -> float:
+        """Where a value lies, or else the end that is nearest to it."""
+        low, high = sorted((self.start, self.end))
+        return min(max(self.place(value), low), high)
+
     def holds(self, value: float) -> bool:
         """Whether a value lies between the ends."""
         return self.low <= self._on(value) <= self.high

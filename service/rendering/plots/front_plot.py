@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from search.documents.objectives import OBJECTIVE_KINDS, Objective
+from search.documents.region import Region
 from search.fronts.dominance import front_of, value_of
 from search.fronts.pareto import ObjectiveInfo
 from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis
@@ -43,6 +44,8 @@ class Mark:
     """By another objective; null off the front."""
     trial: int
     text: str
+    outside: bool
+    """Whether it lies outside the region of interest."""
     number_at: tuple[float, float] | None = None
     """Where its number stands; null where there is no room for it."""
 
@@ -68,6 +71,17 @@ class Swatch:
 
 
 @dataclass(frozen=True)
+class RegionShown:
+    """Where the region of interest ends, as far as the picture shows it."""
+
+    words: str
+    outside: str
+    """A path round all that lies outside; empty where nothing in the picture does."""
+    lines: tuple[tuple[float, float, float, float], ...]
+    """`x1, y1, x2, y2` of each end."""
+
+
+@dataclass(frozen=True)
 class FrontPlot:
     """Everything that the picture shows."""
 
@@ -85,6 +99,8 @@ class FrontPlot:
     scale: tuple[Swatch, ...]
     outside: int
     """How many complete trials lie beyond the axes, which fit the front."""
+    region: RegionShown | None
+    """Null where every value interests."""
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -106,6 +122,7 @@ def front_plot(
     x: Objective,
     y: Objective,
     presets: Mapping[int, str] | None = None,
+    region: Region,
 ) -> FrontPlot | None:
     """The picture of a front; null while no point of it has a value on both axes.
 
@@ -118,6 +135,7 @@ def front_plot(
         y: that of the y axis.
         presets: number of a trial -> the name of the papers' system that it is. An original is
             named likewise.
+        region: the study's region of interest.
     """
     named = dict(presets or {})
     named |= {
@@ -141,7 +159,7 @@ def front_plot(
     thirds: list[Objective] = [name for name in infos if name not in (x, y)]
     third = thirds[0]
     scale = _Scale.of(points, third)
-    frame = _Frame(x, y, across, up, infos, named)
+    frame = _Frame(x, y, across, up, infos, named, region)
     beyond = [trial for trial in shown if trial.number not in on_front]
     inside = [trial for trial in beyond if frame.holds(trial)]
     marks = [frame.mark(trial, scale.colour(value_of(trial, third))) for trial in points]
@@ -161,6 +179,7 @@ def front_plot(
         scale_label=infos[third].metric,
         scale=scale.swatches(),
         outside=len(beyond) - len(inside),
+        region=frame.region_shown() if region.ends else None,
     )
 
 
@@ -174,18 +193,42 @@ class _Frame:
     up: Axis
     infos: Mapping[Objective, ObjectiveInfo]
     named: Mapping[int, str]
+    region: Region
 
     def holds(self, trial: TrialSummary) -> bool:
         return self.across.holds(_value(trial, self.x)) and self.up.holds(_value(trial, self.y))
 
+    def region_shown(self) -> RegionShown:
+        x, y = self.across, self.up
+        boxes: list[str] = []
+        lines: list[tuple[float, float, float, float]] = []
+        axes: tuple[tuple[Objective, Axis], ...] = ((self.x, x), (self.y, y))
+        for objective, axis_of_it in axes:
+            if objective not in self.region.ends:
+                continue
+            end, bound = self.region.ends[objective]
+            at = axis_of_it.nearest(bound)
+            beyond = axis_of_it.end if end == "at_most" else axis_of_it.start
+            if axis_of_it is x:
+                box, line = _box((at, beyond), (y.start, y.end)), (at, y.start, at, y.end)
+            else:
+                box, line = _box((x.start, x.end), (at, beyond)), (x.start, at, x.end, at)
+            boxes += [box] if at != beyond else []
+            lines += [line] if axis_of_it.holds(bound) else []
+        names: dict[Objective, str] = {name: info.metric for name, info in self.infos.items()}
+        return RegionShown(self.region.words(names), "".join(boxes), tuple(lines))
+
     def mark(self, trial: TrialSummary, colour: str | None) -> Mark:
+        outside = self.region.is_outside(trial)
         return Mark(
             x=self.across.place(_value(trial, self.x)),
             y=self.up.place(_value(trial, self.y)),
             shape=_shape(trial, self.named),
             colour=colour,
             trial=trial.number,
-            text=_describe(trial, self.infos, self.named),
+            text=_describe(trial, self.infos, self.named)
+            + "\noutside the region of interest" * outside,
+            outside=outside,
         )
 
     def baseline(self, trial: TrialSummary, baseline: Mapping[Objective, float]) -> Baseline:
@@ -198,6 +241,12 @@ class _Frame:
             f"{baseline['parameters']:,.0f} parameters\n"
             f"{baseline['throughput']:,.0f} samples/s",
         )
+
+
+def _box(across: tuple[float, float], up: tuple[float, float]) -> str:
+    """A path round a rectangle, always in the same sense: so two that overlap fill it once."""
+    (left, right), (top, bottom) = sorted(across), sorted(up)
+    return f"M{left} {top}H{right}V{bottom}H{left}z"
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from search.samplers import (
     Branches,
     FreezeThaw,
     Gp,
+    Knowledge,
     KnownCost,
     Nsga2,
     Nsga3,
@@ -53,13 +54,13 @@ class StoppingRule:
         epoch = len(trial.accuracy)
         if epoch not in self._rungs:
             return False
-        for each in trials:
+        # Diverged trials broke off for reasons of their own: no curve is compared with theirs.
+        compared = [each for each in trials if each.accuracy and each.state is not State.DIVERGED]
+        for each in compared:
             if each.number not in self._ended and each.ended_after is not None:
                 self._ended[each.number] = self._curve(each)
         curves = {
-            each.number: self._ended.get(each.number) or self._curve(each)
-            for each in trials
-            if each.accuracy
+            each.number: self._ended.get(each.number) or self._curve(each) for each in compared
         }
         # The metric's baseline, the largest count of the space, half the slowest trial's speed.
         slowest = max(self._costs[each.configuration.structure][1] for each in trials)
@@ -110,9 +111,10 @@ def by_ranks(*, shuffled: bool = False) -> Contestant:
     """`freeze_thaw` with what full trainings of the other table tell by their ranks."""
 
     def sampler(table: Table, seed: int) -> StudySampler:
-        [other] = (space for name, space in SPACES.items() if name != table.space.name)
+        other = next(space for name, space in SPACES.items() if name != table.space.name)
         known = ranked_trials(read(other), trials=_KNOWN_TRIALS, seed=seed, shuffled=shuffled)
-        return StudySampler(table, FreezeThaw(), seed=seed, ranked=[known])
+        knowledge = Knowledge(ranked=[known])
+        return StudySampler(table, FreezeThaw(), seed=seed, knowledge=knowledge)
 
     return Contestant(sampler, None)
 

@@ -66,12 +66,13 @@ class PausingReplay(Replay):
             if trial.state is State.RUNNING:
                 heapq.heappush(running, (now + self._seconds(trial), number))
                 continue
-            if trial.state is State.COMPLETE:
+            if trial.state in (State.COMPLETE, State.DIVERGED):
                 trial.ended_after = self._spent
                 self.sampler.ended(trial)
+            if trial.state is State.COMPLETE:
                 self._note(self._spent, now)
             self._begin_what_can(running, now, workers)
-        begun = [trial for trial in self.trials if trial.accuracy]
+        begun = [trial for trial in self.trials if trial.state not in (State.WAITING, State.GONE)]
         complete = sum(trial.state is State.COMPLETE for trial in begun)
         return Replayed(tuple(self.progress), len(begun), complete, now)
 
@@ -146,8 +147,10 @@ class PausingReplay(Replay):
         stretch: Mapping[str, Any] = trial.stretch or {}
         limits = dict(stretch.get("limits", ()))
         limit = limits.get(len(trial.accuracy))
+        if trial.state is not State.RUNNING or limit is None:
+            return
         error = math.log(max(1 - trial.accuracy[-1], self.table.least_error))
-        if trial.state is State.RUNNING and limit is not None and error > limit:
+        if error > limit:
             trial.state = State.PAUSED
 
     def _seconds(self, trial: Trial) -> float:

@@ -34,8 +34,11 @@ class PeerSpace:
     """
 
     dimensions: Mapping[str, Dimension]
-    conditions: Mapping[str, tuple[str, Scalar]]
-    """Dimension -> another one, and the option of it with which alone the dimension is there."""
+    conditions: Mapping[str, Sequence[tuple[str, Scalar]]]
+    """Dimension -> others, each with an option of it: the dimension is there with any of these.
+
+    `dimensions` has the others before it.
+    """
     values: Sequence[Mapping[str, Scalar]]
     """By row; without the dimensions that the row lacks."""
     features: NDArray[np.float64]
@@ -53,12 +56,11 @@ class PeerSpace:
 
     def row(self, values: Mapping[str, Scalar]) -> int:
         """The row with these values; what its other values leave no room for is ignored."""
-        there = {
-            name: value
-            for name, value in values.items()
-            if name not in self.conditions
-            or values[self.conditions[name][0]] == self.conditions[name][1]
-        }
+        there: dict[str, Scalar] = {}
+        for name in self.dimensions:
+            needed = self.conditions.get(name)
+            if needed is None or any(there.get(other) == option for other, option in needed):
+                there[name] = values[name]
         return self._rows[frozenset(there.items())]
 
     def neighbours(self, row: int) -> Iterator[int]:
@@ -127,11 +129,7 @@ def peer_space(table: Table) -> PeerSpace:
     costs = np.log10([table.parameters, 1 / table.samples_per_second]).T
     return PeerSpace(
         dimensions=space.dimensions,
-        conditions={
-            name: ("parametrization", name.removesuffix(".level"))
-            for name in space.dimensions
-            if name.endswith(".level")
-        },
+        conditions=space.conditions,
         values=[draw.drawn for draw in draws],
         features=to_unit(Encoding(space.dimensions).rows(map(values_of_draw, draws))),
         costs=costs[[each.structure for each in configurations]],
@@ -154,6 +152,7 @@ class PeerSampler:
         self._configurations = _configurations(table)
         self._rows = {each: row for row, each in enumerate(self._configurations)}
         self._least_error = table.least_error
+        self._baseline = table.space.metric.baseline
         self._peer = peer
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
@@ -169,7 +168,10 @@ class PeerSampler:
 
     def _observed(self, trial: Trial) -> Observed:
         error = math.nan
-        if trial.accuracy:
+        if trial.state is State.DIVERGED:
+            # Peers know no trial that came to nothing: it has learned nothing.
+            error = math.log(1 - self._baseline)
+        elif trial.accuracy:
             error = math.log(max(1 - trial.accuracy[-1], self._least_error))
         return Observed(
             row=self._rows[trial.configuration],

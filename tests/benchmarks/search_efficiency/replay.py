@@ -37,6 +37,8 @@ class State(Enum):
     PAUSED = "paused"
     COMPLETE = "complete"
     STOPPED = "stopped"
+    DIVERGED = "diverged"
+    """Its training came to nothing."""
     GONE = "gone"
     """It waited, and was never trained."""
 
@@ -49,7 +51,7 @@ class Trial:
     configuration: Configuration
     repeat: int
     accuracy: list[float] = field(default_factory=list[float])
-    """Of the best epoch so far, after each epoch trained."""
+    """Of the best epoch so far, after each epoch trained, as the search is told."""
     state: State = State.RUNNING
     ended_after: int | None = None
     """Epochs that the search had trained in all when it ended; None while it runs."""
@@ -71,7 +73,7 @@ class Sampler(Protocol):
         ...
 
     def ended(self, trial: Trial) -> None:
-        """A trial is complete or stopped."""
+        """A trial is complete, stopped or diverged."""
         ...
 
 
@@ -188,6 +190,7 @@ class Replay:
 
     def __init__(self, table: Table, sampler: Sampler, rule: Rule | None, *, seed: int) -> None:
         self.table, self.sampler, self.rule = table, sampler, rule
+        self.seed = seed
         self.random = np.random.default_rng(seed)
         shape = table.accuracy.shape[:2]
         self.repeats = self.random.permuted(
@@ -249,18 +252,31 @@ class Replay:
 
     def _train(self, trial: Trial) -> None:
         """One epoch, and what follows from it."""
-        row = trial.configuration.structure, trial.configuration.learning_rate
-        trial.accuracy.append(float(self.table.accuracy[(*row, trial.repeat)][len(trial.accuracy)]))
-        if len(trial.accuracy) == self.table.epochs:
+        epoch = len(trial.accuracy) + 1
+        if epoch == self.table.diverged_in[_row(trial)]:
+            trial.state = State.DIVERGED
+            return
+        trial.accuracy.append(self._told(trial, epoch))
+        if epoch == self.table.epochs:
             trial.state = State.COMPLETE
         elif self.rule is not None and self.rule.stops(self.trials, trial):
             trial.state = State.STOPPED
+
+    def _told(self, trial: Trial, epoch: int) -> float:
+        """What a search is told after an epoch: with noise the best of what was told before."""
+        accuracy = float(self.table.accuracy[_row(trial)][epoch - 1])
+        if not self.table.noise:
+            return accuracy
+        random = np.random.default_rng([self.seed, trial.number, epoch])
+        disturbed = min(1.0, accuracy + random.normal(0.0, self.table.noise))
+        return max([disturbed, *trial.accuracy[-1:]])
 
     def _note(self, epochs: int, now: float) -> None:
         complete = [trial for trial in self.trials if trial.state is State.COMPLETE]
         volumes = self.volumes.of(
             [trial.configuration.structure for trial in complete],
-            [trial.accuracy[-1] for trial in complete],
+            # The table's own: what was told may be disturbed.
+            [float(self.table.accuracy[_row(trial)][-1]) for trial in complete],
         )
         self.progress.append(Progress(epochs, now, volumes))
 
@@ -269,3 +285,8 @@ class Replay:
             return False
         volumes = self.progress[-1].volumes
         return all(volumes[metric] >= target for metric, target in targets.items())
+
+
+def _row(trial: Trial) -> tuple[int, int, int]:
+    """Of the table's first three axes."""
+    return trial.configuration.structure, trial.configuration.learning_rate, trial.repeat

@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.benchmarks.search_efficiency.studies import StudySampler
 from tests.benchmarks.search_efficiency.table import Table, read
 
 FULL_TRAININGS = 100
-"""Random search's budget: its hypervolume after so many is what the others have to reach."""
+"""Random search's usual budget: its hypervolume after so many is what the others have to reach."""
 
 EARLY = (9, 5)
 """After one so many-th of the budget each search's hypervolume is told; none ends before that."""
@@ -39,12 +39,25 @@ class Setting:
     """The parametrization whose curves start slowly, if one does."""
     path: Path | None = None
     """Another file than the space's own."""
+    noise: float = 0.0
+    """Standard deviation of what is added to each accuracy that a search is told."""
+    infeasible: bool = False
+    """Whether about a third of the configurations diverge."""
     full_trainings: int = FULL_TRAININGS
 
     @property
     def table(self) -> Table:
         """What is searched."""
-        return _table(self.space, self.path, self.slow)
+        return _table(self.space, self.path, self.slow, self.noise, self.infeasible)
+
+    def __str__(self) -> str:
+        conditions = [
+            *([f"{self.slow} starting slowly"] if self.slow else []),
+            *([f"noise of {self.noise:g}"] if self.noise else []),
+            *(["a third infeasible"] if self.infeasible else []),
+            f"{self.workers} workers, asynchronous" if self.workers > 1 else "1 worker",
+        ]
+        return ", ".join([self.space, *conditions])
 
     @property
     def budget(self) -> int:
@@ -58,8 +71,9 @@ class Setting:
         table = self.table
         entry = CONTESTANTS[contestant]
         sampler = entry.sampler(table, seed)
+        if isinstance(sampler, StudySampler):
+            sampler.workers, sampler.trials = self.workers, self.full_trainings
         if isinstance(sampler, StudySampler) and sampler.rungs:
-            sampler.workers = self.workers
             search = PausingReplay(table, sampler, seed=seed)
             return search.run(self.workers, self.budget, targets, self.budget // min(EARLY))
         return replay(
@@ -235,6 +249,8 @@ def heading(setting: Setting, targets: Mapping[str, float]) -> Iterator[str]:
         f"epochs on {table.space.title}, trained with torch {table.torch_version}; "
         f"throughput is {throughput}."
     )
+    if table.diverged_in.any():
+        yield f"Of the trainings {(table.diverged_in > 0).mean():.0%} diverge."
     yield f"Targets, as shares of the hypervolume of the whole table: {shares}."
     yield f"The whole table's front: {', '.join(front_counts(table))}."
 
@@ -255,10 +271,13 @@ def _quietly() -> None:
 
 
 @cache
-def _table(space: str, path: Path | None, slow: str | None) -> Table:
+def _table(
+    space: str, path: Path | None, slow: str | None, noise: float, infeasible: bool
+) -> Table:
     """Read once per process."""
-    table = read(SPACES[space], path)
-    return table if slow is None else table.slowed(slow)
+    table = replace(read(SPACES[space], path), noise=noise)
+    table = table if slow is None else table.slowed(slow)
+    return table.with_a_third_infeasible() if infeasible else table
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -96,8 +96,9 @@ def _configuration_space(space: PeerSpace, seed: int) -> Any:
 
     found = theirs.ConfigurationSpace(seed=seed)
     found.add(*(converted(name, each) for name, each in space.dimensions.items()))
-    for name, (parent, option) in space.conditions.items():
-        found.add(theirs.EqualsCondition(found[name], found[parent], option))
+    for name, needed in space.conditions.items():
+        each = [theirs.EqualsCondition(found[name], found[other], one) for other, one in needed]
+        found.add(each[0] if len(each) == 1 else theirs.OrConjunction(*each))
     return found
 
 

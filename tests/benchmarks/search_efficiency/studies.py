@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import optuna
 
 from models.model import ModelSpec
 from search.documents.objectives import USUAL_OBJECTIVES
+from search.running import BROKEN
 from search.samplers import (
+    CONSTRAINTS,
+    STATES,
     AnySampler,
-    Knowledge,
     Past,
     Question,
     Random,
@@ -29,14 +32,10 @@ from search.spaces import Candidate, DrawnTrial, Limits
 from search.spaces.dimension import ChoiceDimension, Dimension, IntegerDimension, Scalar
 from search.spaces.draws import Source, TrialSource
 from search.training.trial_spec import TrainingSpec, TrialSpec
+from storage.endings import TrialCause
 from storage.records import TrialOrigin, TrialRecord, TrialState
 from tests.benchmarks.search_efficiency.replay import Configuration, State, Trial
-from tests.benchmarks.search_efficiency.spaces import (
-    ARCHITECTURES,
-    LEVELS,
-    PARAMETRIZATIONS,
-    Structure,
-)
+from tests.benchmarks.search_efficiency.spaces import Structure
 from tests.benchmarks.search_efficiency.table import Table
 
 _STATES: Mapping[State, TrialState] = {
@@ -45,6 +44,7 @@ _STATES: Mapping[State, TrialState] = {
     State.PAUSED: TrialState.PAUSED,
     State.COMPLETE: TrialState.COMPLETE,
     State.STOPPED: TrialState.STOPPED,
+    State.DIVERGED: TrialState.INFEASIBLE,
     State.GONE: TrialState.CANCELLED,
 }
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -81,6 +81,8 @@ class TableSpace:
     """A table's configurations as a space with conditional dimensions.
 
     Sizes and learning rates are dimensions of equal steps, levels belong to their parametrization.
+    As in a study, architectures that differ in what is defined on them have a dimension each for
+    that; here they then have sizes of their own as well.
     """
 
     def __init__(self, table: Table) -> None:
@@ -91,20 +93,58 @@ class TableSpace:
             CountedModel.model_validate(structure.model(space.task).model_dump())
             for structure in table.structures
         ]
+        self._combinations = space.combinations
+        self._is_shared = len(set(self._combinations.values())) == 1
+        choices = {
+            "architecture": space.architectures,
+            **{
+                self._of(architecture, "parametrization"): options
+                for architecture, options in self._combinations.items()
+            },
+        }
+        self._levels = {
+            kind: levels
+            for kind in space.parametrizations
+            if len(levels := space.levels_of(kind)) > 1
+        }
         numbers = {
-            "hidden_size": len(space.sizes),
-            **{_level(name): LEVELS for name in PARAMETRIZATIONS if name != "dense"},
+            **{self._of(one, "hidden_size"): len(space.sizes) for one in self._combinations},
+            **{_level(kind): len(levels) for kind, levels in self._levels.items()},
             "learning_rate": len(space.learning_rates),
         }
         self.dimensions: Mapping[str, Dimension] = {
-            "architecture": ChoiceDimension(name="architecture", options=ARCHITECTURES),
-            "parametrization": ChoiceDimension(name="parametrization", options=PARAMETRIZATIONS),
+            **{
+                name: ChoiceDimension(name=name, options=options)
+                for name, options in choices.items()
+            },
             **{
                 name: IntegerDimension(name=name, low=0, high=count - 1)
                 for name, count in numbers.items()
             },
         }
         self._draws: dict[Configuration, TableDraw] = {}
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[tuple[str, Scalar]]]:
+        """Dimension -> others, each with an option of it: the dimension is there with any."""
+        own = () if self._is_shared else ("parametrization", "hidden_size")
+        return {
+            **{
+                self._of(architecture, what): [("architecture", architecture)]
+                for architecture in self._combinations
+                for what in own
+            },
+            **{
+                _level(kind): sorted(
+                    {
+                        (self._of(architecture, "parametrization"), kind)
+                        for architecture, kinds in self._combinations.items()
+                        if kind in kinds
+                    }
+                )
+                for kind in self._levels
+            },
+        }
 
     def draw(self, source: Source) -> TableDraw:
         """One configuration by the source's answers."""
@@ -113,9 +153,10 @@ class TableSpace:
             return source.answer(self.dimensions[name])
 
         architecture = str(answer("architecture"))
-        size = self._table.space.sizes[int(answer("hidden_size"))]
-        parametrization = str(answer("parametrization"))
-        level = 0 if parametrization == "dense" else int(answer(_level(parametrization)))
+        size = self._table.space.sizes[int(answer(self._of(architecture, "hidden_size")))]
+        parametrization = str(answer(self._of(architecture, "parametrization")))
+        levels = self._levels.get(parametrization)
+        level = 0 if levels is None else levels[int(answer(_level(parametrization)))]
         structure = Structure(architecture, size, parametrization, level)
         learning_rate = int(answer("learning_rate"))
         return self.at(Configuration(self._indices[structure], learning_rate))
@@ -129,14 +170,17 @@ class TableSpace:
     def _described(self, configuration: Configuration) -> TableDraw:
         space, structure = self._table.space, self._table.structures[configuration.structure]
         numbers: dict[str, Scalar] = {
-            "hidden_size": space.sizes.index(structure.hidden_size),
+            self._of(structure.architecture, "hidden_size"): space.sizes.index(
+                structure.hidden_size
+            ),
             "learning_rate": configuration.learning_rate,
         }
-        if structure.parametrization != "dense":
-            numbers[_level(structure.parametrization)] = structure.level
+        levels = self._levels.get(structure.parametrization)
+        if levels is not None:
+            numbers[_level(structure.parametrization)] = levels.index(structure.level)
         kinds: dict[str, Scalar] = {
             "architecture": structure.architecture,
-            "parametrization": structure.parametrization,
+            self._of(structure.architecture, "parametrization"): structure.parametrization,
         }
         training = TrainingSpec(
             learning_rate=space.learning_rates[configuration.learning_rate],
@@ -153,39 +197,45 @@ class TableSpace:
             drawn={**kinds, **numbers},
         )
 
+    def _of(self, architecture: str, what: str) -> str:
+        """The name of an architecture's dimension."""
+        return what if self._is_shared else f"{architecture}.{what}"
+
 
 class StudySampler:
     """One of the project's samplers, asked and told as a coordinator does it.
 
-    Each suggestion has a sampler and a seed of its own, a complete trial is told its values and a
-    stopped one that it was pruned. Throughput is known of what was asked for, as it is in a study
-    that measures before it trains.
+    Each suggestion has a sampler and a seed of its own, a complete trial is told its values, a
+    stopped one that it was pruned, and a diverged one that it broke a limit as well. Throughput is
+    known of what was asked for, as it is in a study that measures before it trains.
     """
 
-    def __init__(
-        self, table: Table, sampler: AnySampler, *, seed: int, ranked: Sequence[RankedTrials] = ()
-    ) -> None:
-        """`ranked` are what the search knows of others."""
-        self.workers = 1
+    def __init__(self, table: Table, sampler: AnySampler, *, seed: int, **given: Any) -> None:
+        """`given` is what a search has otherwise in its `SamplerContext`."""
+        self.workers, self.trials = 1, 100
+        self._given = given
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = TableSpace(table)
         self._study = optuna.create_study(directions=["maximize", "minimize", "maximize"])
         self._by_number: dict[int, optuna.Trial] = {}
         self._trials: Sequence[Trial] = ()
         self._ended: dict[int, TrialRecord] = {}
-        self._sampler_context = SamplerContext(
+
+    @cached_property
+    def _sampler_context(self) -> SamplerContext:
+        return SamplerContext(
             space=self._space,
             objectives=USUAL_OBJECTIVES,
-            metric=table.space.metric,
-            seed=seed,
-            epochs=table.epochs,
-            trials=100,
+            metric=self._table.space.metric,
+            seed=self._seed,
+            epochs=self._table.epochs,
+            trials=self.trials,
             limits=Limits(),
             file_bytes=lambda _: None,
             is_refused=lambda _: False,
             past=self._past,
             slots=lambda: self.workers,
-            knowledge=Knowledge(ranked=ranked),
+            **self._given,
         )
 
     def propose(self, trials: Sequence[Trial]) -> Configuration:
@@ -209,11 +259,10 @@ class StudySampler:
         asked = self._by_number.get(trial.number)
         if asked is None:
             return
-        if trial.state is State.STOPPED:
-            self._study.tell(asked, state=optuna.trial.TrialState.PRUNED)
-            return
-        if trial.state is State.GONE:
-            self._study.tell(asked, state=optuna.trial.TrialState.FAIL)
+        if trial.state is State.DIVERGED:
+            self._study._storage.set_trial_system_attr(asked._trial_id, CONSTRAINTS, [BROKEN])
+        if trial.state is not State.COMPLETE:
+            self._study.tell(asked, state=STATES[_STATES[trial.state]])
             return
         structure = trial.configuration.structure
         self._study.tell(
@@ -268,12 +317,12 @@ class StudySampler:
             parameters=int(self._table.parameters[structure]),
             dense_parameters=model.dense_twin().parameter_count(),
             shape_key=str(structure),
-            quality=trial.accuracy[-1] if trial.state is State.COMPLETE else None,
+            **_outcome(trial),
             origin=TrialOrigin.SAMPLER,
             epochs_trained=len(trial.accuracy),
             throughput=float(self._table.samples_per_second[structure]),
             measurement_id=str(structure),
-            dispatched=bool(trial.accuracy) or trial.state is State.RUNNING,
+            dispatched=trial.state not in (State.WAITING, State.GONE),
             stretch=trial.stretch,
             repeats=trial.repeats,
             created_at=_BEGINNING,
@@ -284,6 +333,16 @@ class StudySampler:
         if has_ended:
             self._ended[trial.number] = record
         return record
+
+
+def _outcome(trial: Trial) -> dict[str, Any]:
+    """What the row says of how a trial ended."""
+    if trial.state is State.COMPLETE:
+        return {"quality": trial.accuracy[-1]}
+    if trial.state is not State.DIVERGED:
+        return {}
+    detail = f"epoch {len(trial.accuracy) + 1}, batch 1: the loss is nan"
+    return {"cause": TrialCause.INFEASIBLE, "detail": detail, "violation": BROKEN}
 
 
 def _level(parametrization: str) -> str:

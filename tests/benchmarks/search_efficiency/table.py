@@ -31,6 +31,11 @@ class Table:
     epoch_seconds: NDArray[np.float64]
     """[S], training on the machine as it was: of each seed's median epoch the shortest."""
     torch_version: str
+    diverged_in: NDArray[np.uint16]
+    """[S, R, K], the epoch in which training diverged, 0 where it did not; from there on the
+    accuracy is the baseline's."""
+    noise: float = 0.0
+    """Standard deviation of what is added to each accuracy that a search is told."""
 
     @property
     def seeds(self) -> int:
@@ -68,6 +73,22 @@ class Table:
         )
         return replace(self, accuracy=accuracy)
 
+    def with_a_third_infeasible(self) -> "Table":
+        """The same where about a third of the configurations diverge in their first epoch.
+
+        Those are the largest models with the largest learning rate, and all of the last
+        parametrization that has sizes: what a search can learn.
+        """
+        space = self.space
+        family = [kind for kind in space.parametrizations if len(space.levels_of(kind)) > 1][-1]
+        fails = np.zeros(self.accuracy.shape[:2], bool)
+        fails[:, -1] = [each.hidden_size == max(space.sizes) for each in self.structures]
+        fails[[each.parametrization == family for each in self.structures]] = True
+        diverged_in = np.where(fails[..., None], np.uint16(1), self.diverged_in)
+        return replace(
+            self, accuracy=_fallen(self.accuracy, diverged_in, space), diverged_in=diverged_in
+        )
+
 
 def read(space: Space, path: Path | None = None) -> Table:
     """A stored table, from its own file unless another is named.
@@ -85,20 +106,33 @@ def read(space: Space, path: Path | None = None) -> Table:
                 f"{path.name} holds curves of {correct.shape} structures, learning rates, seeds "
                 f"and epochs; {space.name} has {expected}"
             )
+        # Tables from before trainings were known to diverge have none that did.
+        diverged_in = stored.get("diverged_in", np.zeros(correct.shape[:3], np.uint16))
+        best = np.maximum.accumulate(correct / space.validation_samples, axis=3)
         return Table(
             space=space,
             structures=known,
-            accuracy=np.maximum.accumulate(correct / space.validation_samples, axis=3),
+            accuracy=_fallen(best, diverged_in, space),
             parameters=stored["parameters"],
             samples_per_second=_throughput(space, stored),
             epoch_seconds=stored["epoch_seconds"].min(axis=0),
             torch_version=str(stored["torch_version"]),
+            diverged_in=diverged_in,
         )
 
 
 def stored_tables() -> tuple[str, ...]:
     """Names of the spaces whose tables are there."""
     return tuple(name for name, space in SPACES.items() if space.file.exists())
+
+
+def _fallen(
+    accuracy: NDArray[np.float64], diverged_in: NDArray[np.uint16], space: Space
+) -> NDArray[np.float64]:
+    """Accuracies `[S, R, K, E]` with the baseline's from where training diverged on."""
+    epochs = np.arange(1, space.epochs + 1)
+    first = np.where(diverged_in > 0, diverged_in, space.epochs + 1)
+    return np.where(epochs >= first[..., None], space.metric.baseline, accuracy)
 
 
 def _throughput(space: Space, stored: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:

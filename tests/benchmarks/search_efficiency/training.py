@@ -16,11 +16,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from search.errors import TrainingDiverged
 from search.measuring.throughput import measure
 from search.tasks import DataSources, Split, Splits
 from search.training.jobs import EpochReport, MeasureJob, Shape, TrainJob, Verdict
@@ -55,14 +57,24 @@ class Curve:
         """Not asked for: the time between two resume files is longer than a run."""
 
 
-def curves(
-    space: Space, structure: Structure, seed: int, epochs: int
-) -> tuple[NDArray[np.uint16], float]:
-    """Correct validation samples [R, E] of one structure, and its median epoch's seconds."""
+class Trained(NamedTuple):
+    """The curves of one structure with one seed. Letters: R learning rates, E epochs."""
+
+    correct: NDArray[np.uint16]
+    """[R, E], validation samples after each epoch; from where it diverged on, the baseline's."""
+    diverged_in: NDArray[np.uint16]
+    """[R], the epoch in which training diverged; 0: it did not."""
+    epoch_seconds: float
+    """The median; 0 where no epoch was trained to its end."""
+
+
+def curves(space: Space, structure: Structure, seed: int, epochs: int) -> Trained:
+    """Train one structure with every learning rate."""
     threads_before = torch.get_num_threads()
     torch.set_num_threads(1)
-    splits = _splits(space)
+    splits = _splits(space.name)
     correct = np.empty((len(space.learning_rates), epochs), np.uint16)
+    diverged_in = np.zeros(len(space.learning_rates), np.uint16)
     seconds: list[float] = []
     for row, learning_rate in enumerate(space.learning_rates):
         training = TrainingSpec(learning_rate=learning_rate, batch_size=space.batch_size)
@@ -74,11 +86,15 @@ def curves(
             checkpoint_seconds=3600.0,
         )
         curve = Curve()
-        train(job, splits, task=space.task, hooks=curve)
-        correct[row] = np.rint(np.array(curve.validation) * space.validation_samples)
+        try:
+            train(job, splits, task=space.task, hooks=curve)
+        except TrainingDiverged:
+            diverged_in[row] = len(curve.validation) + 1
+        reached = curve.validation + [space.metric.baseline] * (epochs - len(curve.validation))
+        correct[row] = np.rint(np.array(reached) * space.validation_samples)
         seconds += curve.seconds
     torch.set_num_threads(threads_before)
-    return correct, float(np.median(seconds))
+    return Trained(correct, diverged_in, float(np.median(seconds or [0.0])))
 
 
 def measured(space: Space, structures: Iterable[Structure]) -> NDArray[np.float64]:
@@ -102,6 +118,7 @@ def write(space: Space, path: Path, *, seeds: Sequence[int], processes: int) -> 
     models = [structure.model(space.task) for structure in known]
     stored: dict[str, NDArray[np.generic]] = dict(_stored(path)) or {
         "correct": np.empty((len(known), len(space.learning_rates), 0, space.epochs), np.uint16),
+        "diverged_in": np.empty((len(known), len(space.learning_rates), 0), np.uint16),
         "seeds": np.empty(0, np.int64),
         "epoch_seconds": np.empty((0, len(known))),
     }
@@ -117,11 +134,13 @@ def write(space: Space, path: Path, *, seeds: Sequence[int], processes: int) -> 
         else:
             with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
                 found = list(pool.map(curves, *columns))
-        rows = np.stack([row for row, _ in found])
+        rows, diverged_in, seconds = map(np.stack, zip(*found, strict=True))
         stored["correct"] = np.concatenate([stored["correct"], rows[:, :, None]], axis=2)
+        stored["diverged_in"] = np.concatenate(
+            [stored["diverged_in"], diverged_in[:, :, None]], axis=2
+        )
         stored["seeds"] = np.append(stored["seeds"], seed)
-        seconds = np.array([[median for _, median in found]])
-        stored["epoch_seconds"] = np.concatenate([stored["epoch_seconds"], seconds])
+        stored["epoch_seconds"] = np.concatenate([stored["epoch_seconds"], seconds[None]])
         _replace(path, stored)
 
 
@@ -149,11 +168,11 @@ def _replace(path: Path, arrays: Mapping[str, NDArray[np.generic]]) -> None:
 
 
 @cache
-def _splits(space: Space) -> Splits[Split]:
-    """Read once per process, from the folder `REFLECTORY_DATA` where there is one."""
+def _splits(name: str) -> Splits[Split]:
+    """A space's data, read once per process; from `REFLECTORY_DATA` where there is that folder."""
     folder = os.environ.get("REFLECTORY_DATA")
     with tempfile.TemporaryDirectory() as cache_folder:
-        found = space.splits(
+        found = SPACES[name].splits(
             DataSources(cache=Path(cache_folder), folder=None if folder is None else Path(folder))
         )
         # The cache's arrays are mapped into memory and go with their folder.

@@ -58,11 +58,12 @@ class Search:
         self.trials.append(trial)
         return trial
 
-    def ranking(self, **given: object) -> Ranking:
+    def ranking(self, *, replicates: bool = False, **given: object) -> Ranking:
         known = {"decision": 7, "epochs_left": None, "slots": 1}
         ready = frozenset(trial.number for trial in self.trials)
         question = Question(**{**known, "ready": ready, **given})  # pyright: ignore[reportArgumentType]
-        return StudySampler(self.table, self.sampler, seed=3).rank(self.trials, question)
+        asked = StudySampler(self.table, self.sampler, seed=3, replicates=replicates)
+        return asked.rank(self.trials, question)
 
 
 @pytest.fixture
@@ -94,6 +95,18 @@ def test_all_that_waits_and_all_that_is_paused_is_ranked(search: Search) -> None
     assert list(limits) == [rung for rung in SAMPLER.rungs(EPOCHS) if rung >= first]
     assert all(-NO_LIMIT <= limit <= NO_LIMIT for limit in limits.values())
     assert all(choice.limits == () for choice in ranking.choices[1:])
+
+
+def test_a_repeat_is_a_choice_where_a_study_replicates_once_the_first_is_complete(
+    search: Search,
+) -> None:
+    of_complete = search.add(20, 0, State.WAITING, repeats=1)
+    of_paused = search.add(30, 0, State.WAITING, repeats=4)
+    both = {of_complete.number, of_paused.number}
+    assert set(search.ranking(slots=9).superseded) == both
+    ranking = search.ranking(slots=9, replicates=True)
+    assert set(ranking.superseded) == {of_paused.number}
+    assert {choice.trial for choice in ranking.choices} == {3, 4, 5, 6, 7, of_complete.number}
 
 
 def test_it_follows_from_the_past_the_seed_and_the_decision(search: Search) -> None:

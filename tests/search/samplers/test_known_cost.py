@@ -137,7 +137,13 @@ def test_a_running_trial_keeps_others_from_its_place() -> None:
             finished=np.array([True, False]),
             running=np.array([False, running]),
         )
-        order = rank(history, candidates, reference_error=0.0, reference_costs=np.array([3.0, 3.0]))
+        order = rank(
+            history,
+            candidates,
+            reference_error=0.0,
+            reference_costs=np.array([3.0, 3.0]),
+            baseline_error=0.0,
+        )
         return int(order[0])
 
     assert proposed(running=False) == 0

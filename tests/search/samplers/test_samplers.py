@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from models.spec import kind_of
 from search.errors import SpecRefused
-from search.samplers import AnySampler, Knowledge, KnownCost, Past, Tpe
+from search.samplers import AnySampler, FreezeThaw, Knowledge, KnownCost, Past, Tpe
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.sampler_context import sampler_context_of
 from search.spaces.dimension import ChoiceDimension, IntegerDimension, RealDimension
@@ -378,8 +378,11 @@ def test_a_study_ends_when_its_grid_is_used_up(server: Server) -> None:
     assert found == set(itertools.product((4, 6), (0.003, 0.01)))
 
 
-def test_the_default_models_the_quality_where_it_is_an_objective() -> None:
+def test_the_default_goes_by_what_the_document_wants() -> None:
     task = {"kind": "digits"}
-    assert StudySpec.model_validate({"task": task}).sampler == KnownCost()
+    assert StudySpec.model_validate({"task": task}).sampler == FreezeThaw()
+    assert StudySpec.model_validate({"task": task, "early_stopping": None}).sampler == FreezeThaw()
+    ruled = {"task": task, "early_stopping": {"kind": "pareto_gain"}}
+    assert StudySpec.model_validate(ruled).sampler == KnownCost()
     sizes = {"task": task, "objectives": ["parameters"]}
     assert StudySpec.model_validate(sizes).sampler == Tpe()

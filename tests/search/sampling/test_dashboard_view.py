@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from optuna_dashboard._custom_plot_data import get_plotly_graph_objects
 from optuna_dashboard._note import get_note_from_system_attrs
 
 from search.documents.objectives import Objective
+from search.documents.region import Region
 from search.fronts.dominance import front_of
 from search.fronts.figures import Figures
 from search.fronts.pareto import objective_infos
@@ -71,11 +72,17 @@ def summary(number: int, **given: Any) -> TrialSummary:
 def drawn(
     complete: list[TrialSummary],
     limits: Limits | None = None,
-    objectives: Sequence[Objective] = SPEC.objectives,
+    objectives: Collection[Objective] = SPEC.objectives,
+    region: Region | None = None,
 ) -> dict[str, Any]:
     front = front_of(complete, objective_infos(SPEC.task, objectives))
     found = plots(
-        complete, front, quality=INFOS[0], objectives=objectives, limits=limits or Limits()
+        complete,
+        front,
+        quality=INFOS[0],
+        objectives=objectives,
+        limits=limits or Limits(),
+        region=region or Region(),
     )
     return {name: json.loads(plot) for name, plot in found.items()}
 
@@ -125,6 +132,17 @@ def test_every_objective_of_a_study_has_a_plot_with_its_limit() -> None:
     assert found[f"{PARETO}-latency"]["layout"]["xaxis"]["title"]["text"] == "latency, s"
 
 
+def test_the_ends_of_the_region_of_interest_are_drawn_beside_the_limit() -> None:
+    region = Region({"quality": ("at_least", 0.7), "parameters": ("at_most", 300)})
+    found = drawn([summary(0)], Limits(parameters=500), region=region)
+    lines = [
+        (line.get("xref"), line["x0"], line["y0"]) for line in found[PARETO]["layout"]["shapes"]
+    ]
+    assert lines == [("x", 500, 0), ("x", 300, 0), ("paper", 0, 0.7)]
+    others = [line["y0"] for line in found[f"{PARETO}-throughput"]["layout"]["shapes"]]
+    assert others == [0.7]
+
+
 def test_a_study_for_quality_alone_is_drawn_over_its_parameters() -> None:
     (best,) = drawn([summary(0)], objectives=("quality",))[PARETO]["data"][1]["x"]
     assert best == 100
@@ -139,7 +157,12 @@ def test_plots_do_not_grow_with_their_study() -> None:
     for front in (front_of(complete, INFOS), complete):
         began = time.process_time()
         found = plots(
-            complete, front, quality=INFOS[0], objectives=SPEC.objectives, limits=Limits()
+            complete,
+            front,
+            quality=INFOS[0],
+            objectives=SPEC.objectives,
+            limits=Limits(),
+            region=Region(),
         )
         assert time.process_time() - began < 1
         for plot in found.values():

@@ -15,8 +15,8 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from search.fronts.retention import Retention
+from search.running.store_watch import StoreWatch
 from search.studies.commands import pause
-from search.studies.store_watch import StoreWatch
 from service.api.uploads.turns import UploadTurns
 from service.app import create_app
 from service.auth.api_keys import create_key

@@ -136,6 +136,13 @@ def test_every_task_comes_through_the_form(task: Any) -> None:
             "export": {"file": "c"},
             "limits": {"bytes": 50_000, "state_bytes": 9000, "latency_seconds": 0.5},
         },
+        {
+            "objectives": {
+                "parameters": {"at_most": 900},
+                "quality": {"at_least": 0.75},
+                "throughput": {},
+            },
+        },
         {"presets": ["rnn-32"], "limits": {"parameters": 9000, "min_throughput_ratio": 0.5}},
         {"budget": {"trials": 7, "device_hours": 0.25, "wall_seconds": 1e-3}, "seed": 4294967295},
     ],
@@ -147,6 +154,26 @@ def test_a_study_that_is_begun_from_another_is_the_same(
     page = client.get("/studies/new", params={"from": study.id}).text
     document = document_of(form_fields(), filled_in(page))
     assert StudySpec.model_validate(document) == StudySpec.model_validate({**SMALL_SPEC, **changes})
+
+
+def test_a_bound_is_filled_in_beside_its_objective_and_so_are_its_faults(
+    client: TestClient,
+) -> None:
+    bounds = {"objectives:quality:at_least": ["0.9"], "objectives:latency:at_most": ["1"]}
+    # What is not ticked is no objective, whatever stands beside it.
+    assert document_of(form_fields(), {**FORM, **bounds})["objectives"] == {
+        "quality": {"at_least": 0.9},
+        "parameters": {},
+    }
+    assert send(client, "check", **bounds).status_code == 200
+    refused = send(client, "check", **{"objectives:quality:at_least": ["0.05"]})
+    assert refused.status_code == 422
+    (fault,) = [
+        attributes
+        for _, attributes in Elements(refused.text).found
+        if attributes.get("id") == "objectives-quality-at_least-fault"
+    ]
+    assert fault["class"] == "fault"
 
 
 def test_a_data_set_can_be_named_by_the_page_that_leads_here(client: TestClient) -> None:

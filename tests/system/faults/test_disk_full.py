@@ -10,8 +10,9 @@ from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from search.fronts.retention import Retention
+from search.running import store_watch
+from search.running.store_watch import StoreWatch
 from search.studies.commands import pause
-from search.studies.store_watch import StoreWatch
 from service.app import create_app
 from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
@@ -19,6 +20,7 @@ from storage.errors import StoreFull
 from storage.records import StudyState, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.studies import Studies
+from storage.repositories.trials import Trials
 from tests.chaos.audit import audit_store, audit_study
 from tests.chaos.small_disk import fill, mount, unmount
 from tests.search.honest_words import files
@@ -145,6 +147,36 @@ def test_studies_wait_for_room_and_go_on_by_themselves(site, small_disk) -> None
     ballast.unlink()
     watch.look()
     assert states() == before
+
+
+def test_paused_trials_are_let_go_before_their_study_waits(
+    site: Site, small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalArtifactStore(
+        site.settings.artifacts_dir, reserve_bytes=site.settings.disk_reserve
+    )
+    watch, study = StoreWatch(site.database, store, owner="here"), site.study()
+    site.run(study)
+    site.trial(study, 0, state=TrialState.RUNNING)
+    promise = {1: 0.4, 2: 0.1, 3: 0.5, 4: 0.2, 5: 0.3}
+    for number in promise:
+        site.trial(study, number, state=TrialState.PAUSED)
+    with site.database.write() as session:
+        Trials(session).set_stretches(study.id, {n: {"index": promise[n]} for n in promise})
+    fill(small_disk, leave=3 * _MEBIBYTE)
+
+    def looked() -> tuple[StudyState, list[int]]:
+        watch.look()
+        with site.database.read() as session:
+            ended = Trials(session).list(study.id, TrialState.STOPPED)
+            assert {trial.reason for trial in ended} == {"let go at epoch 0 for room"}
+            return Studies(session).get(study.id).state, [trial.number for trial in ended]
+
+    assert looked() == (StudyState.RUNNING, [2, 4])
+    assert looked() == (StudyState.RUNNING, [2, 4]), "their states may be leaving just now"
+    monkeypatch.setattr(store_watch, "_ROOM_SECONDS", 0.0)
+    assert looked() == (StudyState.RUNNING, [2, 4, 5])
+    assert looked() == (StudyState.PAUSED, [2, 4, 5]), "two stay for each that runs"
 
 
 def test_a_whole_study_waits_on_a_full_disk_and_goes_on_when_there_is_room(server: Server) -> None:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 from starlette.testclient import TestClient
 
-from search.studies.store_watch import StoreWatch
+from search.running.store_watch import StoreWatch
 from storage.blobs.folder import LocalArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, StoreUnavailable

@@ -27,6 +27,7 @@ SMALL: dict[str, Any] = {
     "space": {"hidden_size": 8, "training.learning_rate": 0.01, "training.batch_size": 16},
     "objectives": ["quality", "parameters"],
     "budget": {"trials": 2, "epochs": 40},
+    "sampler": {"kind": "random"},
 }
 
 

@@ -240,6 +240,28 @@ def test_studies_without_a_rule_stop_nothing(client: TestClient, site: Site) -> 
     assert report(client, site.lease(study, RUNNING_TRIAL), 1, 0.1)["verdict"] == "continue"
 
 
+@pytest.mark.parametrize(("at_least", "verdict"), [(0.2, "stop"), (0.999, "continue")])
+def test_outside_the_region_nothing_is_added_once_a_trial_lies_inside(
+    client: TestClient, site: Site, at_least: float, verdict: str
+) -> None:
+    bounds = {
+        "quality": {"at_least": at_least},
+        "parameters": {"at_most": 4000},
+        "throughput": {},
+    }
+    curves = Curves(site, 0, objectives=bounds)
+    with site.database.write() as session:
+        point = {"quality": at_least, "parameters": 4000.0, "throughput": 1.0}
+        Studies(session).set_reference_point(curves.study.id, point)
+    # Too large to interest, and otherwise better than all others.
+    curves.costs[RUNNING_TRIAL] = (4500, 9500.0)
+    curves.begin(RUNNING_TRIAL)
+    told = report(client, site.lease(curves.study, RUNNING_TRIAL), 1, 0.99)
+    assert told["verdict"] == verdict
+    if verdict == "stop":
+        assert told["reason"].startswith("pareto_gain at epoch 1: could add 0 of ")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
