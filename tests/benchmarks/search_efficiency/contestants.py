@@ -166,6 +166,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ),
     ("freeze_thaw", "known_cost + pareto_gain (fixed)"),
     ("freeze_thaw", "tpe + pareto_gain (fixed)"),
+    ("freeze_thaw", "tpe"),
     ("nsga3", "nsga2"),
     ("branches", "tpe"),
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),
