@@ -187,6 +187,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("freeze_thaw", "tpe + pareto_gain (fixed)"),
     ("freeze_thaw (ranks)", "freeze_thaw"),
     ("freeze_thaw (shuffled ranks)", "freeze_thaw"),
+    ("freeze_thaw", "tpe"),
     ("nsga3", "nsga2"),
     ("branches", "tpe"),
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),

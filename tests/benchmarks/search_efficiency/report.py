@@ -261,7 +261,7 @@ def front_counts(table: Table) -> Iterator[str]:
     points = np.column_stack([1 - best, table.parameters, 1 / table.samples_per_second])
     front = np.flatnonzero(moocore.is_nondominated(points, keep_weakly=True))
     names = [table.structures[index].parametrization for index in front]
-    for name in sorted(set(names), key=names.count, reverse=True):
+    for name in sorted(set(names), key=lambda name: (-names.count(name), name)):
         yield f"{names.count(name)} {name}"
 
 
