@@ -272,8 +272,7 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
 
 
 def _refuse_region(spec: StudySpec, space: SearchSpace) -> None:
-    faults = [*region_faults(spec, space)]
-    if faults:
+    if spec.region.ends and (faults := [*region_faults(spec, space)]):
         raise SpecRefused(faults)
 
 

@@ -162,7 +162,8 @@ def test_a_study_that_compresses_nothing_starts_from_no_other_study_that_does(
     client: TestClient, model: str
 ) -> None:
     study = asked(client, model, dry=False).json()["id"]
-    spec = {"task": ROWS, "architectures": ["gru"], "warm_start": [study]}
+    spec: dict[str, Any] = {"task": ROWS, "architectures": ["gru"], "warm_start": [study]}
+    spec |= {"sampler": {"kind": "known_cost"}}
     answer = client.post("/v1/studies", json=spec, params={"dry_run": True})
     refused(answer, "warm_start.0", "initialisation", model)
     same = asked(client, model, warm_start=[study])
