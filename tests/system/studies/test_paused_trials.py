@@ -225,6 +225,7 @@ def unbroken(coordinated: CoordinatedSite) -> str:
     return study
 
 
+@pytest.mark.slow
 def test_on_one_slot_decisions_follow_from_seed_and_past(
     coordinated: CoordinatedSite, unbroken: str
 ) -> None:
