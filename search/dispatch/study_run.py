@@ -352,7 +352,8 @@ class StudyRun:
                 if trial is not None:
                     self._end_if_too_large(trial, self._need_of(trial))
                 return
-            self._start(trial, slot, also=decisions.take(choice, trial))
+            with decisions.taking(choice, trial) as also:
+                self._start(trial, slot, also=also)
 
     def _dispatch_in_turn(self, waiting: Sequence[TrialRecord], held: Set[int]) -> bool:
         """Give free slots to these trials; whether they leave any."""

@@ -516,7 +516,7 @@ def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[Tria
         key=lambda trial: _INTEGER.validate_python((trial.stretch or {})["decision"]),
         default=None,
     )
-    running = {"state": TrialState.RUNNING, "quality": None}
+    running = {"state": TrialState.RUNNING, "quality": None, "detail": None}
     return [replace(trial, **running) if trial is chosen else trial for trial in trials]
 
 

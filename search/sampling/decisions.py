@@ -5,7 +5,8 @@ gives free slots to its first choices; each one that begins is a decision, and i
 attempt that trains it.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, final
 
@@ -55,6 +56,8 @@ class Decisions:
         """Choices of the ranking that have begun."""
         self._beginning: int | None = None
         """The choice that was taken last, of which rows may say nothing yet."""
+        self._is_taking = False
+        """Whether the dispatcher is just being told of it."""
         self._last: Mapping[str, Any] | None = None
         """The stretch of the last decision, once it was looked for."""
         self.is_wanted = False
@@ -74,9 +77,10 @@ class Decisions:
         After each decision as many as it named, so that what is ranked does not hang on who was
         quicker; before there are any, one waits for each slot.
         """
+        named = self._last_decision().get("suggestions")
+        # Looked at last: the coordinator may take a choice at any moment.
         if self._is_beginning():
             return 0
-        named = self._last_decision().get("suggestions")
         if named is None or not counts.unknown:
             return max(0, 2 * self._slots - counts.unknown)
         return max(0, _INTEGER.validate_python(named) - _suggested(counts))
@@ -86,14 +90,16 @@ class Decisions:
 
         While no slot is free nothing hangs on it, and what is not known yet may be by then.
         """
-        if not self.is_wanted:
+        key = self._key
+        # Looked at after the key, which a choice that is taken meanwhile does away with.
+        if not self.is_wanted or self._is_beginning():
             return False
-        if self._is_beginning():
-            return False
-        return self._key != self._now()
+        return key != self._now()
 
     def _is_beginning(self) -> bool:
         """Whether rows do not say yet that the last choice runs, which they will in a moment."""
+        if self._is_taking:
+            return True
         if self._beginning not in self._study.dispatcher.attended(self._study.id):
             return False
         trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
@@ -126,8 +132,21 @@ class Decisions:
         choices = (one for one in self._ranking.choices if one.trial not in self._taken)
         return next(choices, None)
 
-    def take(self, choice: Choice, trial: TrialRecord) -> Callable[[Session], None]:
-        """Note that a choice begins; what is returned is done in the transaction that writes it."""
+    @contextmanager
+    def taking(
+        self, choice: Choice, trial: TrialRecord
+    ) -> Generator[Callable[[Session], None], None, None]:
+        """Have an attempt begin what was chosen; nothing is asked or ranked meanwhile.
+
+        What is given is to be done in the transaction that writes the attempt.
+        """
+        self._is_taking = True
+        try:
+            yield self._take(choice, trial)
+        finally:
+            self._is_taking = False
+
+    def _take(self, choice: Choice, trial: TrialRecord) -> Callable[[Session], None]:
         assert self._ranking is not None
         self._taken.add(choice.trial)
         limits = self._ranking.limits
