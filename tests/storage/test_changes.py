@@ -42,10 +42,13 @@ def commit(database: Database) -> None:
 def test_a_wait_ends_when_something_is_committed(database: Database) -> None:
     changes = database.changes()
     before = changes.look()
-    threading.Timer(0.05, commit, [database]).start()
+    writing = threading.Timer(0.05, commit, [database])
+    writing.start()
     until = time.monotonic() + LONG
     while changes.look() == before and time.monotonic() < until:
         changes.wait(LONG)
+    # Its commit is heard before its session has ended, whose connection would be left open.
+    writing.join()
     assert changes.look() != before
     assert time.monotonic() < until
     changes.close()
