@@ -8,8 +8,7 @@ Weitzman's reservation price (1979), one look ahead.
 Its core is pure: `search.samplers.pausing.options`.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, final
 
@@ -18,20 +17,11 @@ from optuna.samplers import BaseSampler
 from pydantic import Field, TypeAdapter
 
 from search.samplers.modelling.acquisition import undominated
-from search.samplers.modelling.candidates import (
-    CandidateDraws,
-    farthest_costs,
-    is_own,
-    was_begun,
-)
-from search.samplers.modelling.costs import Costs
-from search.samplers.modelling.encoding import Encoding, values_of_draw, values_of_trial
+from search.samplers.modelling.candidates import CandidateDraws, farthest_costs, is_own
 from search.samplers.modelling.gaussian_process import Array
-from search.samplers.modelling.predicted_errors import PredictedErrors
-from search.samplers.modelling.sampler_cache import is_settled
-from search.samplers.pausing.epoch_seconds import EpochSeconds
-from search.samplers.pausing.options import Begun, Fresh, SearchOptions, Standing
-from search.samplers.pausing.rank_prior import RankScores, rank_weights
+from search.samplers.modelling.sampler_cache import SamplerCache
+from search.samplers.pausing.options import Begun, SearchOptions, Standing
+from search.samplers.pausing.trial_table import TrialTable
 from search.samplers.sampler import (
     NO_LIMIT,
     Choice,
@@ -53,17 +43,10 @@ _KEPT_PER_SLOT = 2
 """So many of the best paused trials are kept for each slot, whatever room they take."""
 _RANDOM, _DECISION = 0x7264, 0x6463
 """Keep the draws of random suggestions and of decisions apart from others of the same seed."""
-_STANDINGS: Mapping[TrialState, Standing] = {
-    TrialState.QUEUED: Standing.WAITING,
-    TrialState.RUNNING: Standing.RUNNING,
-    TrialState.PAUSED: Standing.PAUSED,
-    TrialState.COMPLETE: Standing.FINISHED,
-    TrialState.STOPPED: Standing.OVER,
-    TrialState.INFEASIBLE: Standing.OVER,
-}
 _MOST_JUDGED = 16
 """For so many running trials one decision says anew with which errors they go on."""
 _INTEGER = TypeAdapter(int)
+_NONE = -1
 
 
 class FreezeThaw(Sampler):
@@ -126,7 +109,8 @@ class FreezeThaw(Sampler):
         def choose(number: int) -> Mapping[str, Scalar]:
             past = study.past()
             known = [trial for trial in past.trials if trial.number < number]
-            known = _as_when_it_began(known, slots=study.slots())
+            if study.slots() == 1:
+                known = _as_when_it_began(known, study.sampler_cache)
             search = _Search(
                 self, study, past, known, np.random.default_rng(seed), slots=study.slots()
             )
@@ -180,34 +164,30 @@ class _Search:
     ) -> None:
         self._sampler, self._study, self._generator = sampler, study, generator
         self._slots = slots
-        self._own = [trial for trial in known if was_begun(trial)]
-        self._complete = {one.number for one in known if one.state == TrialState.COMPLETE}
-        self._trials = [*study.knowledge.trials, *self._own]
         self._rungs = (*sampler.rungs(study.epochs), study.epochs)
-        self._encoding = Encoding(study.space.dimensions)
-        self._costs = Costs(
-            study.objectives, self._trials, study.sampler_cache, file_bytes=study.file_bytes
+        self._table = TrialTable(
+            study,
+            past,
+            known,
+            rungs=self._rungs,
+            slots=slots,
+            by_seconds=sampler.asks_for_seconds(),
         )
-        self._draws = CandidateDraws(study, self._trials, self._costs, generator)
-        self._predicted = PredictedErrors(study, past, self._trials)
-        self._scores = RankScores(self._encoding, study.knowledge.ranked, study.sampler_cache)
-        self._weights = np.zeros(len(study.knowledge.ranked))
-        self._families: dict[str, int] = {}
-        seconds: Mapping[int, float] = past.epoch_seconds if sampler.asks_for_seconds() else {}
-        self._seconds = EpochSeconds(self._own, seconds)
-        self._feasible, self._tried = self._memory_shares(known)
+        self._trials, self._own = self._table.trials, self._table.own
+        self._complete = {one.number for one in known if one.state is TrialState.COMPLETE}
+        self._draws = CandidateDraws(study, self._trials, self._table.costs, generator)
 
     def suggestion(self, number: int) -> DrawnTrial:
         """The configuration that a new trial has."""
         if len(self._trials) < self._startup_trials():
             return self._draws.spread()
-        begun = self._begun()
+        begun = self._table.begun()
         if self._is_random(number) or np.isnan(begun.errors).all():
             return self._draws.random()
         fresh = self._draws.fresh(self._front(begun))
         if not fresh:
             return self._draws.random()
-        offered = self._fresh(fresh)
+        offered = self._table.fresh(fresh)
         index = self._search_options(begun, offered.costs).of_fresh(offered)
         if index.max() <= 0:
             return self._draws.random()
@@ -217,10 +197,12 @@ class _Search:
 
     def ranking(self, question: Question) -> Ranking:
         """What is to train next."""
-        begun = self._begun()
+        begun = self._table.begun()
         wanted = [trial for trial in self._own if trial.number in question.wanted]
         first = [Choice(trial=t.number, until=self._rungs[-1], index=0, price=0) for t in wanted]
-        options = [place for place, one in enumerate(self._trials) if self._is_option(one)]
+        is_open = np.isin(begun.standing, (Standing.PAUSED, Standing.WAITING))
+        open_places: list[int] = np.flatnonzero(is_open).tolist()
+        options = [place for place in open_places if self._is_option(self._trials[place])]
         left = question.epochs_left
         fitting = [o for o in options if left is None or self._rest(self._trials[o]) <= left]
         over = not first and left is not None and left < self._study.epochs and not fitting
@@ -231,7 +213,8 @@ class _Search:
             ready = [o for o in new if self._trials[o].number in question.ready]
             looks = [self._look(self._trials[o]) for o in ready]
             return Ranking(choices=[*first, *looks], together=True, over=over)
-        repeats = [trial.number for trial in self._own if self._is_of_no_use(trial)]
+        open_trials = [self._trials[place] for place in open_places]
+        repeats = [trial.number for trial in open_trials if self._is_of_no_use(trial)]
         if not fitting:
             let_go = self._let_go(options, {})
             return Ranking(choices=first, over=over, let_go=let_go, superseded=repeats)
@@ -244,7 +227,7 @@ class _Search:
         if superseded or let_go:
             return Ranking(superseded=superseded, let_go=let_go)
         ready = [o for o in order if self._trials[o].number in question.ready]
-        choices = [self._choice(o, index[o]) for o in ready]
+        choices = [self._choice(o, index[o], float(begun.price[o])) for o in ready]
         limits: dict[int, Sequence[tuple[int, float]]] = {}
         if choices and not first:
             limits = self._limits(begun, ready, left)
@@ -298,14 +281,14 @@ class _Search:
         reached = self._reached(trial)
         return next(rung for rung in self._rungs if rung > reached)
 
-    def _choice(self, place: int, index: float) -> Choice:
+    def _choice(self, place: int, index: float, price: float) -> Choice:
         trial = self._trials[place]
         until = self._next(trial)
         return Choice(
             trial=trial.number,
             until=until,
             index=index,
-            price=(until - self._reached(trial)) * self._seconds.of_trial(trial),
+            price=(until - self._reached(trial)) * price,
         )
 
     def _look(self, trial: TrialRecord) -> Choice:
@@ -376,13 +359,13 @@ class _Search:
         return SearchOptions(
             begun,
             rungs=self._rungs,
-            reference_error=self._predicted.reference,
+            reference_error=self._table.predicted.reference,
             reference_costs=farthest_costs(
-                begun.costs, offered, self._costs.bounds(self._study.region)
+                begun.costs, offered, self._table.costs.bounds(self._study.region)
             ),
-            baseline_error=self._predicted.baseline,
+            baseline_error=self._table.predicted.baseline,
             random=self._generator,
-            groups=self._encoding.groups,
+            groups=self._table.encoding.groups,
         )
 
     def _front(self, begun: Begun) -> list[int]:
@@ -391,139 +374,25 @@ class _Search:
         points = np.column_stack([begun.costs, begun.errors[:, -1]])[finished]
         return np.flatnonzero(finished)[undominated(points)].tolist()
 
-    def _begun(self) -> Begun:
-        trials = self._trials
-        recollect = self._study.sampler_cache.of
-        begun = Begun(
-            features=np.array([recollect(one, "row", self._row) for one in trials]).reshape(
-                len(trials), -1
-            ),
-            costs=self._costs.of_trials(trials),
-            families=np.array([self._family(_family_of(one)) for one in trials], dtype=np.int64),
-            errors=np.array([self._errors(one) for one in trials]).reshape(-1, len(self._rungs)),
-            standing=np.array([self._standing(one) for one in trials], dtype=np.int64),
-            until=np.array([self._until(one) for one in trials], dtype=np.int64),
-            price=np.array([self._seconds.of_trial(one) for one in trials]),
-            chance=np.array([self._chance(_family_of(one), one.parameters) for one in trials]),
-            prior=np.zeros(len(trials)),
-        )
-        if not len(self._weights):
-            return begun
-        scores = np.array([recollect(one, "rank scores", self._row_of_scores) for one in trials])
-        scores = scores.reshape(len(trials), -1)
-        self._weights = rank_weights(begun, scores, rungs=self._rungs)
-        return replace(begun, prior=scores @ self._weights)
 
-    def _fresh(self, drawn: Sequence[DrawnTrial]) -> Fresh:
-        families = [_family_of_draw(one) for one in drawn]
-        counts = [one.parameters for one in drawn]
-        features = self._encoding.rows(map(values_of_draw, drawn))
-        return Fresh(
-            features=features,
-            costs=self._costs.of_draws(drawn),
-            families=np.array([self._family(name) for name in families], dtype=np.int64),
-            price=np.array([self._seconds.of_draw(one) for one in drawn]),
-            chance=np.array([self._chance(*of) for of in zip(families, counts, strict=True)]),
-            prior=self._scores.of(features) @ self._weights,
-        )
+def _as_when_it_began(
+    trials: Sequence[TrialRecord], sampler_cache: SamplerCache
+) -> list[TrialRecord]:
+    """The trials as they were when the last decision was made.
 
-    def _row(self, trial: TrialRecord) -> Array:
-        return np.array(self._encoding.row(values_of_trial(trial)))
-
-    def _row_of_scores(self, trial: TrialRecord) -> Array:
-        return self._scores.of(self._row(trial)[None])[0]
-
-    def _family(self, name: str) -> int:
-        return self._families.setdefault(name, len(self._families))
-
-    def _standing(self, trial: TrialRecord) -> Standing:
-        standing = _STANDINGS[trial.state]
-        # Another study's trial counts for the model, and is on no front of this.
-        return standing if is_own(trial) else Standing.OVER
-
-    def _until(self, trial: TrialRecord) -> int:
-        if trial.state != TrialState.RUNNING:
-            return -1
-        until = (
-            self._rungs[-1]
-            if trial.stretch is None
-            else _INTEGER.validate_python(trial.stretch["until"])
-        )
-        reached = self._known_epochs(trial)
-        return next(
-            (i for i, rung in enumerate(self._rungs) if rung >= until and rung > reached),
-            len(self._rungs) - 1,
-        )
-
-    def _known_epochs(self, trial: TrialRecord) -> int:
-        """How much of a running trial's curve counts.
-
-        On one slot what it says meanwhile comes sooner or later than the next suggestion is drawn,
-        which is to be the same each time: there it counts when the trial pauses or ends.
-        """
-        curve = len(self._predicted.curve(trial))
-        if trial.stretch is None or self._slots > 1:
-            return curve
-        return min(curve, _INTEGER.validate_python(trial.stretch["from"]))
-
-    def _errors(self, trial: TrialRecord) -> list[float]:
-        """The log error at each rung, NaN where it was not reached."""
-        if not is_settled(trial) or trial.state == TrialState.COMPLETE:
-            return self._told_errors(trial)
-        what = f"errors at {self._rungs} of {self._predicted.baseline}"
-        return self._study.sampler_cache.of(trial, what, self._told_errors)
-
-    def _told_errors(self, trial: TrialRecord) -> list[float]:
-        if trial.state == TrialState.INFEASIBLE:
-            return [self._predicted.baseline] * len(self._rungs)
-        curve = list(self._predicted.curve(trial))
-        if trial.state == TrialState.RUNNING:
-            curve = curve[: self._known_epochs(trial)]
-        found = [curve[rung - 1] if rung <= len(curve) else np.nan for rung in self._rungs]
-        if trial.state == TrialState.COMPLETE:
-            found[-1] = self._predicted.known_error(trial)[0]
-        return found
-
-    def _chance(self, family: str, parameters: int) -> float:
-        """The share of like trials that memory was enough for, as if one more had been."""
-        kind = family, len(str(parameters))
-        return (1 + self._feasible[kind]) / (1 + self._tried[kind])
-
-    @staticmethod
-    def _memory_shares(
-        known: Iterable[TrialRecord],
-    ) -> tuple[Counter[tuple[str, int]], Counter[tuple[str, int]]]:
-        feasible, tried = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
-        for trial in known:
-            kind = _family_of(trial), len(str(trial.parameters))
-            ran_out = (trial.detail or "").startswith("out of memory")
-            if trial.dispatched and (trial.state != TrialState.INFEASIBLE or ran_out):
-                tried[kind] += 1
-                feasible[kind] += not ran_out
-        return feasible, tried
-
-
-def _as_when_it_began(trials: Sequence[TrialRecord], *, slots: int) -> list[TrialRecord]:
-    """The trials as they were when the last decision was made, on one slot.
-
-    A suggestion is drawn while the trial that was chosen last trains. What that comes to may be
-    known sooner or later than the suggestion is drawn, which is to be the same each time.
+    On one slot a suggestion is drawn while the trial that was chosen last trains. What that comes
+    to may be known sooner or later than the suggestion is drawn, which is to be the same each time.
     """
-    if slots > 1:
-        return [*trials]
-    chosen = max(
-        (trial for trial in trials if trial.stretch is not None),
-        key=lambda trial: _INTEGER.validate_python((trial.stretch or {})["decision"]),
-        default=None,
-    )
-    running = {"state": TrialState.RUNNING, "quality": None, "detail": None}
-    return [replace(trial, **running) if trial is chosen else trial for trial in trials]
+    decisions = sampler_cache.of_all(trials, "decision", _decision)
+    last = max(decisions, default=_NONE)
+    found = [*trials]
+    if last != _NONE:
+        place = decisions.index(last)
+        running = {"state": TrialState.RUNNING, "quality": None, "detail": None}
+        found[place] = replace(trials[place], **running)
+    return found
 
 
-def _family_of(trial: TrialRecord) -> str:
-    return f"{trial.architecture} {trial.parametrization}"
-
-
-def _family_of_draw(drawn: DrawnTrial) -> str:
-    model = drawn.spec.model
-    return f"{model.architecture.kind} {model.parametrization.family}"
+def _decision(trial: TrialRecord) -> int:
+    """The number of the decision that chose a trial last."""
+    return _NONE if trial.stretch is None else _INTEGER.validate_python(trial.stretch["decision"])

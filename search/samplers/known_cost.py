@@ -123,9 +123,7 @@ class _Choice:
         states = [trial.state for trial in self._trials]
         own = [is_own(trial) for trial in self._trials]
         return History(
-            features=np.array(
-                [self._study.sampler_cache.of(one, "row", self._row) for one in self._trials]
-            ),
+            features=np.array(self._study.sampler_cache.of_all(self._trials, "row", self._row)),
             costs=self._costs.of_trials(self._trials),
             errors=np.array([error for error, _ in known]),
             noise_weights=np.array([weight for _, weight in known]),

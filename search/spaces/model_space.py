@@ -14,7 +14,7 @@ from pydantic import Field
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.errors import SlotError
-from models.model import ModelSpec, NumberBits
+from models.model import ModelSpec, NumberBits, shape_words
 from models.parametrizations import (
     PARAMETRIZATIONS,
     AnyFamily,
@@ -86,6 +86,11 @@ class DrawnTrial:
     def dense_parameters(self) -> int:
         """Those of its dense twin."""
         return self.spec.model.dense_twin().parameter_count()
+
+    @cached_property
+    def shape(self) -> str:
+        """What it has in common with those that take the same time."""
+        return shape_words(self.spec.model.model_dump(mode="json"))
 
 
 @dataclass(frozen=True, kw_only=True)

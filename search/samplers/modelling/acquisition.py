@@ -16,8 +16,8 @@ from itertools import product
 import moocore  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
+from search.samplers.modelling.blas_threads import one_blas_thread
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit
 
 MOST_FITTED = 200
@@ -88,7 +88,7 @@ def rank(
         baseline_error: logarithm, of a model that learned nothing; see `references`.
     """
     # Matrices of 200 rows gain little from threads, which wait for cores that trials train on.
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         process = _fitted(history)
         mean, deviation = process.predict(candidates.features)
         costs, errors = _standing(history, process)

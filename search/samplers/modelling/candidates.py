@@ -64,13 +64,14 @@ class CandidateDraws:
         """
         drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
         drawn += self._mutations(front)
-        recollect = self._study.sampler_cache.of
-        tried = {
-            recollect(one, "key", _key_of_trial)
+        replicates = self._study.replicates
+        tried = [
+            one
             for one in self._trials
-            if is_own(one) and not (self._study.replicates and one.state == TrialState.COMPLETE)
-        }
-        fresh = [one for one in drawn if _key(values_of_draw(one)) not in tried]
+            if is_own(one) and not (replicates and one.state == TrialState.COMPLETE)
+        ]
+        keys = set(self._study.sampler_cache.of_all(tried, "key", _key_of_trial))
+        fresh = [one for one in drawn if _key(values_of_draw(one)) not in keys]
         return [one for one in fresh if self._keeps_limits(one)]
 
     def _draw(self) -> DrawnTrial:

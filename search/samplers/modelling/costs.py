@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from storage.records import TrialRecord
 
 _SLOPE_PENALTY, _OFFSET_PENALTY = 0.01, 0.1
 """Ridge penalties, in units of one observation: of slopes, and of a candidate's own offset."""
+
+Features: TypeAlias = tuple[str, float, float]
+"""A candidate and the logarithms of both counts, see `Costs`."""
 
 FileBytes = Callable[[TrialSpec], int | None]
 
@@ -54,25 +58,32 @@ class Costs:
             "bytes": lambda drawn: file_bytes(drawn.spec),
         }
         self._trials = trials
-        self._by_shape = {self._shape(trial): trial for trial in trials if trial.throughput}
         self._regressions: dict[str, Regression] = {}
 
     def of_draws(self, drawn: Sequence[DrawnTrial]) -> Array:
         """`[M, C]`."""
-        return self._table([self._of_draw(one) for one in drawn])
+        features = [features_of_draw(one) for one in drawn]
+        costs = np.empty((len(drawn), len(self._kinds)))
+        for column, kind in zip(costs.T, self._kinds, strict=True):
+            if kind.known == "exact":
+                values = [self._exact[kind.name](one) for one in drawn]
+            else:
+                alike = [self._by_shape.get(one.shape) for one in drawn]
+                values = [None if trial is None else kind.value(trial) for trial in alike]
+            column[:] = [kind.decades(value) if value else math.nan for value in values]
+            unknown = np.flatnonzero(np.isnan(column))
+            column[unknown] = self._predicted(kind, [features[place] for place in unknown])
+        return costs
 
     def of_trials(self, trials: Sequence[TrialRecord]) -> Array:
         """`[N, C]`."""
         what = f"costs in {', '.join(kind.name for kind in self._kinds)}"
-        recollect = self._sampler_cache.of
-        return self._table(
-            [
-                recollect(trial, what, self._known)
-                if all(kind.value(trial) for kind in self._kinds)
-                else self._of_trial(trial)
-                for trial in trials
-            ]
-        )
+        known = self._sampler_cache.of_all(trials, what, self._known)
+        costs = [
+            self._of_trial(trial) if told is None else told
+            for trial, told in zip(trials, known, strict=True)
+        ]
+        return np.array(costs).reshape(len(costs), len(self._kinds))
 
     def bounds(self, region: Region) -> Array:
         """Where a region of interest ends `[C]`; infinity where it does not."""
@@ -90,66 +101,55 @@ class Costs:
     def _expected(
         self, name: str, read: Callable[[TrialRecord], float | None], drawn: DrawnTrial
     ) -> float:
-        measured = self._by_shape.get(shape_of_draw(drawn))
+        measured = self._by_shape.get(drawn.shape)
         if measured is not None and (value := read(measured)) is not None:
             return value
-        return 10 ** self._regression(name, read).at(*features_of_draw(drawn))
+        return 10 ** self._regression(name, read).at(features_of_draw(drawn))
 
     def _regression(self, name: str, read: Callable[[TrialRecord], float | None]) -> "Regression":
         """Predicts log10 of a value that some trials have."""
         if name not in self._regressions:
-            known = [(trial, value) for trial in self._trials if (value := read(trial))]
+            values = [read(trial) for trial in self._trials]
+            known = [trial for trial, value in zip(self._trials, values, strict=True) if value]
             self._regressions[name] = Regression(
-                [self._sampler_cache.of(trial, "features", features_of) for trial, _ in known],
-                np.log10([value for _, value in known]),
+                self._sampler_cache.of_all(known, "features", features_of),
+                np.log10([value for value in values if value]),
             )
         return self._regressions[name]
 
-    def _table(self, costs: list[list[float]]) -> Array:
-        return np.array(costs).reshape(len(costs), len(self._kinds))
-
-    def _known(self, trial: TrialRecord) -> list[float]:
+    def _known(self, trial: TrialRecord) -> list[float] | None:
         """Of a trial that has all of its values."""
-        return [kind.decades(kind.value(trial) or math.nan) for kind in self._kinds]
+        values = [(kind, kind.value(trial)) for kind in self._kinds]
+        found = [kind.decades(value) for kind, value in values if value]
+        return found if len(found) == len(values) else None
 
     def _of_trial(self, trial: TrialRecord) -> list[float]:
         found: list[float] = []
         for kind in self._kinds:
             value = kind.value(trial)
             if not value and kind.known == "measured":
-                alike = self._by_shape.get(self._shape(trial))
+                alike = self._by_shape.get(shape_of(trial))
                 value = kind.expected(trial if alike is None else alike)
-            found.append(self._cost(kind, value, features_of(trial)))
+            found += [kind.decades(value)] if value else self._predicted(kind, [features_of(trial)])
         return found
 
-    def _of_draw(self, drawn: DrawnTrial) -> list[float]:
-        measured = [kind for kind in self._kinds if kind.known == "measured"]
-        alike = self._by_shape.get(shape_of_draw(drawn)) if measured else None
-        features = features_of_draw(drawn)
-        found: list[float] = []
-        for kind in self._kinds:
-            if kind.known == "exact":
-                value = self._exact[kind.name](drawn)
-            else:
-                value = None if alike is None else kind.value(alike)
-            found.append(self._cost(kind, value, features))
-        return found
+    def _predicted(self, kind: ObjectiveKind, features: Sequence[Features]) -> list[float]:
+        if not features:
+            return []
+        logs = self._regression(kind.name, kind.value).of(features).tolist()
+        return [kind.decades(10**log) for log in logs]
 
-    def _cost(
-        self, kind: ObjectiveKind, value: float | None, features: tuple[str, float, float]
-    ) -> float:
-        if value:
-            return kind.decades(value)
-        return kind.decades(10 ** self._regression(kind.name, kind.value).at(*features))
-
-    def _shape(self, trial: TrialRecord) -> str:
-        return self._sampler_cache.of(trial, "shape", shape_of)
+    @cached_property
+    def _by_shape(self) -> Mapping[str, TrialRecord]:
+        measured = [trial for trial in self._trials if trial.throughput]
+        shapes = self._sampler_cache.of_all(measured, "shape", shape_of)
+        return dict(zip(shapes, measured, strict=True))
 
 
 class Regression:
     """Ridge regression on two logarithms, with an offset per candidate."""
 
-    def __init__(self, features: Sequence[tuple[str, float, float]], values: Array) -> None:
+    def __init__(self, features: Sequence[Features], values: Array) -> None:
         self._names = np.array(sorted({name for name, _, _ in features}), dtype=object)
         numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
         self._centre = numbers.mean(axis=0) if len(features) else np.zeros(2)
@@ -159,23 +159,27 @@ class Regression:
         normal = rows.T @ rows + np.diag(penalties)
         self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
 
-    def at(self, name: str, own: float, dense: float) -> float:
+    def at(self, features: Features) -> float:
         """The prediction; of a candidate that was never measured, without an offset."""
-        return self._level + float((self._rows([(name, own, dense)]) @ self._weights)[0])
+        return float(self.of([features])[0])
 
-    def _rows(self, features: Sequence[tuple[str, float, float]]) -> Array:
+    def of(self, features: Sequence[Features]) -> Array:
+        """The predictions `[N]`."""
+        return self._level + self._rows(features) @ self._weights
+
+    def _rows(self, features: Sequence[Features]) -> Array:
         names = np.array([name for name, _, _ in features], dtype=object)
         numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
         return np.hstack([numbers - self._centre, names[:, None] == self._names])
 
 
-def features_of(trial: TrialRecord) -> tuple[str, float, float]:
-    """What throughput is predicted from: the candidate and the logarithms of both counts."""
+def features_of(trial: TrialRecord) -> Features:
+    """What throughput is predicted from."""
     name = f"{trial.architecture} {trial.parametrization}"
     return name, _log(trial.parameters), _log(trial.dense_parameters)
 
 
-def features_of_draw(drawn: DrawnTrial) -> tuple[str, float, float]:
+def features_of_draw(drawn: DrawnTrial) -> Features:
     """The same of a draw."""
     model = drawn.spec.model
     name = f"{model.architecture.kind} {model.parametrization.family}"
@@ -190,8 +194,3 @@ def shape_of(trial: TrialRecord) -> str:
     """What trials have in common that take the same time."""
     model: Any = trial.spec["model"]
     return shape_words(model)
-
-
-def shape_of_draw(drawn: DrawnTrial) -> str:
-    """The same of a draw."""
-    return shape_words(drawn.spec.model.model_dump(mode="json"))

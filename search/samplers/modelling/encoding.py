@@ -36,6 +36,12 @@ class Encoding:
 
     def __init__(self, dimensions: Mapping[str, Dimension]) -> None:
         self._dimensions = dimensions
+        self._places: dict[str, int] = {}
+        self._bare = [0.0] * COUNTS
+        for name, dimension in dimensions.items():
+            self._places[name] = len(self._bare)
+            is_choice = isinstance(dimension, ChoiceDimension)
+            self._bare += [0.0] * len(dimension.options) if is_choice else [_ABSENT]
 
     @property
     def groups(self) -> list[int]:
@@ -54,19 +60,18 @@ class Encoding:
 
     def row(self, values: Mapping[str, Scalar | None]) -> list[float]:
         """`[D]` of one configuration."""
-        row = [
-            math.log10(max(1.0, float(count))) / _DECADES
-            for name in (PARAMETERS, DENSE_PARAMETERS)
-            if isinstance(count := values[name], int | float)
-        ]
-        for name, dimension in self._dimensions.items():
-            value = values.get(name)
+        row = [*self._bare]
+        for column, name in enumerate((PARAMETERS, DENSE_PARAMETERS)):
+            if isinstance(count := values[name], int | float):
+                row[column] = math.log10(max(1.0, float(count))) / _DECADES
+        for name, value in values.items():
+            dimension = self._dimensions.get(name)
             if isinstance(dimension, ChoiceDimension):
-                row += [math.sqrt(0.5) * (value == option) for option in dimension.options]
-            elif isinstance(value, int | float):
-                row.append(min(1 + _OUTSIDE, max(-_OUTSIDE, place_of(dimension, value))))
-            else:
-                row.append(_ABSENT)
+                if value in dimension.options:
+                    row[self._places[name] + dimension.options.index(value)] = math.sqrt(0.5)
+            elif dimension is not None and isinstance(value, int | float):
+                place = place_of(dimension, value)
+                row[self._places[name]] = min(1 + _OUTSIDE, max(-_OUTSIDE, place))
         return row
 
 
@@ -77,7 +82,7 @@ def values_of_draw(drawn: DrawnTrial) -> dict[str, Scalar | None]:
         drawn.hyperparameters,
         model.architecture.kind,
         model.parametrization.family,
-        counts=(model.parameter_count(), model.dense_twin().parameter_count()),
+        counts=(drawn.parameters, drawn.dense_parameters),
     )
 
 

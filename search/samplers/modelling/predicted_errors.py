@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -26,18 +27,13 @@ class PredictedErrors:
             **study.knowledge.validations,
             **past.validations,
         }
-        self._by_number = {trial.number: trial for trial in past.trials}
+        self._past, self._trials = past, trials
         self._sampler_cache = study.sampler_cache
         self.baseline = self._log_error(study.metric.baseline)
         """What a trial has that learned nothing."""
         bound = study.region.value("quality")
         self.reference = self.baseline if bound is None else self._log_error(bound)
         """From where gains count."""
-        self._ends = {
-            trial.number: self.curve(trial)
-            for trial in trials
-            if trial.state == TrialState.COMPLETE
-        }
 
     def known_error(self, trial: TrialRecord) -> tuple[float, float]:
         """The error of a trial, NaN where nothing tells it yet, and how much noise is in that.
@@ -53,7 +49,7 @@ class PredictedErrors:
         epoch = len(errors)
         if epoch == 0:
             return math.nan, 1.0
-        longer = [curve for curve in self._ends.values() if len(curve) >= epoch]
+        longer = [curve for curve in self._ends if len(curve) >= epoch]
         error = expected_final(
             errors[-1],
             np.array([curve[epoch - 1] for curve in longer]),
@@ -66,6 +62,14 @@ class PredictedErrors:
         if not is_settled(trial):
             return self._curve(trial)
         return self._sampler_cache.of(trial, f"errors of {self._samples}", self._curve)
+
+    @cached_property
+    def _ends(self) -> Sequence[Sequence[float]]:
+        return [self.curve(trial) for trial in self._trials if trial.state == TrialState.COMPLETE]
+
+    @cached_property
+    def _by_number(self) -> Mapping[int, TrialRecord]:
+        return {trial.number: trial for trial in self._past.trials}
 
     def _curve(self, trial: TrialRecord) -> Sequence[float]:
         values: list[float] = []

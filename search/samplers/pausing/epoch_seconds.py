@@ -1,17 +1,19 @@
 """How long epochs take, for a sampler that compares trials by that."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import final
 
 import numpy as np
 
 from search.samplers.modelling.costs import (
+    Features,
     Regression,
     features_of,
     features_of_draw,
     shape_of,
-    shape_of_draw,
 )
+from search.samplers.modelling.gaussian_process import Array
 from search.spaces import DrawnTrial
 from storage.records import TrialRecord
 
@@ -29,7 +31,7 @@ class EpochSeconds:
     def __init__(self, trials: Sequence[TrialRecord], seconds: Mapping[int, float]) -> None:
         """`seconds`: number of a trial -> the median of its epochs'."""
         measured: dict[str, list[float]] = {}
-        features: dict[str, tuple[str, float, float]] = {}
+        features: dict[str, Features] = {}
         for trial in trials:
             if trial.number in seconds:
                 shape = shape_of(trial)
@@ -41,18 +43,19 @@ class EpochSeconds:
             logs = np.log10([self._known[shape] for shape in features])
             self._regression = Regression([*features.values()], logs)
 
-    def of_trial(self, trial: TrialRecord) -> float:
-        """Of one of its epochs."""
+    def of_trials(self, trials: Sequence[TrialRecord]) -> Array:
+        """`[N]`, of one epoch of each."""
         if self._regression is None:
-            return 1.0
-        return self._of(shape_of(trial), features_of(trial), self._regression)
+            return np.ones(len(trials))
+        return self._of([(shape_of(one), features_of(one)) for one in trials], self._regression)
 
-    def of_draw(self, drawn: DrawnTrial) -> float:
-        """Of one of its epochs."""
+    def of_draws(self, drawn: Sequence[DrawnTrial]) -> Array:
+        """`[M]`, of one epoch of each."""
         if self._regression is None:
-            return 1.0
-        return self._of(shape_of_draw(drawn), features_of_draw(drawn), self._regression)
+            return np.ones(len(drawn))
+        return self._of([(one.shape, features_of_draw(one)) for one in drawn], self._regression)
 
-    def _of(self, shape: str, features: tuple[str, float, float], regression: Regression) -> float:
-        known = self._known.get(shape)
-        return 10 ** regression.at(*features) if known is None else known
+    def _of(self, models: Sequence[tuple[str, Features]], regression: Regression) -> Array:
+        predicted = 10 ** regression.of([features for _, features in models])
+        known = [self._known.get(shape, math.nan) for shape, _ in models]
+        return np.where(np.isnan(known), predicted, known)

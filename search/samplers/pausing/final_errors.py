@@ -10,6 +10,7 @@ trial's own end is known better than that of another one of the same configurati
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ class Kernel:
         return np.maximum(found, 0.0, out=found)
 
     def correlations(self, squares: Array, lengths: Sequence[float]) -> Array:
-        """`[M, N]`."""
+        """At squared distances `[G, ...]`: `[...]`."""
         return matern_of(np.tensordot(1 / np.square(lengths), squares, axes=1))
 
 
@@ -243,20 +244,28 @@ def fit_scales(
         noise: `[N, N]`.
         usual: the mean before any observation.
     """
+    # Late: whoever only names samplers has no use for it.
+    from scipy import linalg  # pyright: ignore[reportMissingTypeStubs]
+
+    solve: Any = linalg.solve_triangular  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     names = ["length"] * kernel.groups + ["signal", "own"]
     prior = np.log([_USUAL[name] for name in names])
     deviations = np.array([_LOG_DEVIATION[name] for name in names])
-    squares = kernel.squares(features, features)
+    # Below the diagonal alone: the others are the same.
+    lower = np.tril_indices(len(values), -1)
+    squares = kernel.squares(features, features)[:, *lower]
     away = values - usual
+    covariance, diagonal = noise + _MEAN_DEVIATION**2, np.diag_indices(len(values))
+    below, own = covariance[lower], covariance[diagonal]
 
     def likelihood(logs: Array) -> float:
         scales = _scales(logs)
-        covariance = kernel.correlations(squares, scales.lengths) * scales.signal**2
-        covariance += noise + _MEAN_DEVIATION**2
-        covariance[np.diag_indices(len(values))] += scales.own**2
+        correlations = kernel.correlations(squares, scales.lengths)
+        covariance[lower] = below + scales.signal**2 * correlations
+        covariance[diagonal] = own + scales.signal**2 + scales.own**2
         root = np.linalg.cholesky(covariance)
-        fits = -0.5 * float(away @ np.linalg.solve(covariance, away))
-        fits -= float(np.log(np.diag(root)).sum())
+        white = np.asarray(solve(root, away, lower=True), float)
+        fits = -0.5 * float(white @ white) - float(np.log(np.diag(root)).sum())
         return fits - 0.5 * float(np.sum(((logs - prior) / deviations) ** 2))
 
     best, logs = likelihood(prior), prior

@@ -14,9 +14,9 @@ from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
 from search.samplers.modelling.acquisition import Front, Reference, references, undominated
+from search.samplers.modelling.blas_threads import one_blas_thread
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.pausing.final_errors import (
     NOTHING,
@@ -117,7 +117,6 @@ class SearchOptions:
         reference_error: float,
         reference_costs: Array,
         baseline_error: float,
-        restart: float = 0.0,
         random: np.random.Generator,
         groups: Sequence[int] | None = None,
     ) -> None:
@@ -129,11 +128,10 @@ class SearchOptions:
             reference_error: points beyond it add nothing.
             reference_costs: `[C]`, points beyond them add nothing.
             baseline_error: of a model that learned nothing.
-            restart: price of going on with a paused trial.
             random: draws the ends of running trials.
             groups: `[D]`, an id per feature; features of one group share a length. None: all do.
         """
-        self._begun, self._restart, self._baseline = begun, restart, baseline_error
+        self._begun, self._baseline = begun, baseline_error
         self._epochs = np.asarray(rungs, float)
         self._references = references(
             Reference(error=reference_error, costs=reference_costs),
@@ -149,7 +147,7 @@ class SearchOptions:
         self._rows = self._chosen_rows()
         self._place = np.full(len(begun.costs), -1)
         self._place[self._rows] = np.arange(len(self._rows))
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             self._evidence = self._fitted(groups)
             self._running, self._ends = self._drawn_ends(random)
             self._expected_rungs = self._rung[self._rows]
@@ -159,28 +157,23 @@ class SearchOptions:
     def of_fresh(self, fresh: Fresh) -> Array:
         """Index `[M]`: the hypervolume that each is expected to add per price."""
         nowhere = np.full(len(fresh.price), -1)
-        return self._index(fresh, nowhere, nowhere, np.zeros(len(nowhere)), restart=0.0)
+        return self._index(fresh, nowhere, nowhere, np.zeros(len(nowhere)))
 
     def of_begun(self) -> Array:
         """Index `[N]` of paused and waiting trials, NaN of others."""
         begun = self._begun
         index = np.full(len(begun.costs), np.nan)
-        is_paused = begun.standing == Standing.PAUSED
-        which = np.flatnonzero(is_paused | (begun.standing == Standing.WAITING))
+        which = np.flatnonzero(np.isin(begun.standing, (Standing.PAUSED, Standing.WAITING)))
         index[which] = self._index(
-            self._options_of(which),
-            self._rung[which],
-            self._place[which],
-            self._values[which],
-            restart=np.where(is_paused[which], self._restart, 0.0),
+            self._options_of(which), self._rung[which], self._place[which], self._values[which]
         )
         return index
 
     def go_on_below(self, which: int, level: float) -> Array:
         """The largest log error `[R]` at which a running trial is worth `level` at each rung.
 
-        From the rung on that it trains to, without `restart`: -inf where it never is, inf where it
-        is whatever the error. NaN at earlier rungs and at the last.
+        From the rung on that it trains to: -inf where it never is, inf where it is whatever the
+        error. NaN at earlier rungs and at the last.
         """
         begun, last = self._begun, len(self._epochs) - 1
         found = np.full(last + 1, np.nan)
@@ -218,25 +211,6 @@ class SearchOptions:
             low, high = np.where(is_worth, middle, low), np.where(is_worth, high, middle)
         found[rungs] = np.where(always, np.inf, np.where(never, -np.inf, low))
         return found
-
-    def finals(self) -> tuple[Array, Array]:
-        """Mean and standard deviation `[N]` of each trial's final log error."""
-        mean, variance = self._values.copy(), np.zeros(len(self._values))
-        rows = np.arange(len(self._rows))
-        mean[self._rows], covariance = self._evidence.of_trials(rows)
-        variance[self._rows] = np.diag(covariance)
-        which = np.flatnonzero((self._place < 0) & (self._begun.standing != Standing.FINISHED))
-        rungs = self._rung[which]
-        others, places = self._options_of(which), self._place[which]
-        look = self._look(others.families, rungs, self._rung[self._rows])
-        with threadpool_limits(1, user_api="blas"):
-            prior = self._evidence.prior_with(others.features)
-            [seen] = self._evidence.looked_at(prior, [look], places)
-            final, observed = self._evidence.means(prior, look, places)
-        news = np.where(rungs >= 0, self._values[which] - observed, 0.0)
-        mean[which] = final + seen.weight * news
-        variance[which] = np.where(rungs >= 0, seen.left, seen.variance)
-        return mean + self._begun.prior, np.sqrt(np.maximum(variance, 0.0))
 
     def _observed(self) -> Array:
         """What each trial's last rung says of its final error `[N]`, relative to its prior."""
@@ -345,8 +319,6 @@ class SearchOptions:
         rungs: NDArray[np.int64],
         places: NDArray[np.intp],
         values: Array,
-        *,
-        restart: Array | float,
     ) -> Array:
         """Of options at rungs, -1 before the first, that were observed at `values` there."""
         if not len(rungs):
@@ -360,7 +332,7 @@ class SearchOptions:
                 mean=final + now.weight * news + options.prior,
                 variance=np.where(at_rung, now.left, now.variance),
                 left=later.left,
-                step=step + restart,
+                step=step,
                 rest=rest,
                 chance=options.chance,
             )
@@ -376,7 +348,7 @@ class SearchOptions:
         families = options.families
         now, later = (self._look(families, at, self._expected_rungs) for at in (rungs, rungs + 1))
         as_it_is = self._look(families, rungs, self._rung[self._rows])
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             prior = self._evidence.prior_with(options.features)
             seen, then = self._process.looked_at(prior, [now, later], places)
             return seen, then, *self._evidence.means(prior, as_it_is, places)

@@ -21,8 +21,8 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingTypeStubs]
 
+from search.samplers.modelling.blas_threads import one_blas_thread
 from search.samplers.modelling.encoding import COUNTS, Encoding, values_of_trial
 from search.samplers.modelling.gaussian_process import Array, GaussianProcess, fit, matern
 from search.samplers.modelling.sampler_cache import SamplerCache
@@ -94,7 +94,7 @@ def _fitted(encoding: Encoding, source: RankedTrials) -> _Source:
     # Another task's counts are of other sizes of inputs and answers.
     varied[:COUNTS] = False
     columns = np.flatnonzero(varied)
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         process = fit(features[:, columns], scores, np.ones(len(scores)))
     return _Source(columns=columns, process=process)
 
@@ -118,7 +118,7 @@ def rank_weights(begun: Begun, scores: Array, *, rungs: Sequence[int]) -> Array:
     # Letters: A spreads, B correlations.
     logs = np.zeros((sources, len(_SPREADS), len(_CORRELATIONS))) + log_prior[:, None]
     slopes = np.outer(_SPREADS, _CORRELATIONS)
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         signals, values, white_scores = _whitened(begun, scores, rungs)
     variances = 1 + np.outer(_SPREADS**2, 1 - _CORRELATIONS**2)[..., None] * signals
     rest = values - slopes[..., None] * white_scores[:, None, None]

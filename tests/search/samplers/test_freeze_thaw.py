@@ -211,7 +211,7 @@ def test_by_seconds_a_trial_is_worth_the_less_the_longer_its_epochs_take(search:
 
 def test_while_no_speed_was_measured_all_are_expected_to_be_equal() -> None:
     nothing = Regression([], np.zeros(0))
-    assert nothing.at("rnn dense", 2.0, 3.0) == nothing.at("gru low_rank", 5.0, 6.0) == 0
+    assert nothing.at(("rnn dense", 2.0, 3.0)) == nothing.at(("gru low_rank", 5.0, 6.0)) == 0
 
 
 @pytest.mark.parametrize("workers", [1, 4])

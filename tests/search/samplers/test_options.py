@@ -57,16 +57,13 @@ def offered(count: int, *, seed: int = 1) -> Fresh:
     )
 
 
-def looked(
-    begun: Begun, *, restart: float = 0.0, error: float = BASELINE, seed: int = 0
-) -> SearchOptions:
+def looked(begun: Begun, *, error: float = BASELINE, seed: int = 0) -> SearchOptions:
     return SearchOptions(
         begun,
         rungs=RUNGS,
         reference_error=error,
         reference_costs=np.full(2, 3.05),
         baseline_error=BASELINE,
-        restart=restart,
         random=np.random.default_rng(seed),
     )
 
@@ -196,18 +193,6 @@ def test_trials_own_ends_are_the_conditional_of_a_joint_normal() -> None:
     assert seen.left[0] == pytest.approx(covariance[7, 7], abs=1e-7)
 
 
-def test_finished_trials_end_where_they_did_and_others_nearer_the_later_they_are() -> None:
-    begun = made(40)
-    mean, deviation = looked(begun).finals()
-    done = begun.standing == Standing.FINISHED
-    np.testing.assert_allclose(mean[done], begun.errors[done, -1])
-    np.testing.assert_allclose(deviation[done], 0, atol=1e-6)
-    early = ~done & np.isnan(begun.errors[:, 1])
-    late = ~done & ~np.isnan(begun.errors[:, 2])
-    assert deviation[early].min() > 0
-    assert np.median(deviation[late]) < np.median(deviation[early])
-
-
 def test_thresholds_agree_with_the_index_of_a_trial_at_that_error() -> None:
     # The trial in question is the last of a search that knows its curves.
     begun = running(made(80), 79, 1)
@@ -272,7 +257,7 @@ def test_the_order_of_trials_does_not_matter_and_draws_follow_the_generator() ->
     assert looked(begun, seed=1).of_fresh(fresh).tolist() != one.of_fresh(fresh).tolist()
 
 
-def test_prices_and_chances_scale_and_a_restart_is_paid_once() -> None:
+def test_prices_and_chances_scale() -> None:
     begun, fresh = made(40), offered(20)
     index = looked(begun).of_fresh(fresh)
     dear = looked(replace(begun, price=3 * begun.price))
@@ -280,10 +265,6 @@ def test_prices_and_chances_scale_and_a_restart_is_paid_once() -> None:
     np.testing.assert_allclose(dear.of_begun(), looked(begun).of_begun() / 3)
     rare = looked(begun).of_fresh(replace(fresh, chance=0.25 * fresh.chance))
     np.testing.assert_allclose(rare, index / 4)
-    paused = begun.standing == Standing.PAUSED
-    held_up = looked(begun, restart=2.0)
-    assert np.all(held_up.of_begun()[paused] < looked(begun).of_begun()[paused])
-    np.testing.assert_allclose(held_up.of_fresh(fresh), index)
 
 
 def test_a_prior_moves_what_is_expected() -> None:
@@ -346,7 +327,6 @@ def test_nothing_is_ever_nan() -> None:
         assert np.isfinite(one.of_fresh(fresh)).all()
         options = np.isin(begun.standing, (Standing.PAUSED, Standing.WAITING))
         assert np.array_equal(np.isfinite(one.of_begun()), options)
-        assert np.isfinite(np.array(one.finals())).all()
         for which in np.flatnonzero(begun.standing == Standing.RUNNING):
             assert not np.isnan(one.go_on_below(int(which), 0.01)[:-1]).any()
     plain = replace(made(20), costs=np.empty((20, 0)))
