@@ -157,7 +157,10 @@ def run(
         retention = Retention(database, store)
         retention.tidy()
         retention.sweep(older_than_seconds=0.0)
-        summary.artifacts = audit_store(database, store_folder, striker.damaged)
+        rolled_back = striker.counts["database rolled back"] > 0
+        summary.artifacts = audit_store(
+            database, store_folder, striker.damaged, was_rolled_back=rolled_back
+        )
     summary.studies = len(studies)
     summary.strikes = striker.counts
     summary.requests_struck = wire.struck
