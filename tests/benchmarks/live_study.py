@@ -5,13 +5,14 @@ studies that are sent by HTTP: the default (the spec names no sampler), `random`
 is the default one on rows of MNIST (rnn and gru, five parametrizations) but for a batch size of
 128, so that a whole training takes some seconds. `REFLECTORY_DATA` names the folder with MNIST's
 files. Of these 6,000 training images are served: 1,500 are trained on and 1,000 are for validation.
-Objectives are quality and parameters. Throughput is left out, since measuring it takes as long as
-some of these trainings.
+Objectives are quality and parameters. Throughput, the third of the default objectives, is left out,
+so that hypervolumes follow from the trainings alone and not from what else the machine does.
 
 Each has the same budget, 60 trials of 27 epochs, which for the default are the epochs of 60 whole
 trainings. Searches are compared at equal processor time: seconds (user and system) of the processes
-that train, as /proc tells them. T of a seed is what random search has used when its last trial
-ends. What a search does after T counts nothing, and one that has ended before T keeps what it had.
+that train, beside which the coordinator's are told. T of a seed is what random search has used when
+its last trial ends. A search that ends before T keeps what it has; of one that ends later no more
+is counted, but in the time that it needs until it has random search's hypervolume.
 
 Hypervolume is that of the fully trained trials, as a study's page counts it (validation accuracy
 from the baseline 0.1, logarithm of the parameters), and with accuracy from 0.8; as a share of that
