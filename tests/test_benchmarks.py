@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import live_study
 from tests.benchmarks.cpu import phases
 from tests.benchmarks.cpu.cases import BOTH, QUICK, Mode
 from tests.benchmarks.cpu.timing import timed
@@ -57,6 +58,31 @@ def test_the_phases_of_a_step_are_all_of_it() -> None:
     shares = [row["share"] for row in rows.values() if row["name"] != "inference"]
     assert shares[0] == 1
     assert sum(shares[1:]) >= 0.99
+
+
+def test_live_searches_are_compared_at_equal_processor_time() -> None:
+    ends = {"freeze_thaw": (2, 3), "random": (2, 8), "tpe": (6, 12)}
+    searches = [
+        live_study.Search(
+            sampler=name,
+            seed=0,
+            reference={"quality": 0.1, "parameters": 1000.0},
+            begun=2,
+            epochs=4,
+            wall_seconds=20.0,
+            # Half of the time trains; what was used before counts nothing.
+            clock=[(100.0, 7.0, 3.0, 1.0), (120.0, 17.0, 5.0, 2.0)],
+            complete=[(100.0 + 2 * first, 0.85, 100.0), (100.0 + 2 * last, 0.9, 100.0)],
+        )
+        for name, (first, last) in ends.items()
+    ]
+    told = live_study.report(searches)
+    # Hypervolume is 0.75 and then 0.8 times one decade, from 0.8 on half as much and then all.
+    assert "| freeze_thaw | 0.000 (0.000) | 0.938 (0.938) | 1.000 (1.000) | 1.000 (1.000) |" in told
+    assert "| random | 0.000 (0.000) | 0.500 (0.500) | 0.500 (0.500) | 1.000 (1.000) |" in told
+    assert "| tpe | 0.000 (0.000) | 0.000 (0.000) | 0.000 (0.000) | 0.938 (0.938) |" in told
+    assert "| freeze_thaw | 0.38 (0.38) | 0.38 (0.38) |" in told
+    assert "| tpe | 1.25 (1.25) | 1.25 (1.25) |" in told
 
 
 @pytest.mark.slow

@@ -115,7 +115,7 @@ def _role(process: psutil.Process) -> str:
     return "supervisor"
 
 
-def _processor_seconds(server: Any) -> dict[str, float]:
+def processor_seconds(server: Any) -> dict[str, float]:
     """By role, with what ended below each process."""
     found: dict[str, float] = {}
     for process in server.processes():
@@ -153,10 +153,10 @@ def _serve(folder: Path, checkout: Path, spec: Mapping[str, Any], jobs: Path) ->
         server.start()
         # The first study finds everything cold.
         server.wait(server.submit({**spec, "budget": {"trials": 4, "epochs": 1}}))
-        before = _processor_seconds(server)
+        before = processor_seconds(server)
         study_id = server.submit(spec)
         study = server.wait(study_id, seconds=3600)
-        after = _processor_seconds(server)
+        after = processor_seconds(server)
     finally:
         server.close()
     database = Database(f"sqlite:///{server.data_dir / 'reflectory.db'}")
