@@ -150,11 +150,11 @@ class Regression:
     """Ridge regression on two logarithms, with an offset per candidate."""
 
     def __init__(self, features: Sequence[Features], values: Array) -> None:
-        self._names = np.array(sorted({name for name, _, _ in features}), dtype=object)
-        numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
-        self._centre = numbers.mean(axis=0) if len(features) else np.zeros(2)
+        names = sorted({name for name, _, _ in features})
+        self._places = {name: place for place, name in enumerate(names)}
+        self._centre = _numbers(features).mean(axis=0) if len(features) else np.zeros(2)
         self._level = float(np.mean(values)) if len(values) else 0.0
-        penalties = [_SLOPE_PENALTY] * 2 + [_OFFSET_PENALTY] * len(self._names)
+        penalties = [_SLOPE_PENALTY] * 2 + [_OFFSET_PENALTY] * len(names)
         rows = self._rows(features)
         normal = rows.T @ rows + np.diag(penalties)
         self._weights = np.linalg.solve(normal, rows.T @ (values - self._level))
@@ -168,9 +168,14 @@ class Regression:
         return self._level + self._rows(features) @ self._weights
 
     def _rows(self, features: Sequence[Features]) -> Array:
-        names = np.array([name for name, _, _ in features], dtype=object)
-        numbers = np.array([[own, dense] for _, own, dense in features]).reshape(-1, 2)
-        return np.hstack([numbers - self._centre, names[:, None] == self._names])
+        places = np.array([self._places.get(name, -1) for name, _, _ in features])
+        is_candidate = places[:, None] == np.arange(len(self._places))
+        return np.hstack([_numbers(features) - self._centre, is_candidate])
+
+
+def _numbers(features: Sequence[Features]) -> Array:
+    """Logarithms of both counts `[N, 2]`."""
+    return np.array([(own, dense) for _, own, dense in features]).reshape(-1, 2)
 
 
 def features_of(trial: TrialRecord) -> Features:

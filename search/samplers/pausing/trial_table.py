@@ -80,7 +80,7 @@ class TrialTable:
         trials, of_all = self.trials, self._study.sampler_cache.of_all
         fits = of_all(trials, "memory", _fit_of)
         begun = Begun(
-            features=np.array(of_all(trials, "row", self._row)).reshape(len(trials), -1),
+            features=_stacked(of_all(trials, "row", self._row)),
             costs=self.costs.of_trials(trials),
             families=self._numbers([fit.kind[0] for fit in fits]),
             errors=self._errors(),
@@ -92,8 +92,7 @@ class TrialTable:
         )
         if not len(self._weights):
             return begun
-        scores = np.array(of_all(trials, "rank scores", self._row_of_scores))
-        scores = scores.reshape(len(trials), -1)
+        scores = _stacked(of_all(trials, "rank scores", self._row_of_scores))
         self._weights = rank_weights(begun, scores, rungs=self._rungs)
         return replace(begun, prior=scores @ self._weights)
 
@@ -110,11 +109,11 @@ class TrialTable:
             prior=self._scores.of(features) @ self._weights,
         )
 
-    def _row(self, trial: TrialRecord) -> list[float]:
-        return self.encoding.row(values_of_trial(trial))
+    def _row(self, trial: TrialRecord) -> Array:
+        return np.array(self.encoding.row(values_of_trial(trial)))
 
     def _row_of_scores(self, trial: TrialRecord) -> Array:
-        return self._scores.of(np.array([self._row(trial)]))[0]
+        return self._scores.of(self._row(trial)[None])[0]
 
     def _numbers(self, families: Sequence[str]) -> NDArray[np.int64]:
         known = self._families
@@ -150,28 +149,26 @@ class TrialTable:
 
     def _errors(self) -> Array:
         """The log error at each rung `[N, R]`, NaN where it was not reached."""
+        of_all = self._study.sampler_cache.of_all
+        is_known = np.array(of_all(self.trials, "tells all", _tells_all), dtype=np.bool_)
+        errors = np.empty((len(self.trials), len(self._rungs)))
+        for place in np.flatnonzero(~is_known).tolist():
+            errors[place] = self._told_errors(self.trials[place])
         what = f"errors at {self._rungs} of {self.predicted.baseline}"
-        errors, settled = np.empty((len(self.trials), len(self._rungs))), list[int]()
-        for place, trial in enumerate(self.trials):
-            if is_settled(trial) and (trial.state != TrialState.COMPLETE or trial.quality):
-                settled.append(place)
-            else:
-                errors[place] = self._told_errors(trial)
-        if settled:
-            of = [self.trials[place] for place in settled]
-            errors[settled] = self._study.sampler_cache.of_all(of, what, self._told_errors)
+        known = [trial for trial, told in zip(self.trials, is_known, strict=True) if told]
+        errors[is_known] = _stacked(of_all(known, what, self._told_errors), len(self._rungs))
         return errors
 
-    def _told_errors(self, trial: TrialRecord) -> list[float]:
+    def _told_errors(self, trial: TrialRecord) -> Array:
         if trial.state == TrialState.INFEASIBLE:
-            return [self.predicted.baseline] * len(self._rungs)
+            return np.full(len(self._rungs), self.predicted.baseline)
         curve = list(self.predicted.curve(trial))
         if trial.state == TrialState.RUNNING:
             curve = curve[: self._known_epochs(trial)]
         found = [curve[rung - 1] if rung <= len(curve) else np.nan for rung in self._rungs]
         if trial.state == TrialState.COMPLETE:
             found[-1] = self.predicted.known_error(trial)[0]
-        return found
+        return np.array(found)
 
     def _chances(self, kinds: Sequence[_Kind]) -> Array:
         """The share of like trials that memory was enough for, as if one more had been."""
@@ -182,6 +179,15 @@ class TrialTable:
 def _standing(trial: TrialRecord) -> Standing:
     # Another study's trial counts for the model, and is on no front of this.
     return _STANDINGS[trial.state] if is_own(trial) else Standing.OVER
+
+
+def _stacked(rows: Sequence[Array], width: int = 0) -> Array:
+    """`[N, D]` of N rows; `width` is D where there are none."""
+    return np.concatenate(rows).reshape(len(rows), -1) if rows else np.empty((0, width))
+
+
+def _tells_all(trial: TrialRecord) -> bool:
+    return is_settled(trial) and (trial.state != TrialState.COMPLETE or bool(trial.quality))
 
 
 def _fit_of(trial: TrialRecord) -> _Fit:
