@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from search.samplers import KnownCost
+from search.samplers import FreezeThaw, KnownCost
 from search.samplers.modelling.costs import Costs
 from search.spaces import ChoiceDimension, IntegerDimension
 from search.tasks import Metric
-from tests.benchmarks.public_tables.contestants import CONTESTANTS, peer_space
+from tests.benchmarks.public_tables.contestants import CONTESTANTS, OURS, peer_space
 from tests.benchmarks.public_tables.report import Report
 from tests.benchmarks.public_tables.runs import Run, Runs
 from tests.benchmarks.public_tables.search import METRICS, Evaluation, Hypervolumes, search
@@ -131,18 +131,24 @@ def test_a_contestant_proposes_rows_and_repeats_itself(name: str, table: PublicT
     assert len(set(found[0])) == 12
 
 
-def test_a_sampler_is_told_what_its_rows_are_worth(table: PublicTable) -> None:
-    """Known cost goes for what is good and cheap: better than chance on a table with order."""
+@pytest.mark.parametrize("name", OURS)
+def test_a_sampler_is_told_what_its_rows_are_worth(name: str, table: PublicTable) -> None:
+    """It goes for what is good and cheap: better than chance on a table with order."""
     volumes = Hypervolumes(table)
 
-    def mean(name: str) -> float:
+    def mean(contestant: str) -> float:
         found = [
-            search(table, CONTESTANTS[name](table, seed), seed=seed, evaluations=18)
+            search(table, CONTESTANTS[contestant](table, seed), seed=seed, evaluations=18)
             for seed in range(5)
         ]
         return float(np.mean([volumes.of(rows)["logarithmic"] for rows in found]))
 
-    assert mean("known_cost") > mean("random")
+    assert mean(name) > mean("random")
+
+
+def test_a_training_of_one_epoch_is_never_paused() -> None:
+    """So a search of full trainings has suggestions alone to ask for."""
+    assert FreezeThaw().rungs(1) == ()
 
 
 def test_parameters_are_known_and_latency_of_what_was_begun(table: PublicTable) -> None:

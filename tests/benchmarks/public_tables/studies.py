@@ -16,6 +16,7 @@ from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import Signature
 from search.documents.objectives import OBJECTIVE_KINDS
+from search.documents.region import Region
 from search.samplers import AnySampler, Past, SamplerContext
 from search.sampling.optuna_study import sampler_seed
 from search.spaces import Candidate, DrawnTrial, Limits, Source, TrialSource
@@ -94,7 +95,9 @@ class RowSpace:
 class StudySearch:
     """One of the project's samplers, asked and told as a coordinator does it."""
 
-    def __init__(self, table: PublicTable, sampler: AnySampler, *, seed: int) -> None:
+    def __init__(
+        self, table: PublicTable, sampler: AnySampler, *, seed: int, region: Region | None = None
+    ) -> None:
         self._table, self._sampler, self._seed = table, sampler, seed
         self._space = RowSpace(table)
         self._kinds = [OBJECTIVE_KINDS[name] for name in table.objectives]
@@ -115,6 +118,7 @@ class StudySearch:
             file_bytes=lambda _: None,
             is_refused=lambda _: False,
             past=self.past,
+            region=region or Region(),
         )
 
     def propose(self, evaluations: Sequence[Evaluation]) -> int:

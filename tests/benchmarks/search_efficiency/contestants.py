@@ -183,11 +183,14 @@ PAIRS: tuple[tuple[str, str], ...] = (
         for name in _SAMPLERS
         for suffix in (" + pareto_gain", " + pareto_gain (fixed)")
     ),
+    ("freeze_thaw", "known_cost"),
     ("freeze_thaw", "known_cost + pareto_gain (fixed)"),
     ("freeze_thaw", "tpe + pareto_gain (fixed)"),
     ("freeze_thaw (ranks)", "freeze_thaw"),
     ("freeze_thaw (shuffled ranks)", "freeze_thaw"),
-    ("freeze_thaw", "tpe"),
+    ("freeze_thaw", "nsga2"),
+    ("freeze_thaw", "random + mo_asha"),
+    ("freeze_thaw", "tpe + mo_asha"),
     ("nsga3", "nsga2"),
     ("branches", "tpe"),
     ("branches + pareto_gain (fixed)", "tpe + pareto_gain (fixed)"),
@@ -195,7 +198,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("branches (gp)", "known_cost"),
     *(
         (own, peer)
-        for own in ("known_cost", "known_cost + pareto_gain (fixed)")
+        for own in ("freeze_thaw", "known_cost", "known_cost + pareto_gain (fixed)")
         for peer in PEERS
         if peer in CONTESTANTS
     ),
