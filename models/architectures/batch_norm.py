@@ -40,8 +40,8 @@ class BatchNorm(nn.Module):
     def _batch_statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         std, mean = torch.std_mean(x, dim=0, correction=0)
         with torch.no_grad():
-            self.mean.lerp_(mean, MOMENTUM)
-            self.std.lerp_(std, MOMENTUM)
+            self.mean.copy_(torch.lerp(self.mean, mean, MOMENTUM))
+            self.std.copy_(torch.lerp(self.std, std, MOMENTUM))
         return mean, std
 
     def extra_repr(self) -> str:

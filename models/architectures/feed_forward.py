@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.architectures.architecture import Architecture
 from models.architectures.inputs import StructuredInputs, input_layer, is_structured
@@ -19,6 +18,7 @@ from models.kernels.choice import Backend
 from models.kernels.structs import StackName
 from models.linear import Affine, StructuredLinear
 from models.math.activations import Activation, activation_of
+from models.math.dropout import dropout
 from models.network import Network
 from models.parametrizations import Parametrization
 from models.spec import Signature, Slot, kind_of
@@ -253,11 +253,11 @@ class FeedForwardNetwork(Network):
             InputError: x has another shape or type.
         """
         self._check_input(x)
-        seen = F.dropout(x.flatten(1), self.input_dropout, self.training)
+        seen = dropout(x.flatten(1), self.input_dropout, training=self.training)
         first = self.watch_first(self.entry(self.input(seen)))
         form = self.hidden.form()
         last = self.watch_last(run_stack(self.stack.kind, self.stack, first, form, self.bias))
-        return self.readout(F.dropout(last, self.readout_dropout, self.training))
+        return self.readout(dropout(last, self.readout_dropout, training=self.training))
 
     def backends(self, *, batch_size: int = 1) -> tuple[Backend, ...]:  # noqa: ARG002 -- any size
         """What would run the hidden layers now."""

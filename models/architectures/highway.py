@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, NamedTuple, Self
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.architectures.batch_norm import BatchNorm
 from models.architectures.feed_forward import (
@@ -18,6 +17,7 @@ from models.architectures.feed_forward import (
 from models.forms import Form, Thin
 from models.kernels.calls import Kind
 from models.linear import StructuredLinear
+from models.math.dropout import dropout
 from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
@@ -187,7 +187,7 @@ class HighwayStack(Stack):
     def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[T, 2*n]`."""
         for layer, addend in affine_layers(form, bias, gates=GATES):
-            h, tau = layer.matmul(F.dropout(x, self.dropout, self.training), addend)
+            h, tau = layer.matmul(dropout(x, self.dropout, training=self.training), addend)
             x = _mix(x, h, tau)
         return x
 
@@ -268,11 +268,11 @@ def _mix(x: Tensor, h: Tensor, tau: Tensor) -> Tensor:
     return torch.lerp(x, h.relu(), tau.sigmoid())
 
 
-def _unscaled_mask(like: Tensor, dropout: float, *, training: bool) -> Tensor | float:
+def _unscaled_mask(like: Tensor, rate: float, *, training: bool) -> Tensor | float:
     """0 and 1 in training, in the shape of a tensor; their mean otherwise."""
     if not training:
-        return 1 - dropout
-    return F.dropout(torch.ones_like(like), dropout) * (1 - dropout)
+        return 1 - rate
+    return dropout(torch.ones_like(like), rate) * (1 - rate)
 
 
 def _inner_shapes(hidden: StructuredLinear) -> list[tuple[int, int] | None]:

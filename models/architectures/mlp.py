@@ -4,12 +4,12 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.forms import Form
 from models.kernels.structs import StackName
 from models.linear import StructuredLinear
+from models.math.dropout import dropout
 from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
@@ -58,6 +58,6 @@ class MlpStack(PerceptronStack):
     def forward(self, x: Tensor, form: Form, bias: Tensor) -> Tensor:
         """`[B, n]` -> `[B, n]`; `bias` is `[L, n]`."""
         for layer, addend in affine_layers(form, bias, gates=1):
-            (raw,) = layer.matmul(F.dropout(x, self.dropout, self.training), addend)
+            (raw,) = layer.matmul(dropout(x, self.dropout, training=self.training), addend)
             x = self.activation(raw)
         return x

@@ -7,7 +7,6 @@ from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from models.architectures.inputs import InputLayer
 from models.backends.call import Inputs, PlainInputs, ProjectedInputs, SequenceCall, State
@@ -19,6 +18,7 @@ from models.hooks import CachesForms
 from models.kernels.calls import Kind, Packed
 from models.kernels.choice import Backend
 from models.linear import Affine, StructuredLinear
+from models.math.dropout import dropout
 from models.network import Network
 
 DropoutMasks = Literal["tied", "per_gate"]
@@ -174,7 +174,7 @@ class RecurrentLayers(nn.Module, CachesForms):
                 ends.append(end)
             x = sides[0] if self.directions == 1 else torch.cat(sides, dim=-1)
             if above:
-                x = F.dropout(x, self.dropout, self.training)
+                x = dropout(x, self.dropout, training=self.training)
         return x, ends
 
     def cache(self) -> None:
@@ -220,14 +220,14 @@ class RecurrentLayers(nn.Module, CachesForms):
             return form
         masks = 1 if self.dropout_masks == "tied" else self.recurrent.slot.gates
         ones = x.new_ones(masks, x.shape[1], self.recurrent.in_features)
-        return MaskedForm(form, F.dropout(ones, self.recurrent_dropout))
+        return MaskedForm(form, dropout(ones, self.recurrent_dropout))
 
     def _project(self, place: int, x: Tensor) -> Inputs:
         project = cast(InputLayer, self.inputs[place])
         if self.training and self.input_dropout:
             projections = project(x)
             ones = projections.new_ones(*projections.shape[:2], 1)
-            return ProjectedInputs(projections * F.dropout(ones, self.input_dropout))
+            return ProjectedInputs(projections * dropout(ones, self.input_dropout))
         parts = project.plain_parts()
         return ProjectedInputs(project(x)) if parts is None else PlainInputs(x, *parts)
 
@@ -321,7 +321,7 @@ class RecurrentNetwork(RecurrentLayers, Network):
             carries=lengths is None,
         )
         outputs = self._watched(states) if self.every_step else self.watch_last(ends[-1][0])
-        answers = self.readout(F.dropout(outputs, self.readout_dropout, self.training))
+        answers = self.readout(dropout(outputs, self.readout_dropout, training=self.training))
         return answers, tuple(part for end in ends for part in end)
 
     def _watched(self, states: Tensor) -> Tensor:

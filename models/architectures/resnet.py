@@ -4,12 +4,12 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from models.architectures.feed_forward import Perceptron, PerceptronStack, affine_layers
 from models.forms import Form
 from models.kernels.structs import StackName
 from models.linear import StructuredLinear
+from models.math.dropout import dropout
 from models.parameter_sampler import ParameterSampler
 from models.spec import Signature, Slot
 
@@ -60,8 +60,8 @@ class ResnetStack(PerceptronStack):
         """`[B, n]` -> `[B, n]`; `bias` is `[2 * blocks, n]`."""
         layers = affine_layers(form, bias, gates=1)
         for (first, b_a), (second, b_b) in zip(layers[::2], layers[1::2], strict=True):
-            (raw,) = first.matmul(F.dropout(x, self.dropout, self.training), b_a)
-            inner = F.dropout(self.activation(raw), self.dropout, self.training)
+            (raw,) = first.matmul(dropout(x, self.dropout, training=self.training), b_a)
+            inner = dropout(self.activation(raw), self.dropout, training=self.training)
             (update,) = second.matmul(inner, b_b)
             x = self.activation(x + update)
         return x

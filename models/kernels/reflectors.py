@@ -7,6 +7,7 @@ from torch import Tensor
 
 from models.kernels.calls import address_of, call
 from models.kernels.checks import check
+from models.kernels.members import Rule, folded, unfolded
 from models.kernels.structs import SvdArguments, SvdGradients, SvdShape
 
 _library = cast(Any, torch.library)
@@ -145,6 +146,24 @@ _library.impl("reflectory::svd_factors_backward", "cpu", _run_backward)
 _library.register_fake("reflectory::svd_factors", _results)
 _library.register_fake("reflectory::svd_factors_backward", _gradients)
 _library.register_autograd("reflectory::svd_factors", _backward, setup_context=_setup_context)
+
+
+def _rule(name: str) -> Rule:
+    """Members' matrices are matrices: one call for all of them."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *tensors: Tensor) -> tuple[Any, Any]:
+        operator = getattr(torch.ops.reflectory, name)
+        given = (folded(one, at, info.batch_size) for one, at in zip(tensors, in_dims, strict=True))
+        found = operator(*given)
+        if isinstance(found, Tensor):
+            return unfolded(found, info.batch_size), 0
+        return tuple(unfolded(one, info.batch_size) for one in found), (0,) * len(found)
+
+    return rule
+
+
+for _name in ("svd_factors", "svd_weight"):
+    _library.register_vmap(f"reflectory::{_name}", _rule(_name))
 
 
 def _checked(u: Tensor, v: Tensor, sigma: Tensor) -> SvdShape:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Packed, Results, Tensors
+from models.kernels.members import any_learns, folded, unfolded
 from models.kernels.memory import empty
 from models.kernels.structs import CELLS
 
@@ -127,6 +128,28 @@ _library.impl("reflectory::sequence_backward", "cpu", _run_backward)
 _library.register_fake("reflectory::sequence", _run_fake)
 _library.register_fake("reflectory::sequence_backward", _run_backward_fake)
 _library.register_autograd("reflectory::sequence", _backward, setup_context=_setup_context)
+
+
+def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+    """Members are models: one call for all of them."""
+    members, (*kind, keep, packed) = info.batch_size, arguments[_COUNT + 1 :]
+    tensors = [
+        None if tensor is None else folded(tensor, axis, members)
+        for tensor, axis in zip(arguments[: _COUNT + 1], in_dims, strict=False)
+    ]
+    # x alone may be strided.
+    x, *others = tensors
+    given = [x, *(None if one is None else one.contiguous() for one in others)]
+    keep = keep or any_learns(given)
+    found = torch.ops.reflectory.sequence(*given, *kind, keep, packed)
+    is_there = [_given(one) is not None for one in found]
+    results = (
+        unfolded(one, members) if there else one for one, there in zip(found, is_there, strict=True)
+    )
+    return tuple(results), tuple(0 if there else None for there in is_there)
+
+
+_library.register_vmap("reflectory::sequence", _of_members)
 
 
 def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Results, Tensors
+from models.kernels.members import one_after_the_other
 from models.kernels.memory import empty
 from models.kernels.structs import STACKS
 
@@ -162,3 +163,6 @@ def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:
         shaped.h0.new_zeros(tensor.shape if want and tensor is not None else (0,))
         for tensor, want in zip(given, wanted, strict=True)
     ]
+
+
+_library.register_vmap("reflectory::stack", one_after_the_other(torch.ops.reflectory.stack))

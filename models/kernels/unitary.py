@@ -10,6 +10,7 @@ from torch import Tensor
 from models.kernels.calls import address_of, call
 from models.kernels.checks import check, check_range
 from models.kernels.choice import asked_once
+from models.kernels.members import one_after_the_other
 from models.kernels.structs import UnitaryArguments, UnitaryGradients, UnitaryShape
 
 LARGEST_PRIME = 509
@@ -260,3 +261,8 @@ def _primes(number: int) -> Mapping[int, int]:
             found[factor] = found.get(factor, 0) + 1
             number //= factor
     return found
+
+
+_library.register_vmap(
+    "reflectory::unitary_sequence", one_after_the_other(torch.ops.reflectory.unitary_sequence)
+)

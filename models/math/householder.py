@@ -59,18 +59,25 @@ class _RowsOfLengthRootTwo(torch.autograd.Function):
     the range.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> Tensor:
+    def forward(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride] -- without ctx
         lengths = row_lengths(rows)
         # Dividing before scaling keeps the quotient within [-1, 1] at every length.
         unit = rows / lengths
-        ctx.save_for_backward(unit, lengths)
-        return unit * math.sqrt(2)
+        return unit * math.sqrt(2), unit, lengths
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, ...]) -> None:  # noqa: ARG004
+        _, *kept = output
+        ctx.mark_non_differentiable(*kept)
+        ctx.save_for_backward(*kept)
 
     @staticmethod
     @once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] -- the decorator's signature
-        ctx: Any, gradient: Tensor
+        ctx: Any, gradient: Tensor, *_: Tensor
     ) -> Tensor:
         unit: Tensor
         lengths: Tensor
@@ -83,10 +90,10 @@ class _RowsOfLengthRootTwo(torch.autograd.Function):
 def rows_of_length_root_two(rows: Tensor) -> Tensor:
     """Scale every row to length sqrt(2), so that `H(y) = I - z z^T`; zero rows stay zero."""
     scale = cast(
-        Callable[[Tensor], Tensor],
+        Callable[[Tensor], tuple[Tensor, ...]],
         _RowsOfLengthRootTwo.apply,  # pyright: ignore[reportUnknownMemberType] -- untyped
     )
-    return scale(rows)
+    return scale(rows)[0]
 
 
 def _scaled_sides(u_rows: Tensor, v_rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from models.kernels.choice import kernels_take
+from models.kernels.members import folded, unfolded
 from models.kernels.rotations import ROTATED, rotations_backward, rotations_forward
 
 
@@ -124,6 +125,19 @@ def _differentiate(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
 _product.register_fake(_product_shape)  # pyright: ignore[reportUnknownMemberType] -- untyped
 _product_backward.register_fake(_gradient_shape)  # pyright: ignore[reportUnknownMemberType] -- untyped
 _product.register_autograd(_differentiate, setup_context=_keep)  # pyright: ignore[reportUnknownMemberType] -- untyped
+
+
+def _of_members(
+    info: Any, in_dims: tuple[Any, ...], angles: Tensor, partners: Tensor
+) -> tuple[Any, int]:
+    """Members' matrices are matrices, rotated by one schedule: one call for all of them."""
+    if in_dims[1] is not None:
+        raise ValueError("members of one stack have one schedule of rotations")
+    product = _product(folded(angles, in_dims[0], info.batch_size), partners)
+    return unfolded(product, info.batch_size), 0
+
+
+_product.register_vmap(_of_members)  # pyright: ignore[reportUnknownMemberType] -- untyped
 
 
 def _stages(angles: Tensor, partners: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:

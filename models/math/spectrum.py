@@ -67,7 +67,7 @@ class SigmoidSpectrum:
         Matched learning rates get there in one step where the radius is small.
         """
         most = 2 * math.atanh(1 - 2 * SMALLEST_SHARE)
-        p.clamp_(-most, most)
+        p.copy_(p.clamp(-most, most))
 
     @property
     def learning_rate_scale(self) -> float:
@@ -92,7 +92,7 @@ class ClippedSpectrum:
 
     def project_(self, p: Tensor) -> None:
         """Clip p to the interval, in place."""
-        p.clamp_(self.centre - self.radius, self.centre + self.radius)
+        p.copy_(p.clamp(self.centre - self.radius, self.centre + self.radius))
 
     @property
     def learning_rate_scale(self) -> float:

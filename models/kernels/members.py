@@ -1,0 +1,57 @@
+"""One call of an operator for many models: what `torch.vmap` does with our operators.
+
+A rule gets each tensor with the place of its members' axis, None where all members share it. It
+gives results, and the places of their members' axes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Rule = Callable[..., tuple[Any, Any]]
+
+
+def folded(tensor: Tensor, axis: int | None, members: int) -> Tensor:
+    """With the members' axis folded into the first one, which counts models or matrices."""
+    own = tensor.expand(members, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+    return own.flatten(0, 1)
+
+
+def unfolded(tensor: Tensor, members: int) -> Tensor:
+    """With the members' axis in front, of what was computed with it folded."""
+    return tensor.view(members, -1, *tensor.shape[1:])
+
+
+def one_after_the_other(operator: Callable[..., Any]) -> Rule:
+    """A rule for an operator whose tensors have no axis to fold members into: a call for each.
+
+    It gives several tensors, and its last argument is whether to keep what gradients need.
+    """
+
+    def rule(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
+        *given, keep = arguments
+        keep = keep or any_learns(given)
+        calls = [
+            operator(
+                *(
+                    one if axis is None or one is None else one.select(axis, member)
+                    for one, axis in zip(given, in_dims, strict=False)
+                ),
+                keep,
+            )
+            for member in range(info.batch_size)
+        ]
+        return tuple(map(torch.stack, zip(*calls, strict=True))), (0,) * len(calls[0])
+
+    return rule
+
+
+def any_learns(arguments: Sequence[Any]) -> bool:
+    """Whether gradients are wanted of any of the members' tensors.
+
+    Who calls for one member does not see it: its tensors stand for those of all.
+    """
+    tensors = (one for one in arguments if isinstance(one, Tensor))
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

@@ -1,0 +1,161 @@
+"""Members of a stack compute what each computes alone: every architecture and parametrization."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.architectures import Architecture
+from models.architectures.gru import Gru
+from models.architectures.lstm import Lstm
+from models.architectures.rnn import Rnn
+from models.model import ModelSpec, after_step, penalty, spectral_margin
+from models.parametrizations import Dense, Family, LowRankDiagonal
+from models.spec import Signature
+from models.stacked import StackedNetwork
+from tests.conformance.model_specs import EVERY, pair_name, pairs, small, spec_of, specs
+
+MEMBERS, BATCH = 3, 5
+BOUND = 2e-4
+"""Of a difference, as a share of the largest number: single precision summed in another order."""
+
+
+class Both:
+    """A stack, and the same networks each for itself."""
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.alone = [spec.build(seed=seed) for seed in range(MEMBERS)]
+        generators = [torch.Generator().manual_seed(50 + seed) for seed in range(MEMBERS)]
+        self.drawn = [generator.get_state() for generator in generators]
+        states = [one.state_dict() for one in self.alone]
+        self.stack = StackedNetwork(spec, states, generators=generators)
+
+    def train(self, *, training: bool) -> None:
+        self.stack.train(training=training)
+        for one in self.alone:
+            one.train(training)
+
+    def answers(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        together = self.stack(x)
+        apart: list[Tensor] = []
+        for member, one in enumerate(self.alone):
+            torch.set_rng_state(self.drawn[member])
+            apart.append(one(x[member]))
+            self.drawn[member] = torch.get_rng_state()
+        return together, apart
+
+    def step(self, together: Tensor, apart: list[Tensor]) -> None:
+        """One of gradient descent on squares of the answers and what the weights add."""
+        own = self.stack.penalties()
+        (together.square().sum() + (0 if own is None else own.sum())).backward()
+        for answer, one in zip(apart, self.alone, strict=True):
+            added = penalty(one)
+            (answer.square().sum() + (0 if added is None else added)).backward()
+        for name, parameter in self.stack.parameters.items():
+            own = [dict(one.named_parameters())[name] for one in self.alone]
+            for member, alone in enumerate(own):
+                gradient = None if parameter.grad is None else parameter.grad[member]
+                _descend(parameter[member], gradient)
+                _descend(alone, alone.grad)
+                alone.grad = None
+            parameter.grad = None
+        for one in self.alone:
+            after_step(one)
+        self.stack.after_step()
+
+    def assert_equal(self) -> None:
+        for member, one in enumerate(self.alone):
+            state = self.stack.state_of(member)
+            assert state.keys() == one.state_dict().keys()
+            for name, tensor in one.state_dict().items():
+                _close(state[name], tensor)
+
+
+@torch.no_grad()
+def _descend(parameter: Tensor, gradient: Tensor | None) -> None:
+    """A short step, however long the gradient: what grows would hide behind its own size."""
+    if gradient is not None:
+        parameter.sub_(0.01 * gradient / gradient.norm().clamp_min(1e-3))
+
+
+def _close(found: Tensor, wanted: Tensor) -> None:
+    largest = float(wanted.detach().abs().max()) if wanted.numel() else 0.0
+    bound = BOUND * max(1.0, largest)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=bound)
+
+
+def _inputs(signature: Signature, *, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    shape = MEMBERS, BATCH, signature.sequence_length, signature.input_size
+    return torch.randn(shape, generator=generator)
+
+
+Pair = tuple[type[Architecture], type[Family]]
+
+pytestmark = pytest.mark.sampled
+
+
+@pytest.mark.parametrize("pair", pairs(), ids=pair_name)
+def test_steps_of_training_are_those_of_each_member_alone(
+    pair: Pair,
+) -> None:
+    for spec in specs(*pair):
+        both, x = Both(spec), _inputs(spec.signature)
+        both.train(training=True)
+        for _ in range(2):
+            together, apart = both.answers(x)
+            for member, answer in enumerate(apart):
+                _close(together[member], answer)
+            both.step(together, apart)
+        both.assert_equal()
+        both.train(training=False)
+        together, apart = both.answers(x)
+        for member, answer in enumerate(apart):
+            _close(together[member], answer)
+
+
+@pytest.mark.in_full
+def test_members_that_stay_go_on_as_if_the_others_had_never_been() -> None:
+    spec = spec_of(small(Rnn), LowRankDiagonal)
+    both, x = Both(spec), _inputs(spec.signature)
+    both.stack.leave([2, 0])
+    assert len(both.stack) == 2
+    found = both.stack(x[[2, 0]])
+    _close(found[0], both.alone[2](x[2]))
+    _close(found[1], both.alone[0](x[0]))
+    assert both.stack.of_member(0, spectral_margin) == pytest.approx(
+        spectral_margin(both.alone[2]), rel=1e-5
+    )
+
+
+@pytest.mark.in_full
+def test_members_go_on_from_states_of_their_own() -> None:
+    spec = spec_of(small(Lstm, depth=2), Dense, EVERY)
+    both, x = Both(spec), _inputs(spec.signature)
+    first, state = both.stack.step(x, ())
+    second, _ = both.stack.step(x, state)
+    for member, one in enumerate(both.alone):
+        answer, own = one.step(x[member], ())
+        _close(first[member], answer)
+        _close(second[member], one.step(x[member], own)[0])
+
+
+@pytest.mark.in_full
+def test_ragged_batches_have_lengths_for_each_member() -> None:
+    spec = spec_of(small(Gru), Dense)
+    both, x = Both(spec), _inputs(spec.signature)
+    lengths = torch.tensor([[1, 2, 3, 4, 5], [5, 5, 1, 1, 1], [2, 2, 2, 2, 2]])
+    found = both.stack(x, lengths=lengths)
+    for member, one in enumerate(both.alone):
+        _close(found[member], one(x[member], lengths=lengths[member]))
+
+
+@pytest.mark.in_full
+def test_a_stack_is_made_of_members_of_one_model() -> None:
+    spec, other = (spec_of(small(Rnn), Dense), spec_of(small(Gru), Dense))
+    generator = torch.Generator()
+    with pytest.raises(ValueError, match="0 states and 0 generators"):
+        StackedNetwork(spec, [], generators=[])
+    with pytest.raises(ValueError, match="1 states and 0 generators"):
+        StackedNetwork(spec, [spec.build().state_dict()], generators=[])
+    with pytest.raises(ValueError, match="of another model"):
+        StackedNetwork(spec, [other.build().state_dict()], generators=[generator])
