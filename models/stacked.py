@@ -1,11 +1,15 @@
-"""Several networks of one shape, computed in the same calls.
+"""Several networks of one architecture, computed in the same calls.
 
 `torch.vmap` carries one member's forward pass over the members' axis; our operators take it as
 further models or matrices (`models.kernels.members`). So a stack computes whatever a member does.
+
+Members may have other counts and ranks. All are laid out as one that has the largest of each; what
+a member lacks is filled with zeros, which change nothing: a reflector of zeros is the identity, as
+is a rotation by 0, and a column of rank adds nothing. It has no gradient, and stays so.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +20,6 @@ from models.math.dropout import drawn_by
 from models.model import ModelSpec, after_step, penalty
 from models.network import Network
 
-T = TypeVar("T")
-
 
 @final
 class StackedNetwork:
@@ -25,7 +27,7 @@ class StackedNetwork:
 
     def __init__(
         self,
-        spec: ModelSpec,
+        specs: Sequence[ModelSpec],
         states: Sequence[Mapping[str, Tensor]],
         *,
         generators: Sequence[torch.Generator],
@@ -33,34 +35,36 @@ class StackedNetwork:
         """Copy the members' numbers.
 
         Args:
-            spec: what all members are built from.
+            specs: of each member, alike but for the parametrizations' integers.
             states: of each member, its `state_dict`.
             generators: of each member, what it draws while it trains.
 
         Raises:
-            ValueError: there is no member, not one generator for each, or a state is of another
-                model.
+            ValueError: there is no member, not one of each for all, members differ in something
+                else, or a state is of another model.
         """
-        if not states or len(generators) != len(states):
+        counts = len(specs), len(states), len(generators)
+        if not specs or len(set(counts)) > 1:
             raise ValueError(
-                f"a stack has at least one member, and a generator for each; given are "
-                f"{len(states)} states and {len(generators)} generators"
+                "a stack has at least one member, and a state and a generator for each; given are "
+                f"{counts[0]} models, {counts[1]} states and {counts[2]} generators"
             )
-        one = spec.build()
-        for state in states:
-            try:
-                one.load_state_dict(state)
-            except RuntimeError as error:
-                raise ValueError(f"a member's state is of another model: {error}") from error
+        one = common_spec(specs).build()
         self._caller = _Caller(one)
+        self._shapes = [_shapes_of(spec, state) for spec, state in zip(specs, states, strict=True)]
+        wanted = {name: tensor.shape for name, tensor in one.state_dict().items()}
+        numbers = {
+            name: torch.stack([_filled(state, name, shape) for state in states])
+            for name, shape in wanted.items()
+        }
         own = dict(one.named_parameters())
-        numbers = {name: torch.stack([one[name] for one in states]) for name in states[0]}
         self.parameters = {n: nn.Parameter(numbers[n]) for n in numbers if n in own}
         """By name, `[K, ...]`."""
         self.buffers = {n: numbers[n] for n in numbers if n not in own}
         """What members average while they train, by name, `[K, ...]`."""
         self.generators = [*generators]
         """What members draw with."""
+        self._keep_filling()
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
@@ -98,11 +102,11 @@ class StackedNetwork:
 
     def state_of(self, member: int) -> dict[str, Tensor]:
         """A member's parameters and buffers, as its own `state_dict` has them."""
-        return {name: one[member].detach() for name, one in self._numbers().items()}
-
-    def of_member(self, member: int, function: Callable[[Network], T]) -> T:
-        """What a function says of a network with one member's numbers."""
-        return functional_call(self._caller, _below_one(self.state_of(member)), (function,))
+        numbers = self._numbers()
+        return {
+            name: numbers[name][member][_region(shape)].detach()
+            for name, shape in self._shapes[member].items()
+        }
 
     def leave(self, staying: Sequence[int]) -> None:
         """Go on with some of the members, in this order."""
@@ -111,6 +115,19 @@ class StackedNetwork:
             self.parameters[name] = nn.Parameter(parameter.detach()[places.to(parameter.device)])
         self.buffers = {n: one[places.to(one.device)] for n, one in self.buffers.items()}
         self.generators = [self.generators[place] for place in staying]
+        self._shapes = [self._shapes[place] for place in staying]
+        self._keep_filling()
+
+    def _keep_filling(self) -> None:
+        """Let no gradient reach what members lack."""
+        for name, parameter in self.parameters.items():
+            shapes = [shapes[name] for shapes in self._shapes]
+            if all(shape == parameter.shape[1:] for shape in shapes):
+                continue
+            is_own = torch.zeros_like(parameter)
+            for member, shape in enumerate(shapes):
+                is_own[member][_region(shape)] = 1
+            parameter.register_hook(is_own.mul)  # pyright: ignore[reportUnknownMemberType] -- untyped
 
     def _numbers(self) -> dict[str, Tensor]:
         return {**self.parameters, **self.buffers}
@@ -144,3 +161,64 @@ def _after_step(one: Network) -> Tensor:
     after_step(one)
     # What is carried over members gives something.
     return torch.zeros(())
+
+
+def common_spec(specs: Sequence[ModelSpec]) -> ModelSpec:
+    """The model that all of these can be laid out as: with the largest of each count and rank.
+
+    Raises:
+        ValueError: they differ in something else.
+    """
+    first, *others = specs
+    for other in others:
+        if other.model_copy(update={"parametrization": first.parametrization}) != first:
+            raise ValueError(
+                "members of one stack have one architecture, signature and number of bits; these "
+                f"differ: {other.model_dump_json()} and {first.model_dump_json()}"
+            )
+    document = [spec.parametrization.model_dump(mode="json") for spec in specs]
+    return ModelSpec.model_validate(
+        {**first.model_dump(), "parametrization": _common(document, "parametrization")}
+    )
+
+
+def _common(documents: Sequence[Any], where: str) -> Any:
+    """Documents of one shape, with the largest of each integer."""
+    first: Any = documents[0]
+    if all(isinstance(one, dict) and one.keys() == first.keys() for one in documents):
+        return {n: _common([one[n] for one in documents], f"{where}.{n}") for n in first}
+    if isinstance(first, list) and len({len(one) for one in documents}) == 1:
+        columns: Any = zip(*documents, strict=True)
+        return [_common(parts, where) for parts in columns]
+    if all(type(one) is int for one in documents):
+        return max(documents)
+    if any(one != first for one in documents):
+        raise ValueError(
+            f"members of one stack differ in nothing but counts and ranks; {where} is "
+            f"{' and '.join(sorted({repr(one) for one in documents}))}"
+        )
+    return first
+
+
+def _shapes_of(spec: ModelSpec, state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    """Those of a member's own numbers."""
+    try:
+        spec.build_on_meta().load_state_dict(state, assign=True)
+    except RuntimeError as error:
+        raise ValueError(f"a member's state is of another model: {error}") from error
+    return {name: tensor.shape for name, tensor in state.items()}
+
+
+def _filled(state: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor:
+    """A member's numbers in the shape that all have, zeros behind its own."""
+    own = state.get(name)
+    if own is None:
+        # The sign of a reflector of one number, which is the identity where there is none.
+        return torch.ones(shape)
+    filled = own.new_zeros(shape)
+    filled[_region(own.shape)] = own
+    return filled
+
+
+def _region(shape: torch.Size) -> tuple[slice, ...]:
+    return tuple(slice(size) for size in shape)
