@@ -97,6 +97,13 @@ class StructuredLinear(nn.Module, CachesForms, Quantised):
         """How its own parameters are rounded where the model has few bits; unnamed ones are not."""
         return {}
 
+    def reals(self) -> Mapping[str, float]:
+        """Real hyperparameters that it computes with, by name: see `Family.reals`."""
+        return {}
+
+    def use_reals(self, reals: Mapping[str, Tensor]) -> None:
+        """Compute with others, scalars that stand for each member's own in a stack of networks."""
+
     def extra_repr(self) -> str:
         """Sizes, for printing."""
         return f"{self.in_features}, {self.out_features}, num_matrices={self.num_matrices}"

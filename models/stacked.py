@@ -3,22 +3,25 @@
 `torch.vmap` carries one member's forward pass over the members' axis; our operators take it as
 further models or matrices (`models.kernels.members`). So a stack computes whatever a member does.
 
-Members may have other counts and ranks. All are laid out as one that has the largest of each; what
-a member lacks is filled with zeros, which change nothing: a reflector of zeros is the identity, as
-is a rotation by 0, and a column of rank adds nothing. It has no gradient, and stays so.
+Members may have radii, margins and penalties of their own, see `Family.reals`, and other counts and
+ranks. All are laid out as one that has the largest of each; what a member lacks is filled with
+zeros, which change nothing: a reflector of zeros is the identity, as is a rotation by 0, and a
+column of rank adds nothing. They have no gradient, and stay zeros.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, cast, final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.backends.call import State
+from models.linear import StructuredLinear
 from models.math.dropout import drawn_by
 from models.model import ModelSpec, after_step, penalty
 from models.network import Network
+from models.parametrizations import AnyFamily, AnyParametrization, PerLayer
 
 
 @final
@@ -35,7 +38,7 @@ class StackedNetwork:
         """Copy the members' numbers.
 
         Args:
-            specs: of each member, alike but for the parametrizations' integers.
+            specs: of each member, alike but for counts, ranks and `Family.reals`.
             states: of each member, its `state_dict`.
             generators: of each member, what it draws while it trains.
 
@@ -51,7 +54,9 @@ class StackedNetwork:
             )
         one = common_spec(specs).build()
         self._caller = _Caller(one)
-        self._shapes = [_shapes_of(spec, state) for spec, state in zip(specs, states, strict=True)]
+        plans = [spec.build_on_meta() for spec in specs]
+        self._shapes = [_shapes(plan, state) for plan, state in zip(plans, states, strict=True)]
+        self._reals = _reals_of(plans)
         wanted = {name: tensor.shape for name, tensor in one.state_dict().items()}
         numbers = {
             name: torch.stack([_filled(state, name, shape) for state in states])
@@ -85,11 +90,9 @@ class StackedNetwork:
 
         return self._of_each(answer, x, *state)
 
-    def penalties(self) -> Tensor | None:
-        """What the structured weights add to each member's loss `[K]`; None where none asks."""
-        if penalty(self._caller.one) is None:
-            return None
-        return self._of_each(penalty)
+    def penalties(self) -> Tensor:
+        """What the structured weights add to each member's loss `[K]`."""
+        return self._of_each(_penalty)
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -116,6 +119,7 @@ class StackedNetwork:
         self.buffers = {n: one[places.to(one.device)] for n, one in self.buffers.items()}
         self.generators = [self.generators[place] for place in staying]
         self._shapes = [self._shapes[place] for place in staying]
+        self._reals = {where: one[places] for where, one in self._reals.items()}
         self._keep_filling()
 
     def _keep_filling(self) -> None:
@@ -133,13 +137,18 @@ class StackedNetwork:
         return {**self.parameters, **self.buffers}
 
     def _of_each(self, function: Callable[..., Any], *arguments: Tensor | None) -> Any:
-        def of_one(numbers: Mapping[str, Tensor], *own: Tensor | None) -> Any:
+        def of_one(
+            numbers: Mapping[str, Tensor],
+            reals: Mapping[tuple[str, str], Tensor],
+            *own: Tensor | None,
+        ) -> Any:
+            self._caller.use_reals(reals)
             return functional_call(self._caller, _below_one(numbers), (function, *own))
 
-        in_dims = 0, *(None if one is None else 0 for one in arguments)
+        in_dims = 0, 0, *(None if one is None else 0 for one in arguments)
         over_members: Any = torch.vmap(of_one, in_dims=in_dims, randomness="error")
         with drawn_by(self.generators):
-            return over_members(self._numbers(), *arguments)
+            return over_members(self._numbers(), self._reals, *arguments)
 
 
 class _Caller(nn.Module):
@@ -148,6 +157,16 @@ class _Caller(nn.Module):
     def __init__(self, one: Network) -> None:
         super().__init__()
         self.one = one
+
+    def use_reals(self, reals: Mapping[tuple[str, str], Tensor]) -> None:
+        """Compute with these, by the names of a linear map and of its number."""
+        by_map: dict[str, dict[str, Tensor]] = {}
+        for (path, name), value in reals.items():
+            by_map.setdefault(path, {})[name] = value
+        for path, values in by_map.items():
+            linear = self.one.get_submodule(path)
+            assert isinstance(linear, StructuredLinear)
+            linear.use_reals(values)
 
     def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(self.one, *arguments)
@@ -176,34 +195,63 @@ def common_spec(specs: Sequence[ModelSpec]) -> ModelSpec:
                 "members of one stack have one architecture, signature and number of bits; these "
                 f"differ: {other.model_dump_json()} and {first.model_dump_json()}"
             )
-    document = [spec.parametrization.model_dump(mode="json") for spec in specs]
-    return ModelSpec.model_validate(
-        {**first.model_dump(), "parametrization": _common(document, "parametrization")}
+    parametrization = _common([spec.parametrization for spec in specs])
+    return first.model_copy(update={"parametrization": parametrization})
+
+
+def _common(members: Sequence[AnyParametrization]) -> AnyParametrization:
+    layers = [one.layers for one in members if isinstance(one, PerLayer)]
+    if len(layers) == len(members) and len({len(one) for one in layers}) == 1:
+        return PerLayer(layers=tuple(_common_family(one) for one in zip(*layers, strict=True)))
+    families = [one for one in members if not isinstance(one, PerLayer)]
+    if layers or len({type(one) for one in families}) > 1:
+        _refuse("the parametrization", [one.kind for one in members])
+    return _common_family(families)
+
+
+def _common_family(members: Sequence[AnyFamily]) -> AnyFamily:
+    """The member of a family with the largest of each integer."""
+    if len({type(one) for one in members}) > 1:
+        _refuse("a layer's parametrization", [one.kind for one in members])
+    first, counts = members[0], dict[str, int]()
+    for name in type(first).model_fields:
+        values: list[Any] = [getattr(one, name) for one in members]
+        if all(type(value) is int for value in values):
+            counts[name] = max(values)
+        elif name not in first.reals and any(value != values[0] for value in values):
+            _refuse(f"{first.kind}.{name}", values)
+    return first.model_copy(update=counts)
+
+
+def _refuse(what: str, values: Sequence[object]) -> NoReturn:
+    words = " and ".join(dict.fromkeys(str(value) for value in values))
+    raise ValueError(
+        f"members of one stack may differ in counts, ranks and what `Family.reals` names; {what} "
+        f"is {words}"
     )
 
 
-def _common(documents: Sequence[Any], where: str) -> Any:
-    """Documents of one shape, with the largest of each integer."""
-    first: Any = documents[0]
-    if all(isinstance(one, dict) and one.keys() == first.keys() for one in documents):
-        return {n: _common([one[n] for one in documents], f"{where}.{n}") for n in first}
-    if isinstance(first, list) and len({len(one) for one in documents}) == 1:
-        columns: Any = zip(*documents, strict=True)
-        return [_common(parts, where) for parts in columns]
-    if all(type(one) is int for one in documents):
-        return max(documents)
-    if any(one != first for one in documents):
-        raise ValueError(
-            f"members of one stack differ in nothing but counts and ranks; {where} is "
-            f"{' and '.join(sorted({repr(one) for one in documents}))}"
-        )
-    return first
+def _penalty(one: Network) -> Tensor:
+    found = penalty(one)
+    return torch.zeros(()) if found is None else found
 
 
-def _shapes_of(spec: ModelSpec, state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+def _reals_of(plans: Sequence[nn.Module]) -> dict[tuple[str, str], Tensor]:
+    """Each member's reals `[K]` by the names of a linear map and of its number."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for plan in plans:
+        modules = cast(Iterator[tuple[str, nn.Module]], plan.named_modules())
+        maps = ((path, one) for path, one in modules if isinstance(one, StructuredLinear))
+        for path, linear in maps:
+            for name, value in linear.reals().items():
+                found.setdefault((path, name), []).append(value)
+    return {where: torch.tensor(values) for where, values in found.items()}
+
+
+def _shapes(plan: nn.Module, state: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     """Those of a member's own numbers."""
     try:
-        spec.build_on_meta().load_state_dict(state, assign=True)
+        plan.load_state_dict(state, assign=True)
     except RuntimeError as error:
         raise ValueError(f"a member's state is of another model: {error}") from error
     return {name: tensor.shape for name, tensor in state.items()}
@@ -212,9 +260,11 @@ def _shapes_of(spec: ModelSpec, state: Mapping[str, Tensor]) -> dict[str, torch.
 def _filled(state: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor:
     """A member's numbers in the shape that all have, zeros behind its own."""
     own = state.get(name)
-    if own is None:
-        # The sign of a reflector of one number, which is the identity where there is none.
+    if own is None and name.rpartition(".")[2] == "sign":
+        # Of a reflector of one number, which is the identity where there is none.
         return torch.ones(shape)
+    if own is None:
+        raise ValueError(f"members of one stack have the same parameters; one has no {name}")
     filled = own.new_zeros(shape)
     filled[_region(own.shape)] = own
     return filled

@@ -4,8 +4,9 @@ Equation numbers refer to README.md.
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -42,6 +43,16 @@ class Spectrum(Protocol):
     def learning_rate_scale(self) -> float:
         """The factor on p's learning rate with which s moves alike for every radius."""
         ...
+
+
+S = TypeVar("S", bound=Spectrum)
+
+
+def with_interval(spectrum: S, centre: Tensor, radius: Tensor) -> S:
+    """The same with another interval, of scalars in the place of numbers."""
+    changed = copy(spectrum)
+    changed.__dict__.update(centre=centre, radius=radius)
+    return changed
 
 
 @dataclass(frozen=True)

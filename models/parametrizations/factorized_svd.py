@@ -18,7 +18,7 @@ from models.math.orthogonal_maps import (
     skew_positions,
 )
 from models.math.precision import raised
-from models.math.spectrum import SigmoidSpectrum
+from models.math.spectrum import SigmoidSpectrum, with_interval
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_rectangle
 from models.quantization import Rows, Scheme
@@ -45,6 +45,8 @@ class FactorizedSvd(Family):
         "Vorontsov, Trabelsi, Kadoury, Pal: On orthogonality and learning recurrent networks with "
         "long term dependencies (ICML 2017, arXiv:1702.00071)"
     )
+
+    reals: ClassVar[frozenset[str]] = frozenset({"margin"})
 
     kind: Literal["factorized_svd"] = "factorized_svd"
     margin: float = Field(
@@ -142,6 +144,14 @@ class FactorizedSvdLinear(StructuredLinear):
         """`n^2` per matrix; without a margin the `n (n - 1) / 2` of the rotations."""
         size = self.in_features
         return self.num_matrices * (size * (size - 1) // 2 if self.p is None else size**2)
+
+    def reals(self) -> Mapping[str, float]:
+        """The interval."""
+        return {"centre": self.spectrum.centre, "radius": self.spectrum.radius}
+
+    def use_reals(self, reals: Mapping[str, Tensor]) -> None:
+        """See `reals`."""
+        self.spectrum = with_interval(self.spectrum, reals["centre"], reals["radius"])
 
     def learning_rate_scales(self) -> Mapping[str, float]:
         """`ds/dp <= margin / 2`: p steps 1 / (2 margin) times as far, as in the source."""

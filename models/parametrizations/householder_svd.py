@@ -14,7 +14,13 @@ from models.linear import StructuredLinear
 from models.math.householder import staircase_entries, svd_diagonal_low_rank, svd_weight
 from models.math.initialisation import glorot_limit, normal_, uniform_
 from models.math.precision import raised
-from models.math.spectrum import ClippedSpectrum, FreeSpectrum, SigmoidSpectrum, Spectrum
+from models.math.spectrum import (
+    ClippedSpectrum,
+    FreeSpectrum,
+    SigmoidSpectrum,
+    Spectrum,
+    with_interval,
+)
 from models.parameter_sampler import ParameterSampler
 from models.parametrizations.parametrization import Family, refuse_outside
 from models.parametrizations.parts.staircase import Staircase, reflector_numbers, trainable_entries
@@ -55,6 +61,8 @@ class HouseholderSvd(Family):
         "Zhang, Lei, Dhillon: Stabilizing Gradients for Deep Neural Networks via Efficient SVD "
         "Parameterization (2018, arXiv:1803.09327)"
     )
+
+    reals: ClassVar[frozenset[str]] = frozenset({"r", "sigma_star", "penalty"})
 
     kind: Literal["householder_svd"] = "householder_svd"
     m1: int = Field(ge=1, description="reflectors of U, the side that writes")
@@ -166,7 +174,7 @@ class HouseholderSvdLinear(StructuredLinear, Projected):
     ) -> None:
         super().__init__(slot)
         self.spectrum = spectrum
-        self.penalty_weight = penalty_weight
+        self.penalty_weight: float | Tensor = penalty_weight
         self.match_learning_rate = match_learning_rate
         self.u = _reflectors(slot.out_features, m1, slot.num_matrices, generator=generator)
         self.v = _reflectors(slot.in_features, m2, slot.num_matrices, generator=generator)
@@ -210,10 +218,20 @@ class HouseholderSvdLinear(StructuredLinear, Projected):
 
     def penalty(self) -> Tensor | None:
         """`0.5 lambda sum |s - sigma_star|^2` over all matrices (the papers' sum, not a mean)."""
-        if self.penalty_weight == 0:
+        if not isinstance(self.penalty_weight, Tensor) and self.penalty_weight == 0:
             return None
         distances = self.singular_values() - self.spectrum.centre
         return 0.5 * self.penalty_weight * distances.square().sum()
+
+    def reals(self) -> Mapping[str, float]:
+        """The interval and lambda."""
+        interval = {"centre": self.spectrum.centre, "radius": self.spectrum.radius}
+        return {**interval, "penalty": float(self.penalty_weight)}
+
+    def use_reals(self, reals: Mapping[str, Tensor]) -> None:
+        """See `reals`."""
+        self.spectrum = with_interval(self.spectrum, reals["centre"], reals["radius"])
+        self.penalty_weight = reals["penalty"]
 
     def learning_rate_scales(self) -> Mapping[str, float]:
         """`ds/dp <= r / 2` behind a sigmoid: matched, p steps 1 / (2 r) times as far."""

@@ -80,6 +80,9 @@ class Family(Parametrization, ABC):
     """
 
     paper: ClassVar[str]
+    reals: ClassVar[frozenset[str]] = frozenset()
+    """Fields that shape no parameter, and that its module computes with (`StructuredLinear.reals`):
+    networks that differ in them can be computed in the same calls."""
     no_fit: ClassVar[str | None] = None
     """Why plain matrices are not converted to it; None where `models.compression.fit` has how."""
 

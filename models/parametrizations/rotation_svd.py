@@ -49,6 +49,8 @@ class RotationSvd(Family):
         "Norm-Preserving Backpropagation (2016, arXiv:1612.04035)"
     )
 
+    reals: ClassVar[frozenset[str]] = frozenset({"penalty"})
+
     kind: Literal["rotation_svd"] = "rotation_svd"
     count_u: int = Field(
         ge=1, description="packed rotations of U, the side that writes; at most n - 1 (n for odd n)"
@@ -135,7 +137,7 @@ class RotationSvdLinear(StructuredLinear):
         reduction: Reduction,
     ) -> None:
         super().__init__(slot)
-        self.penalty_weight = penalty
+        self.penalty_weight: float | Tensor = penalty
         self.reduction: Reduction = reduction
         self.u = u
         self.v = v
@@ -156,6 +158,14 @@ class RotationSvdLinear(StructuredLinear):
     def singular_values(self) -> Tensor:
         """S itself, signed."""
         return self.s
+
+    def reals(self) -> Mapping[str, float]:
+        """Lambda."""
+        return {"penalty": float(self.penalty_weight)}
+
+    def use_reals(self, reals: Mapping[str, Tensor]) -> None:
+        """See `reals`."""
+        self.penalty_weight = reals["penalty"]
 
     def penalty(self) -> Tensor:
         """`lambda / 2` times the sum (or mean) of `|s_i - 1|^2`, added up over the matrices."""
