@@ -16,7 +16,8 @@ SMALL: dict[str, Any] = {
     "objectives": ["quality", "parameters"],
     "sampler": {"kind": "random"},
 }
-MANY = {**SMALL, "budget": {"trials": 60, "epochs": 2}}
+# More than any test waits for: on a busy machine dozens are trained before another study begins.
+MANY = {**SMALL, "budget": {"trials": 1000, "epochs": 2}}
 FEW = {**SMALL, "budget": {"trials": 8, "epochs": 2}}
 
 
