@@ -111,14 +111,14 @@ class StackedNetwork:
             for name, shape in self._shapes[member].items()
         }
 
-    def leave(self, staying: Sequence[int]) -> None:
-        """Go on with some of the members, in this order."""
-        places = torch.tensor([*staying])
+    def keep(self, members: Sequence[int]) -> None:
+        """Go on with some of the members, by their places, in this order; the others leave."""
+        places = torch.tensor([*members])
         for name, parameter in self.parameters.items():
             self.parameters[name] = nn.Parameter(parameter.detach()[places.to(parameter.device)])
         self.buffers = {n: one[places.to(one.device)] for n, one in self.buffers.items()}
-        self.generators = [self.generators[place] for place in staying]
-        self._shapes = [self._shapes[place] for place in staying]
+        self.generators = [self.generators[place] for place in members]
+        self._shapes = [self._shapes[place] for place in members]
         self._reals = {where: one[places] for where, one in self._reals.items()}
         self._keep_filling()
 

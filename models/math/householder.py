@@ -55,6 +55,8 @@ def row_lengths(rows: Tensor) -> Tensor:
 class _RowsOfLengthRootTwo(torch.autograd.Function):
     """`z = sqrt(2) y / |y|`, with `z = 0` and no gradient where y = 0 (eq. 3 and 4).
 
+    Gives z, and what its gradient needs: `y / |y|` and `|y|`, which have none.
+
     Written out, since the gradient through the naive quotient is NaN at 0 and where |y|^2 leaves
     the range.
     """

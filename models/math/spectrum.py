@@ -4,9 +4,8 @@ Equation numbers refer to README.md.
 """
 
 import math
-from copy import copy
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -50,9 +49,7 @@ S = TypeVar("S", bound=Spectrum)
 
 def with_interval(spectrum: S, centre: Tensor, radius: Tensor) -> S:
     """The same with another interval, of scalars in the place of numbers."""
-    changed = copy(spectrum)
-    changed.__dict__.update(centre=centre, radius=radius)
-    return changed
+    return replace(cast(Any, spectrum), centre=centre, radius=radius)
 
 
 @dataclass(frozen=True)

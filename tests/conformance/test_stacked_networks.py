@@ -36,12 +36,15 @@ class Both:
             one.train(training)
 
     def answers(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Of the stack, and of each network alone, which are equal."""
         together = self.stack(x)
         apart: list[Tensor] = []
         for member, one in enumerate(self.alone):
             torch.set_rng_state(self.drawn[member])
             apart.append(one(x[member]))
             self.drawn[member] = torch.get_rng_state()
+        for member, answer in enumerate(apart):
+            _close(together[member], answer)
         return together, apart
 
     def step(self, together: Tensor, apart: list[Tensor]) -> None:
@@ -104,22 +107,17 @@ def test_steps_of_training_are_those_of_each_member_alone(pair: Pair) -> None:
         both, x = Both(spec), _inputs(spec.signature)
         both.train(training=True)
         for _ in range(2):
-            together, apart = both.answers(x)
-            for member, answer in enumerate(apart):
-                _close(together[member], answer)
-            both.step(together, apart)
+            both.step(*both.answers(x))
         both.assert_equal()
         both.train(training=False)
-        together, apart = both.answers(x)
-        for member, answer in enumerate(apart):
-            _close(together[member], answer)
+        both.answers(x)
 
 
 @pytest.mark.in_full
 def test_members_that_stay_go_on_as_if_the_others_had_never_been() -> None:
     spec = spec_of(small(Rnn), LowRankDiagonal)
     both, x = Both(spec), _inputs(spec.signature)
-    both.stack.leave([2, 0])
+    both.stack.keep([2, 0])
     assert len(both.stack) == 2
     found = both.stack(x[[2, 0]])
     _close(found[0], both.alone[2](x[2]))
@@ -155,10 +153,7 @@ def test_members_of_other_counts_ranks_and_radii_are_as_each_alone(pair: Pair) -
     x = _inputs(specs[0].signature)
     both.train(training=True)
     for _ in range(3):
-        together, apart = both.answers(x)
-        for member, answer in enumerate(apart):
-            _close(together[member], answer)
-        both.step(together, apart)
+        both.step(*both.answers(x))
     both.assert_equal()
 
 
