@@ -40,7 +40,7 @@ def log_file(folder: Path, attempt_id: str) -> Path:
 
 @dataclass(frozen=True)
 class Slot:
-    """A place where one attempt at a time can run."""
+    """A place where one attempt at a time can run, or several that are trained together."""
 
     name: str
     """Unique within the executor: `cpu-0`, `gpu-0-1`."""
@@ -60,6 +60,8 @@ class Slot:
     """Bytes of a GPU's own memory that an attempt on it may take; null: unknown, or a CPU."""
     compiles: bool = True
     """Whether its machine has a C compiler, as far as that is known."""
+    lane: int = 0
+    """Which of the places of a stack on it, see Note [Stacks] in `search/README.md`."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class AttemptTicket:
     """Bytes that the attempt may take, those of its slot; null: unknown."""
     tenant: str = LOCAL
     """Whose attempt it is: nothing that it leaves behind may reach another's."""
+    together: bool = False
+    """Whether it may be trained in the same calls as others on its slot."""
     log_format: LogFormat = "text"
     log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
     """What each line of the attempt's log has in common, where it is JSON."""

@@ -141,13 +141,20 @@ class Offer(Spec):
     attempt: AttemptId
     token: str = Field(repr=False, description="its lease token; one that came before is void")
     lease_seconds: float = Field(gt=0)
-    place: str = Field(description="where it runs; one attempt at a time is there")
+    place: str = Field(
+        description="where it runs, by a slot's name; one attempt at a time is there. `cpu-0+3` is "
+        "lane 3 of slot `cpu-0`, whose attempts are trained together"
+    )
     device: str
     threads: int = Field(ge=1)
     memory: int | None = Field(default=None, gt=0, description="bytes that it may take")
     log_format: LogFormat = "text"
     log_fields: Mapping[str, str | int] = Field(default_factory=dict[str, "str | int"])
     tenant: str = Field(description="whose it is: nothing of it may reach another's")
+    together: bool = Field(
+        default=False,
+        description="whether it may be trained in the same calls as others on its slot",
+    )
     ahead: bool = Field(
         default=False,
         description="whether it may wait for the attempt that has its place; `BeganItem` tells "

@@ -38,6 +38,8 @@ from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
+LANE = "+"
+"""Stands between a slot's name and a lane; no slot has it in its name."""
 GO_ON_SECONDS = 300.0
 """How long attempts are given whose machines are not heard, while no other one is."""
 
@@ -53,6 +55,7 @@ class OfferedAttempt:
     log_fields: Mapping[str, str | int] = field(default_factory=dict[str, "str | int"])
     memory: int | None = None
     tenant: str = LOCAL
+    together: bool = False
 
 
 OFFERS: TypeAdapter[OfferedAttempt] = TypeAdapter(OfferedAttempt)
@@ -138,6 +141,7 @@ class RemoteExecutor:
             log_fields=ticket.log_fields,
             memory=ticket.memory,
             tenant=ticket.tenant,
+            together=ticket.together,
         )
         return Bookings(session).offer(
             ticket.attempt_id,
@@ -317,7 +321,7 @@ class RemoteExecutor:
         self, machines: Sequence[MachineRecord], bookings: Sequence[TakenPlace]
     ) -> Sequence[Slot]:
         others = {
-            (booking.machine_id, booking.place)
+            (booking.machine_id, booking.place.partition(LANE)[0])
             for booking in bookings
             if booking.owner != self._owner and booking.state != BookingState.EXITED
         }
@@ -335,8 +339,9 @@ def _slot(machine: str, place: PlaceRecord) -> Slot:
 
 
 def _place(slot: Slot) -> str:
-    """What the machine itself calls a slot."""
-    return slot.name.replace(f"{slot.machine}/", "", 1)
+    """What the machine itself calls a slot, or a lane of it."""
+    name = slot.name.replace(f"{slot.machine}/", "", 1)
+    return f"{name}{LANE}{slot.lane}" if slot.lane else name
 
 
 def _exit(booking: BookingRecord) -> Exit:
