@@ -407,7 +407,7 @@ int sequence_backward(const Shape *shape, const Arguments *arguments, const Grad
   const Sizes sizes(s, plans[0]);
   const int64_t items = s.models * tiles.per_model;
   const int64_t threads = worthwhile_threads(s, items);
-  Accumulators sums(*gradients, sizes, threads, s.models, gradients_arena);
+  Accumulators sums(*gradients, sizes, Runs{threads, items, tiles.per_model}, 1, gradients_arena);
   if (sums.failed()) return 1;
   std::atomic<int> failed{0};
   in_parallel(threads, items, [&](int64_t thread, int64_t begin, int64_t end) {
