@@ -1,5 +1,6 @@
 // What every backward pass has in common: from a step's gradients to the weights and the step before.
 #pragma once
+#include "threads.h"
 #include "tile.h"
 
 // Where one thread adds up what reaches the weights of one model; null: not wanted.
@@ -228,12 +229,6 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   return out;
 }
 
-// Items that threads take runs of: `each` neighbours are of one model.
-struct Runs {
-  int64_t threads, items, each;
-  int64_t begin(int64_t thread) const { return items * thread / threads; }
-};
-
 // Where threads add up: the first to come to a model adds to the caller's tensors. One that goes on
 // with a model, which can but be its own first one, has memory of its own for it, which is added in
 // the threads' order at the end: the same numbers in every run.
@@ -244,25 +239,25 @@ class Accumulators {
       : g_(g), sizes_(sizes), runs_(runs), sets_(sets), blocks_(runs.threads) {
     const int64_t size = Arena::rounded(sets * sizes.sum());
     int64_t count = 0;
-    for (int64_t thread = 1; thread < runs.threads; thread++) count += goes_on(thread);
+    for (int64_t thread = 1; thread < runs.threads; thread++) count += runs.goes_on(thread);
     if (!count) return;
     arena.reset(count * size);
     failed_ = arena.failed();
     for (int64_t thread = 1; thread < runs.threads && !failed_; thread++)
-      if (goes_on(thread)) blocks_[thread] = (float *)memset(arena.take(size), 0, size * 4);
+      if (runs.goes_on(thread)) blocks_[thread] = (float *)memset(arena.take(size), 0, size * 4);
   }
   bool failed() const { return failed_; }
 
   WeightGradients of(int64_t thread, int64_t model, int64_t set = 0) const {
-    if (model > first(thread) || !blocks_[thread]) return part(g_, sizes_, model * sets_ + set);
+    if (model > runs_.model(thread) || !blocks_[thread]) return part(g_, sizes_, model * sets_ + set);
     return private_part(g_, sizes_, blocks_[thread] + set * sizes_.sum());
   }
 
   void finish() const {
     for (int64_t thread = 1; thread < runs_.threads; thread++)
       for (int64_t set = 0; set < sets_ && blocks_[thread]; set++) {
-        const WeightGradients to = part(g_, sizes_, first(thread) * sets_ + set);
-        const WeightGradients from = of(thread, first(thread), set);
+        const WeightGradients to = part(g_, sizes_, runs_.model(thread) * sets_ + set);
+        const WeightGradients from = of(thread, runs_.model(thread), set);
         add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
         add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
         add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
@@ -271,9 +266,6 @@ class Accumulators {
   }
 
  private:
-  int64_t first(int64_t thread) const { return runs_.begin(thread) / runs_.each; }
-  bool goes_on(int64_t thread) const { return runs_.begin(thread) % runs_.each != 0; }
-
   const Gradients &g_;
   const Sizes sizes_;
   const Runs runs_;

@@ -186,7 +186,7 @@ template <class Work>
 int over_rows(const Shape &s, const Arguments &a, const Runs &runs, bool backward,
               int64_t (*floats)(const Plan &, int64_t), Work work) {
   std::atomic<int> failed{0};
-  in_parallel(runs.threads, runs.items, [&](int64_t thread, int64_t begin, int64_t end) {
+  in_parallel(runs, [&](int64_t thread, int64_t begin, int64_t end) {
     TinyIsZero here;
     Plan plan(s);
     for (int64_t next; begin < end; begin = next) {

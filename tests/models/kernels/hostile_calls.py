@@ -50,7 +50,7 @@ RIGHT_AS_WELL = tuple(
             r"svd_weight_backward with .* in dimension 1 as argument [12]",
             r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
             r"rotations_forward with another type as argument 0",
-            r"unitary_sequence with one more in dimension 0 as argument 0",  # steps
+            r"unitary_sequence with one more in dimension 1 as argument 0",  # steps
         ),
     )
 )
@@ -130,10 +130,10 @@ def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
 
 def of_a_unitary_sequence() -> Iterator[Case]:
     """The uRNN's sequence forward and backward."""
-    order = torch.tensor([5, 0, 3, 1, 4, 2])
-    tensors = [torch.randn(3, 4, 12), torch.randn(3, 6), torch.randn(2, 12), order]
-    tensors += [torch.randn(6), torch.randn(4, 12)]
-    lengths = torch.tensor([1, 3, 2, 2])
+    order = torch.tensor([[5, 0, 3, 1, 4, 2], [0, 1, 2, 3, 5, 4]])
+    tensors = [torch.randn(2, 3, 4, 12), torch.randn(2, 3, 6), torch.randn(2, 2, 12), order]
+    tensors += [torch.randn(2, 6), torch.randn(2, 4, 12)]
+    lengths = torch.tensor([[1, 3, 2, 2], [3, 1, 1, 2]])
     run = torch.ops.reflectory.unitary_sequence
     yield "unitary_sequence", run, [*tensors, lengths, True, True]
     states, inner, last = run(*tensors, lengths, True, True)
