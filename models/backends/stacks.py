@@ -30,12 +30,12 @@ def run_stack(
         return reference(x, form, bias)
     gates = GATES[kind.cell]
     layers, size = bias.shape[0], x.shape[-1]
-    biases = bias.view(layers, gates, size)
+    biases = bias.view(1, layers, gates, size)
     matrices = _matrices(form, layers=layers, gates=gates)
     learns = torch.is_grad_enabled() and any(
         tensor is not None and tensor.requires_grad for tensor in (x, bias, *matrices.values())
     )
-    return stack(kind, x.contiguous(), biases, **matrices, keep=learns)
+    return stack(kind, x.unsqueeze(0), biases, **matrices, keep=learns).squeeze(0)
 
 
 def choose_for_stack(kind: Kind | None, form: Form, x: Tensor) -> Backend:
@@ -49,19 +49,21 @@ def choose_for_stack(kind: Kind | None, form: Form, x: Tensor) -> Backend:
 
 
 def _matrices(form: Form, *, layers: int, gates: int) -> dict[str, Tensor | None]:
+    """One model's matrices as the kernels take them, with a model axis of 1."""
     parts = form.parts()
     assert isinstance(parts, Matrices)
+    leading = 1, layers, gates
     if isinstance(parts, Whole):
-        return {"weight": parts.weight.unflatten(0, (layers, gates))}
+        return {"weight": parts.weight.unflatten(0, leading)}
     if isinstance(parts, Turns):
         matrices = {"u_turns": parts.u, "v_turns": parts.v, "diagonal": parts.diagonal}
         return {
-            name: None if tensor is None else tensor.unflatten(0, (layers, gates))
+            name: None if tensor is None else tensor.unflatten(0, leading)
             for name, tensor in matrices.items()
         }
     diagonal = parts.diagonal
     return {
-        "left": parts.left.unflatten(0, (layers, gates)),
-        "right": parts.right.unflatten(0, (layers, gates // parts.shared_by)),
-        "diagonal": None if diagonal is None else diagonal.unflatten(0, (layers, gates)),
+        "left": parts.left.unflatten(0, leading),
+        "right": parts.right.unflatten(0, (1, layers, gates // parts.shared_by)),
+        "diagonal": None if diagonal is None else diagonal.unflatten(0, leading),
     }

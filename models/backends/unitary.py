@@ -32,14 +32,15 @@ class UnitaryKernel:
         assert isinstance(parts, Fourier)
         assert bias is not None
         tensors = UnitaryTensors(
-            addends=call.inputs.projections(),
-            phases=parts.phases[0],
-            reflections=parts.reflections[0],
-            order=parts.order,
-            bias=bias,
-            h0=call.state,
+            addends=call.inputs.projections().unsqueeze(0),
+            phases=parts.phases,
+            reflections=parts.reflections,
+            order=parts.order.unsqueeze(0),
+            bias=bias.unsqueeze(0),
+            h0=call.state.unsqueeze(0),
         )
+        lengths = None if call.lengths is None else call.lengths.unsqueeze(0)
         states, last = unitary_sequence(
-            tensors, call.lengths, states=call.return_sequences, keep=call.learns()
+            tensors, lengths, states=call.return_sequences, keep=call.learns()
         )
-        return states, (last,)
+        return (states.squeeze(0) if call.return_sequences else states), (last.squeeze(0),)

@@ -48,7 +48,8 @@ _KINDS = {name: number for number, name in enumerate((*CELLS, *STACKS))}
 class Tensors:
     """What a sequence or a stack is computed from; see `Arguments` in cpu/sequence.h.
 
-    Of a stack M counts the layers; it has neither x nor addends, and h0 `[1, B, n]` for all.
+    A stack's T steps are its layers, each with weights of its own: they and the biases are
+    `[M, T, ...]` where a sequence has `[M, ...]`. It has neither x nor addends.
     """
 
     x: Tensor | None
@@ -94,9 +95,9 @@ class Tensors:
 
     @property
     def steps(self) -> int:
-        """T; 1 of a stack."""
-        given = self.addends if self.x is None else self.x
-        return 1 if given is None else given.shape[1]
+        """T."""
+        given = (self.x, self.addends, self.weight, self.left, self.u_turns)
+        return next(tensor.shape[1] for tensor in given if tensor is not None)
 
     @property
     def models(self) -> int:
@@ -272,14 +273,15 @@ def backward(
 
 def _checked(kind: Kind, given: Tensors) -> Tensors:
     """The tensors, contiguous, if they are what the kernel of this kind reads."""
-    gates = _gates(kind)
+    gates, is_stack = _gates(kind), kind.cell in STACKS
     _, batch, size = _sizes("h0", given.h0, 3)
-    models = _check_matrices(given, gates, size)
+    leading = _check_matrices(given, gates, size, 2 if is_stack else 1)
+    models = leading[0]
     if given.bias is not None:
-        rows = 1 if _sizes("bias", given.bias, 4)[1] == 1 else 2
-        check("bias", given.bias, (models, rows, gates, size), torch.float32)
-    if kind.cell in STACKS:
-        check("h0", given.h0, (1, batch, size), torch.float32)
+        rows = 1 if _sizes("bias", given.bias, len(leading) + 3)[-3] == 1 else 2
+        check("bias", given.bias, (*leading, rows, gates, size), torch.float32)
+    if is_stack:
+        check("h0", given.h0, (models, batch, size), torch.float32)
         _check_absent(kind, given, "x", "addends", "w_in", "c0")
         return _contiguous(given)
     _check_inputs(kind, given, models, gates)
@@ -318,41 +320,45 @@ def _check_inputs(kind: Kind, given: Tensors, models: int, gates: int) -> None:
             raise ValueError("addends are given beside x")
 
 
-def _check_matrices(given: Tensors, gates: int, size: int) -> int:
-    """The number of models, if the matrices are dense, diagonal plus low rank, or rotations."""
+def _check_matrices(given: Tensors, gates: int, size: int, axes: int) -> Sequence[int]:
+    """The sizes of so many leading axes, if the matrices are of one of the forms."""
     if given.u_turns is not None:
-        return _check_turns(given, given.u_turns, gates, size)
+        return _check_turns(given, given.u_turns, gates, size, axes)
     if given.v_turns is not None:
         raise ValueError("v_turns is given without u_turns")
     if given.weight is not None:
-        models = _sizes("weight", given.weight, 4)[0]
-        check("weight", given.weight, (models, gates, size, size), torch.float32)
+        leading = _sizes("weight", given.weight, axes + 3)[:axes]
+        check("weight", given.weight, (*leading, gates, size, size), torch.float32)
         if any(tensor is not None for tensor in (given.left, given.right, given.diagonal)):
             raise ValueError("left, right or diagonal is given beside weight")
-        return models
+        return leading
     left, right = _needed("weight or left", given.left), _needed("right", given.right)
-    models, _, _, rank = _sizes("left", left, 4)
+    sizes = _sizes("left", left, axes + 3)
+    leading, rank = sizes[:axes], sizes[-1]
     if rank == 0:
         raise ValueError("left has no columns; the kernel takes a rank of at least 1")
-    num_right = 1 if _sizes("right", right, 4)[1] == 1 else gates
-    check("left", left, (models, gates, size, rank), torch.float32)
-    check("right", right, (models, num_right, rank, size), torch.float32)
+    num_right = 1 if _sizes("right", right, axes + 3)[-3] == 1 else gates
+    check("left", left, (*leading, gates, size, rank), torch.float32)
+    check("right", right, (*leading, num_right, rank, size), torch.float32)
     if given.diagonal is not None:
-        check("diagonal", given.diagonal, (models, gates, size), torch.float32)
-    return models
+        check("diagonal", given.diagonal, (*leading, gates, size), torch.float32)
+    return leading
 
 
-def _check_turns(given: Tensors, u_turns: Tensor, gates: int, size: int) -> int:
-    models, _, stages, _ = _sizes("u_turns", u_turns, 4)
-    check("u_turns", u_turns, (models, gates, _some(stages, size), size), torch.float32)
+def _check_turns(
+    given: Tensors, u_turns: Tensor, gates: int, size: int, axes: int
+) -> Sequence[int]:
+    sizes = _sizes("u_turns", u_turns, axes + 3)
+    leading, stages = sizes[:axes], sizes[-2]
+    check("u_turns", u_turns, (*leading, gates, _some(stages, size), size), torch.float32)
     if given.v_turns is not None:
-        stages = _sizes("v_turns", given.v_turns, 4)[2]
-        check("v_turns", given.v_turns, (models, gates, _some(stages, size), size), torch.float32)
+        stages = _sizes("v_turns", given.v_turns, axes + 3)[-2]
+        check("v_turns", given.v_turns, (*leading, gates, _some(stages, size), size), torch.float32)
     if given.diagonal is not None:
-        check("diagonal", given.diagonal, (models, gates, size), torch.float32)
+        check("diagonal", given.diagonal, (*leading, gates, size), torch.float32)
     if any(tensor is not None for tensor in (given.weight, given.left, given.right)):
         raise ValueError("weight, left or right is given beside u_turns")
-    return models
+    return leading
 
 
 def _some(stages: int, size: int) -> int:
@@ -395,8 +401,6 @@ def _checked_results(
     """A forward run's results, or their gradients, contiguous, if they have its sizes."""
     last = (shape.models, shape.batch, shape.size)
     every = (shape.models, shape.steps, shape.batch, shape.size)
-    if kind.cell in STACKS:
-        last, every = last[1:], last
     shapes = dict(zip(RESULTS, (every, every, last, last), strict=True))
     found: list[Tensor | None] = []
     for name in RESULTS:
@@ -430,9 +434,9 @@ def shape_of(kind: Kind, tensors: Tensors) -> Shape:
         batch=batch,
         size=size,
         inputs=0 if x is None else x.shape[-1],
-        biases=0 if tensors.bias is None else tensors.bias.shape[1],
+        biases=0 if tensors.bias is None else tensors.bias.shape[-3],
         rank=0 if left is None else left.shape[-1],
-        num_right=0 if right is None else right.shape[1],
+        num_right=0 if right is None else right.shape[-3],
         u_stages=_stages(tensors.u_turns),
         v_stages=_stages(tensors.v_turns),
         cell=_KINDS[kind.cell],
@@ -446,11 +450,11 @@ def shape_of(kind: Kind, tensors: Tensors) -> Shape:
 
 
 def _stages(turns: Tensor | None) -> int:
-    return 0 if turns is None else turns.shape[2]
+    return 0 if turns is None else turns.shape[-2]
 
 
 def with_sines(tensors: Tensors) -> Tensors:
-    """With what C++ reads in place of angles: their cosines and sines, `[2, M, G, K, n]`."""
+    """With what C++ reads in place of angles: their cosines and sines, `[2, M, ...]`."""
     if tensors.u_turns is None:
         return tensors
     turns = {

@@ -24,30 +24,6 @@ def unfolded(tensor: Tensor, members: int) -> Tensor:
     return tensor.view(members, -1, *tensor.shape[1:])
 
 
-def one_after_the_other(operator: Callable[..., Any]) -> Rule:
-    """A rule for an operator whose tensors have no axis to fold members into: a call for each.
-
-    It gives several tensors, and its last argument is whether to keep what gradients need.
-    """
-
-    def rule(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Any, Any]:
-        *given, keep = arguments
-        keep = keep or any_learns(given)
-        calls = [
-            operator(
-                *(
-                    one if axis is None or one is None else one.select(axis, member)
-                    for one, axis in zip(given, in_dims, strict=False)
-                ),
-                keep,
-            )
-            for member in range(info.batch_size)
-        ]
-        return tuple(map(torch.stack, zip(*calls, strict=True))), (0,) * len(calls[0])
-
-    return rule
-
-
 def any_learns(arguments: Sequence[Any]) -> bool:
     """Whether gradients are wanted of any of the members' tensors.
 

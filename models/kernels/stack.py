@@ -1,7 +1,6 @@
-"""Whole stacks of square layers as torch operators, forward and backward."""
+"""Whole stacks of square layers as torch operators, with a leading model axis."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from models.kernels import calls
 from models.kernels.calls import Incoming, Kind, Results, Tensors
-from models.kernels.members import one_after_the_other
+from models.kernels.members import any_learns, folded, unfolded
 from models.kernels.memory import empty
 from models.kernels.structs import STACKS
 
@@ -43,15 +42,15 @@ def stack(
     v_turns: Tensor | None = None,
     keep: bool,
 ) -> Tensor:
-    """What the last of L layers makes of x `[B, n]`.
+    """What the last of L layers of M independent models makes of x `[M, B, n]`.
 
     Args:
         kind: layers and activation; highway layers have relu and sigmoid, whatever it says.
-        x: what the first layer reads, float32, on the CPU.
-        bias: `[L, G, n]`.
-        weight: `[L, G, n, n]`, or left `[L, G, n, d]`, right `[L, G, d, n]` (`[L, 1, d, n]` where
-            gates share it) and, if there is one, diagonal `[L, G, n]`; or u_turns
-            `[L, G, K, n]` and, if there are, diagonal and v_turns.
+        x: what the first layers read, float32, on the CPU.
+        bias: `[M, L, G, n]`.
+        weight: `[M, L, G, n, n]`, or left `[M, L, G, n, d]`, right `[M, L, G, d, n]`
+            (`[M, L, 1, d, n]` where gates share it) and, if there is one, diagonal `[M, L, G, n]`;
+            or u_turns `[M, L, G, K, n]` and, if there are, diagonal and v_turns.
         left: see weight.
         right: see weight.
         diagonal: see weight.
@@ -70,9 +69,7 @@ def _tensors(*given: Tensor | None) -> Tensors:
     assert x is not None
     assert bias is not None
     matrices = weight, left, right, diagonal
-    return Tensors(
-        *(None, None, None, bias.unsqueeze(1), *matrices, x.unsqueeze(0), None, u_turns, v_turns)
-    )
+    return Tensors(*(None, None, None, bias.unsqueeze(-3), *matrices, x, None, u_turns, v_turns))
 
 
 def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
@@ -95,7 +92,7 @@ def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor]:
 def _run_backward(*arguments: Any) -> list[Tensor]:
     grad_states, grad_last = arguments[:2]
     tensors, (states, name, activation, slope, wanted) = _split(arguments[2:])
-    gradients = _gradients(tensors, wanted)
+    gradients = _gradients(arguments[2 : 2 + _COUNT], wanted)
     if grad_states is not None:
         raise NotImplementedError("what layers before the last gave is kept for gradients alone")
     if grad_last is None:
@@ -117,8 +114,7 @@ def _run_backward(*arguments: Any) -> list[Tensor]:
 
 
 def _run_backward_fake(*arguments: Any) -> list[Tensor]:
-    tensors, (*_, wanted) = _split(arguments[2:])
-    return _gradients(tensors, wanted)
+    return _gradients(arguments[2 : 2 + _COUNT], arguments[-1])
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -150,19 +146,32 @@ def _results(
     tensors: Tensors, *, keep: bool, large: Callable[[Sequence[int]], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Tensors to be filled; `large` makes that of all layers where it is given."""
-    _, batch, size = tensors.h0.shape
-    kept = (tensors.models, batch, size) if keep else (0,)
-    return (large or tensors.h0.new_empty)(kept), tensors.h0.new_empty(batch, size)
+    models, batch, size = tensors.h0.shape
+    kept = (models, tensors.steps, batch, size) if keep else (0,)
+    return (large or tensors.h0.new_empty)(kept), tensors.h0.new_empty(models, batch, size)
 
 
-def _gradients(tensors: Tensors, wanted: list[bool]) -> list[Tensor]:
-    assert tensors.bias is not None
-    shaped = replace(tensors, h0=tensors.h0[0], bias=tensors.bias.squeeze(1))
-    given = [getattr(shaped, name) for name in _NAMES]
+def _gradients(given: Sequence[Tensor | None], wanted: list[bool]) -> list[Tensor]:
+    """Zeros for what is wanted; else empty tensors."""
+    x = given[0]
+    assert x is not None
     return [
-        shaped.h0.new_zeros(tensor.shape if want and tensor is not None else (0,))
+        x.new_zeros(tensor.shape if want and tensor is not None else (0,))
         for tensor, want in zip(given, wanted, strict=True)
     ]
 
 
-_library.register_vmap("reflectory::stack", one_after_the_other(torch.ops.reflectory.stack))
+def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+    """Members are models: one call for all of them."""
+    members, (*kind, keep) = info.batch_size, arguments[_COUNT:]
+    given = [
+        None if tensor is None else folded(tensor, axis, members).contiguous()
+        for tensor, axis in zip(arguments[:_COUNT], in_dims, strict=False)
+    ]
+    keep = keep or any_learns(given)
+    states, last = torch.ops.reflectory.stack(*given, *kind, keep)
+    last = unfolded(last, members)
+    return ((unfolded(states, members), last), (0, 0)) if keep else ((states, last), (None, 0))
+
+
+_library.register_vmap("reflectory::stack", _of_members)

@@ -85,7 +85,7 @@ class RotationArguments(ctypes.Structure):
 class UnitaryShape(ctypes.Structure):
     """The sizes of a uRNN's sequence with matrices of Fourier transforms."""
 
-    _fields_ = _numbers("steps", "batch", "size", "threads")
+    _fields_ = _numbers("models", "steps", "batch", "size", "threads")
 
 
 class UnitaryArguments(ctypes.Structure):

@@ -1,4 +1,7 @@
-"""Whole sequences of the uRNN with matrices of Fourier transforms, as torch operators."""
+"""Whole sequences of the uRNN with matrices of Fourier transforms, as torch operators.
+
+All tensors have a leading model axis: M models of equal shape run side by side.
+"""
 
 import functools
 from collections.abc import Mapping
@@ -10,7 +13,7 @@ from torch import Tensor
 from models.kernels.calls import address_of, call
 from models.kernels.checks import check, check_range
 from models.kernels.choice import asked_once
-from models.kernels.members import one_after_the_other
+from models.kernels.members import any_learns, folded, unfolded
 from models.kernels.structs import UnitaryArguments, UnitaryGradients, UnitaryShape
 
 LARGEST_PRIME = 509
@@ -38,17 +41,17 @@ class UnitaryTensors(NamedTuple):
     """What a sequence is computed from; float32, on the CPU."""
 
     addends: Tensor
-    """[T, B, 2 n], what the inputs add, as all vectors `(re | im)`"""
+    """[M, T, B, 2 n], what the inputs add, as all vectors `(re | im)`"""
     phases: Tensor
-    """[3, n], of the diagonals D_1, D_2, D_3"""
+    """[M, 3, n], of the diagonals D_1, D_2, D_3"""
     reflections: Tensor
-    """[2, 2 n], vectors of R_1 and R_2 of any length; 0 is the identity"""
+    """[M, 2, 2 n], vectors of R_1 and R_2 of any length; 0 is the identity"""
     order: Tensor
-    """int64 [n]: Pi takes coordinate `order[j]` to place j"""
+    """int64 [M, n]: Pi takes coordinate `order[j]` to place j"""
     bias: Tensor
-    """[n], of the rescaling"""
+    """[M, n], of the rescaling"""
     h0: Tensor
-    """[B, 2 n]"""
+    """[M, B, 2 n]"""
 
 
 @asked_once
@@ -69,11 +72,11 @@ def unitary_sequence(
 ) -> tuple[Tensor, Tensor]:
     """`z_t = D_3 R_2 F^-1 D_2 Pi R_1 F D_1 h_{t-1} + addend_t`, `h_t = rescale(z_t)`.
 
-    Gives all h `[T, B, 2 n]` (empty without `states`) and the last one `[B, 2 n]`.
+    Gives all h `[M, T, B, 2 n]` (empty without `states`) and the last one `[M, B, 2 n]`.
 
     Args:
         tensors: what it is computed from.
-        lengths: int64 `[B]`, at least 1 each: a sample's state stays after its length.
+        lengths: int64 `[M, B]`, at least 1 each: a sample's state stays after its length.
         states: whether all h are wanted.
         keep: whether to keep the z; needed where gradients are.
     """
@@ -177,7 +180,7 @@ def _given(tensor: Tensor) -> Tensor | None:
 def _gradients(tensors: UnitaryTensors, wanted: list[bool]) -> list[Tensor]:
     """What the kernel writes, contiguous; zeros where there is no sample to write them."""
     h0 = tensors.h0
-    some = h0.new_empty if h0.shape[0] else h0.new_zeros
+    some = h0.new_empty if h0.numel() else h0.new_zeros
     return [
         some(tensors[place].shape if want else (0,))
         for place, want in zip(_LEARNT, wanted, strict=True)
@@ -189,26 +192,27 @@ def _checked(
 ) -> tuple[UnitaryTensors, Tensor | None]:
     """The tensors, contiguous, if they are what the kernel reads."""
     addends, phases, reflections, order, bias, h0 = tensors
-    if addends.dim() != 3 or phases.dim() != 2:
+    if addends.dim() != 4 or phases.dim() != 3:
         found = f"{list(addends.shape)} and {list(phases.shape)}"
-        raise ValueError(f"addends and phases are {found}; the kernel takes [T, B, 2 n] and [3, n]")
-    steps, batch, _ = addends.shape
-    size = phases.shape[1]
+        allowed = "[M, T, B, 2 n] and [M, 3, n]"
+        raise ValueError(f"addends and phases are {found}; the kernel takes {allowed}")
+    models, steps, batch, _ = addends.shape
+    size = phases.shape[2]
     if not steps:
         raise ValueError("addends have no step; the kernel takes at least 1")
     if not transforms(size):
         raise ValueError(f"n is {size}; allowed are products of primes up to {LARGEST_PRIME}")
-    check("phases", phases, (3, size), torch.float32)
-    check("addends", addends, (steps, batch, 2 * size), torch.float32)
-    check("reflections", reflections, (2, 2 * size), torch.float32)
-    check("order", order, (size,), torch.int64)
+    check("phases", phases, (models, 3, size), torch.float32)
+    check("addends", addends, (models, steps, batch, 2 * size), torch.float32)
+    check("reflections", reflections, (models, 2, 2 * size), torch.float32)
+    check("order", order, (models, size), torch.int64)
     check_range("order", order, 0, size - 1)
-    if not torch.zeros(size, dtype=torch.bool).scatter_(0, order, value=True).all():
+    if not torch.zeros(models, size, dtype=torch.bool).scatter_(1, order, value=True).all():
         raise ValueError("order names some coordinate twice")
-    check("bias", bias, (size,), torch.float32)
-    check("h0", h0, (batch, 2 * size), torch.float32)
+    check("bias", bias, (models, size), torch.float32)
+    check("h0", h0, (models, batch, 2 * size), torch.float32)
     if lengths is not None:
-        check("lengths", lengths, (batch,), torch.int64)
+        check("lengths", lengths, (models, batch), torch.int64)
         check_range("lengths", lengths, 1, steps)
         lengths = lengths.contiguous()
     return UnitaryTensors(*(tensor.contiguous() for tensor in tensors)), lengths
@@ -220,8 +224,8 @@ def _whole(name: str, tensor: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _shape(tensors: UnitaryTensors) -> UnitaryShape:
-    steps, batch, _ = tensors.addends.shape
-    return UnitaryShape(steps, batch, tensors.bias.shape[0], torch.get_num_threads())
+    sizes = tensors.addends.shape[:3]
+    return UnitaryShape(*sizes, tensors.bias.shape[1], torch.get_num_threads())
 
 
 def _arguments(
@@ -234,7 +238,7 @@ def _arguments(
     """The addresses, and what has to live as long as the call beside the arguments."""
     addends, phases, reflections, order, bias, h0 = tensors
     turns = torch.stack((phases.cos(), phases.sin()))
-    roots = _roots(bias.shape[0])
+    roots = _roots(bias.shape[1])
     read = addends, turns, reflections, bias, h0, order, roots, lengths
     return (turns, roots), UnitaryArguments(*map(address_of, (*read, states, inner, last_h)))
 
@@ -263,6 +267,20 @@ def _primes(number: int) -> Mapping[int, int]:
     return found
 
 
-_library.register_vmap(
-    "reflectory::unitary_sequence", one_after_the_other(torch.ops.reflectory.unitary_sequence)
-)
+def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+    """Members are models: one call for all of them."""
+    members, (*tensors, states, keep) = info.batch_size, arguments
+    given = [
+        None if tensor is None else folded(tensor, axis, members)
+        for tensor, axis in zip(tensors, in_dims, strict=False)
+    ]
+    keep = keep or any_learns(given)
+    found = torch.ops.reflectory.unitary_sequence(*given, states, keep)
+    is_there = [_given(one) is not None for one in found]
+    results = (
+        unfolded(one, members) if there else one for one, there in zip(found, is_there, strict=True)
+    )
+    return tuple(results), tuple(0 if there else None for there in is_there)
+
+
+_library.register_vmap("reflectory::unitary_sequence", _of_members)

@@ -274,7 +274,7 @@ template <class Work> int over_copies(const SvdShape &s, Work work) {
   const int64_t d = s.u_count + s.v_count;
   const double each = double(d) * d * s.size;
   const int64_t threads = std::max<int64_t>(1, std::min({s.threads, s.copies, int64_t(each * s.copies / 4e6) + 1}));
-  in_parallel(threads, s.copies, [&](int64_t, int64_t begin, int64_t end) {
+  in_parallel(Runs{threads, s.copies}, [&](int64_t, int64_t begin, int64_t end) {
     tile_arena.reset(2 * Svd::floats(s));
     if (tile_arena.failed()) { failed = 1; return; }
     Svd forward(s, tile_arena);

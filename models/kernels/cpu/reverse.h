@@ -1,5 +1,6 @@
 // What every backward pass has in common: from a step's gradients to the weights and the step before.
 #pragma once
+#include "threads.h"
 #include "tile.h"
 
 // Where one thread adds up what reaches the weights of one model; null: not wanted.
@@ -228,42 +229,47 @@ inline WeightGradients private_part(const Gradients &g, const Sizes &z, float *b
   return out;
 }
 
-// Where threads add up. A single one adds to the caller's tensors. Several have memory of their own,
-// which is added in the threads' order at the end: the same numbers in every run.
+// Where threads add up: the first to come to a model adds to the caller's tensors. One that goes on
+// with a model, which can but be its own first one, has memory of its own for it, which is added in
+// the threads' order at the end: the same numbers in every run.
 class Accumulators {
  public:
-  Accumulators(const Gradients &g, const Sizes &sizes, int64_t threads, int64_t models, Arena &arena)
-      : g_(g), sizes_(sizes), models_(models), blocks_(threads == 1 ? 0 : threads * models) {
-    if (blocks_.empty()) return;
-    arena.reset(blocks_.size() * Arena::rounded(sizes.sum()));
+  // `sets` of weights of each model.
+  Accumulators(const Gradients &g, const Sizes &sizes, const Runs &runs, int64_t sets, Arena &arena)
+      : g_(g), sizes_(sizes), runs_(runs), sets_(sets), blocks_(runs.threads) {
+    const int64_t size = Arena::rounded(sets * sizes.sum());
+    int64_t count = 0;
+    for (int64_t thread = 1; thread < runs.threads; thread++) count += runs.goes_on(thread);
+    if (!count) return;
+    arena.reset(count * size);
     failed_ = arena.failed();
-    for (float *&block : blocks_) {
-      if (failed_) return;
-      block = arena.take(sizes.sum());
-      memset(block, 0, sizes.sum() * 4);
-    }
+    for (int64_t thread = 1; thread < runs.threads && !failed_; thread++)
+      if (runs.goes_on(thread)) blocks_[thread] = (float *)memset(arena.take(size), 0, size * 4);
   }
   bool failed() const { return failed_; }
 
-  WeightGradients of(int64_t thread, int64_t model) const {
-    if (blocks_.empty()) return part(g_, sizes_, model);
-    return private_part(g_, sizes_, blocks_[thread * models_ + model]);
+  WeightGradients of(int64_t thread, int64_t model, int64_t set = 0) const {
+    if (model > runs_.model(thread) || !blocks_[thread]) return part(g_, sizes_, model * sets_ + set);
+    return private_part(g_, sizes_, blocks_[thread] + set * sizes_.sum());
   }
 
   void finish() const {
-    for (int64_t i = 0; i < (int64_t)blocks_.size(); i++) {
-      WeightGradients to = part(g_, sizes_, i % models_), from = private_part(g_, sizes_, blocks_[i]);
-      add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
-      add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
-      add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
-      add(to.u_turns, from.u_turns, sizes_.u_turns), add(to.v_turns, from.v_turns, sizes_.v_turns);
-    }
+    for (int64_t thread = 1; thread < runs_.threads; thread++)
+      for (int64_t set = 0; set < sets_ && blocks_[thread]; set++) {
+        const WeightGradients to = part(g_, sizes_, runs_.model(thread) * sets_ + set);
+        const WeightGradients from = of(thread, runs_.model(thread), set);
+        add(to.w_in, from.w_in, sizes_.w_in), add(to.bias, from.bias, sizes_.bias);
+        add(to.weight, from.weight, sizes_.weight), add(to.left, from.left, sizes_.left);
+        add(to.right, from.right, sizes_.right), add(to.diagonal, from.diagonal, sizes_.diagonal);
+        add(to.u_turns, from.u_turns, sizes_.u_turns), add(to.v_turns, from.v_turns, sizes_.v_turns);
+      }
   }
 
  private:
   const Gradients &g_;
   const Sizes sizes_;
-  const int64_t models_;
-  std::vector<float *> blocks_;
+  const Runs runs_;
+  const int64_t sets_;
+  std::vector<float *> blocks_;  // null where a thread adds to the caller's tensors alone
   bool failed_ = false;
 };

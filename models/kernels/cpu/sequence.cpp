@@ -386,7 +386,7 @@ int sequence_forward(const Shape *shape, const Arguments *arguments, const Packe
   Tiles tiles(s);
   std::atomic<int> failed{0};
   const int64_t items = s.models * tiles.per_model;
-  in_parallel(worthwhile_threads(s, items), items, [&](int64_t, int64_t begin, int64_t end) {
+  in_parallel(Runs{worthwhile_threads(s, items), items, tiles.per_model}, [&](int64_t, int64_t begin, int64_t end) {
     TinyIsZero here;
     for (int64_t item = begin; item < end; item++) {
       const Plan &p = plans[item / tiles.per_model];
@@ -406,11 +406,11 @@ int sequence_backward(const Shape *shape, const Arguments *arguments, const Grad
   Tiles tiles(s);
   const Sizes sizes(s, plans[0]);
   const int64_t items = s.models * tiles.per_model;
-  const int64_t threads = worthwhile_threads(s, items);
-  Accumulators sums(*gradients, sizes, threads, s.models, gradients_arena);
+  const Runs runs{worthwhile_threads(s, items), items, tiles.per_model};
+  Accumulators sums(*gradients, sizes, runs, 1, gradients_arena);
   if (sums.failed()) return 1;
   std::atomic<int> failed{0};
-  in_parallel(threads, items, [&](int64_t thread, int64_t begin, int64_t end) {
+  in_parallel(runs, [&](int64_t thread, int64_t begin, int64_t end) {
     TinyIsZero here;
     for (int64_t item = begin; item < end; item++) {
       const int64_t model = item / tiles.per_model;

@@ -1,5 +1,8 @@
 // The C interface of the sequence kernels: all tensors are float32, contiguous but for the strides
 // that are named, and laid out as the comments say. M models of equal shape run side by side.
+//
+// A stack of layers is a sequence whose steps are the layers, each with weights of its own: wherever
+// below a tensor of weights is [M, ...], that of a stack is [M, T, ...]. It has neither x nor addends.
 #pragma once
 #include <stdint.h>
 
@@ -62,8 +65,7 @@ void sequence_unpack(Packed *packed);
 int sequence_forward(const Shape *shape, const Arguments *arguments, const Packed *packed);
 int sequence_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients);
 
-// Stacks of M layers over one batch: `states` [M, B, n] are the layers' results, h0 [B, n] is what
-// the first one reads and last_h [B, n] what the last one gives. There are neither x nor addends.
+// h0 is what the first layer reads, last_h what the last one gives, and `states` all layers' results.
 int stack_forward(const Shape *shape, const Arguments *arguments);
 int stack_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients);
 }

@@ -1,7 +1,7 @@
 // Stacks of square layers, forward and backward: plain, residual or highway.
 //
-// A thread takes its rows of the batch through one layer after the other, so that a layer's packed
-// weights serve all its rows, and its weights' gradients are products over all of them.
+// A thread takes its rows of a model's batch through one layer after the other, so that a layer's
+// weights are packed once for all its rows, and their gradients are products over all of them.
 #include <atomic>
 
 #include "reverse.h"
@@ -13,30 +13,37 @@ bool keeps_inner(const Shape &s) { return s.activation == ABS && s.cell != HIGHW
 
 Vec gate_of(int g, Vec z) { return g ? sigmoid_of(z) : activate(z, RELU, 0); }
 
-// Rows [begin, end) of the batch.
+// Rows [begin, end) of one model's batch, and the weights of the layer that they pass.
 struct Rows {
   const Shape &s;
   const Arguments &a;
-  const std::vector<Plan> &plans;
-  int64_t begin, end;
+  Plan &plan;
+  int64_t model, begin, end;
 
   int64_t count() const { return end - begin; }
-  int64_t layers() const { return s.models; }
+  int64_t layers() const { return s.steps; }
+  // Where the rows are in a tensor [M, B, n], or in a layer's share of [M, T, B, n].
+  int64_t at() const { return (model * s.batch + begin) * s.size; }
+  int64_t at(int64_t layer) const { return ((model * s.steps + layer) * s.batch + begin) * s.size; }
+  // The layer's weights take the place of the one before.
+  void pack(int64_t layer, bool backward) const {
+    weights_arena.reset(plan.floats(backward));
+    plan.pack_weights(s, a, model * s.steps + layer, backward, weights_arena);
+  }
   // f(tile, row): tiles of at most TILE_ROWS rows, and where they begin within these rows.
-  template <class F> void tiles(int64_t layer, F f) const {
+  template <class F> void tiles(F f) const {
     const int64_t n = (count() + TILE_ROWS - 1) / TILE_ROWS;
     for (int64_t i = 0; i < n; i++) {
       const int64_t first = count() * i / n, next = count() * (i + 1) / n;
-      f(Tile{s, a, plans[layer], 0, begin + first, (int)(next - first)}, first);
+      f(Tile{s, a, plan, model, begin + first, (int)(next - first)}, first);
     }
   }
   // What a layer reads: the layer before it, or the stack's input.
   void load_input(int64_t layer, float *to) const {
-    const Plan &p = plans[0];
-    const float *from = layer ? a.states + (layer - 1) * s.batch * p.n : a.h0;
-    load_rows(from + begin * p.n, p.n, p.np, (int)count(), to);
+    const int64_t np = plan.np;
+    load_rows(layer ? a.states + at(layer - 1) : a.h0 + at(), s.size, np, (int)count(), to);
     if (layer && keeps_inner(s))
-      for (int64_t j = 0; j < count() * p.np; j += LANES) store(to + j, activate(load(to + j), ABS, 0));
+      for (int64_t j = 0; j < count() * np; j += LANES) store(to + j, activate(load(to + j), ABS, 0));
   }
 };
 
@@ -78,13 +85,14 @@ int64_t forward_floats(const Plan &p, int64_t rows) {
 }
 
 void forward_rows(const Rows &r, Arena &arena) {
-  const Plan &p = r.plans[0];
+  const Plan &p = r.plan;
   float *x = arena.take(r.count() * p.np), *out = arena.take(r.count() * p.np);
   float *before = arena.take(r.count() * p.np);  // what the layer before read
   Scratch w = scratch(p, arena);
   r.load_input(0, x);
   for (int64_t layer = 0; layer < r.layers(); layer++) {
-    r.tiles(layer, [&](const Tile &k, int64_t row) {
+    r.pack(layer, false);
+    r.tiles([&](const Tile &k, int64_t row) {
       const int64_t at = row * p.np;
       if (r.s.cell == HIGHWAY_LAYERS) return highway_layer(k, layer, x + at, out + at, w);
       perceptron_layer(k, layer, x + at, passes(r.s, layer) ? before + at : nullptr, out + at, w);
@@ -93,7 +101,7 @@ void forward_rows(const Rows &r, Arena &arena) {
     std::swap(before, x);
     std::swap(x, out);
   }
-  store_rows(x, p.n, p.np, (int)r.count(), r.a.last_h + r.begin * p.n);
+  store_rows(x, p.n, p.np, (int)r.count(), r.a.last_h + r.at());
 }
 
 int64_t backward_floats(const Plan &p, int64_t rows) {
@@ -118,8 +126,8 @@ struct LayerBackward : Reverse {
         store(pre(row + i, 0) + j, g);
         if (passes(k.s, layer)) store(passed + i * np + j, g);
       }
-    // What a block passes on joins at its first layer.
-    const bool joins = k.s.cell == RESIDUAL_LAYERS && !passes(k.s, layer);
+    // What a block passes on joins at its first layer; the last layer may be one without a second.
+    const bool joins = k.s.cell == RESIDUAL_LAYERS && !passes(k.s, layer) && layer + 1 < k.s.steps;
     propagate(0, row, next, joins ? passed : nullptr);
   }
 
@@ -141,7 +149,7 @@ struct LayerBackward : Reverse {
 };
 
 void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, int64_t thread, Arena &arena) {
-  const Plan &p = r.plans[0];
+  const Plan &p = r.plan;
   const int64_t rows = r.count(), np = p.np;
   Chunk c{};
   c.steps = 1;
@@ -153,62 +161,67 @@ void backward_rows(const Rows &r, const Gradients &g, const Accumulators &sums, 
   c.x = arena.take(rows), c.transposed = arena.take(sums_size);
   std::fill(c.x, c.x + rows, 1.f);
   Scratch w = scratch(p, arena);
-  load_rows(g.last_h + r.begin * p.n, p.n, np, (int)rows, grad);
+  load_rows(g.last_h + r.at(), p.n, np, (int)rows, grad);
   for (int64_t layer = r.layers() - 1; layer >= 0; layer--) {
-    const WeightGradients to = sums.of(thread, layer);
+    const WeightGradients to = sums.of(thread, r.model, layer);
+    r.pack(layer, true);
     r.load_input(layer, c.h);
-    r.tiles(layer, [&](const Tile &k, int64_t row) {
+    r.tiles([&](const Tile &k, int64_t row) {
       LayerBackward b{{k, c, to}, grad + row * np, next + row * np, passed + row * np};
       if (r.s.cell == HIGHWAY_LAYERS) b.highway(layer, row, w);
       else b.perceptron(layer, row);
     });
-    const Tile whole{r.s, r.a, r.plans[layer], 0, r.begin, TILE_ROWS};
+    const Tile whole{r.s, r.a, p, r.model, r.begin, TILE_ROWS};
     memset(c.transposed, 0, sums_size * 4);
     Reverse gradients{whole, c, to};
     gradients.weights(rows, transposed);
     gradients.write_transposed(transposed);
     std::swap(grad, next);
   }
-  if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.begin * p.n);
+  if (g.h0) store_rows(grad, p.n, np, (int)rows, g.h0 + r.at());
 }
 
-// Each thread's rows; work(thread, rows, arena).
+// Each thread's rows of each model; work(thread, rows, arena).
 template <class Work>
-int over_rows(const Shape &s, const Arguments &a, const std::vector<Plan> &plans, int64_t threads,
+int over_rows(const Shape &s, const Arguments &a, const Runs &runs, bool backward,
               int64_t (*floats)(const Plan &, int64_t), Work work) {
   std::atomic<int> failed{0};
-  in_parallel(threads, s.batch, [&](int64_t thread, int64_t begin, int64_t end) {
-    if (begin == end) return;
+  in_parallel(runs, [&](int64_t thread, int64_t begin, int64_t end) {
     TinyIsZero here;
-    tile_arena.reset(floats(plans[0], end - begin));
-    if (tile_arena.failed()) { failed = 1; return; }
-    work(thread, Rows{s, a, plans, begin, end}, tile_arena);
+    Plan plan(s);
+    for (int64_t next; begin < end; begin = next) {
+      const int64_t model = begin / s.batch, start = model * s.batch;
+      next = std::min(end, start + s.batch);
+      tile_arena.reset(floats(plan, next - begin));
+      weights_arena.reset(plan.floats(backward));
+      if (tile_arena.failed() || weights_arena.failed()) { failed = 1; return; }
+      work(thread, Rows{s, a, plan, model, begin - start, next - start}, tile_arena);
+    }
   });
   return failed;
 }
 
-int64_t threads_for(const Shape &s) { return worthwhile_threads(s, (s.batch + TILE_ROWS - 1) / TILE_ROWS); }
+Runs runs_of(const Shape &s) {
+  const int64_t tiles = s.models * ((s.batch + TILE_ROWS - 1) / TILE_ROWS);
+  return {worthwhile_threads(s, tiles), s.models * s.batch, s.batch};
+}
 
 }  // namespace
 
 int stack_forward(const Shape *shape, const Arguments *arguments) {
   const Shape &s = *shape;
-  if (!s.batch) return 0;
-  std::vector<Plan> plans;
-  if (!make_plans(s, *arguments, false, weights_arena, plans)) return 1;
-  return over_rows(s, *arguments, plans, threads_for(s), forward_floats,
+  if (!s.batch || !s.models) return 0;
+  return over_rows(s, *arguments, runs_of(s), false, forward_floats,
                    [](int64_t, const Rows &rows, Arena &arena) { forward_rows(rows, arena); });
 }
 
 int stack_backward(const Shape *shape, const Arguments *arguments, const Gradients *gradients) {
   const Shape &s = *shape;
-  if (!s.batch) return 0;
-  std::vector<Plan> plans;
-  if (!make_plans(s, *arguments, true, weights_arena, plans)) return 1;
-  const int64_t threads = threads_for(s);
-  Accumulators sums(*gradients, Sizes(s, plans[0]), threads, s.models, gradients_arena);
+  if (!s.batch || !s.models) return 0;
+  const Runs runs = runs_of(s);
+  const Accumulators sums(*gradients, Sizes(s, Plan(s)), runs, s.steps, gradients_arena);
   if (sums.failed()) return 1;
-  int failed = over_rows(s, *arguments, plans, threads, backward_floats,
+  int failed = over_rows(s, *arguments, runs, true, backward_floats,
                          [&](int64_t thread, const Rows &rows, Arena &arena) {
                            backward_rows(rows, *gradients, sums, thread, arena);
                          });

@@ -30,7 +30,12 @@ inline int groups_of(const Shape &s, Group out[2]) {
   return 2;
 }
 
-// One model's weights, packed. A group's right factors project its vector to `q`, gate g's share of
+// Sets of weights in the tensors: one of each model, or of each of its layers.
+inline int64_t weight_sets(const Shape &s) {
+  return s.models * (s.cell >= PLAIN_LAYERS ? s.steps : 1);
+}
+
+// One set of weights, packed. A group's right factors project its vector to `q`, gate g's share of
 // which begins at q_at[g].
 struct Plan {
   int gates, groups, num_right_of[2];
@@ -102,33 +107,33 @@ struct Plan {
     product_bias = pad_rows(second && together < gates ? second + together * n : nullptr, 1, arena);
   }
 
-  void pack_stages(const float *turns, const Shape &s, int64_t model, Stages *of, Arena &arena) const {
+  void pack_stages(const float *turns, const Shape &s, int64_t set, Stages *of, Arena &arena) const {
     if (!turns) return;
     const int64_t rows = gates * of[0].count;
-    const float *cos = pad_rows(turns + model * rows * n, rows, arena);
-    const float *sin = pad_rows(turns + (s.models + model) * rows * n, rows, arena);
+    const float *cos = pad_rows(turns + set * rows * n, rows, arena);
+    const float *sin = pad_rows(turns + (weight_sets(s) + set) * rows * n, rows, arena);
     for (int g = 0; g < gates; g++)
       of[g].cos = cos + g * of[g].count * np, of[g].sin = sin + g * of[g].count * np;
   }
 
-  void pack_weights(const Shape &s, const Arguments &a, int64_t model, bool backward, Arena &arena) {
+  void pack_weights(const Shape &s, const Arguments &a, int64_t set, bool backward, Arena &arena) {
     const int64_t G = gates, n = this->n, d = this->d, I = inputs;
-    pack_biases(s, a.bias ? a.bias + model * s.biases * G * n : nullptr, arena);
-    diagonal = a.diagonal ? pad_rows(a.diagonal + model * G * n, gates, arena) : nullptr;
+    pack_biases(s, a.bias ? a.bias + set * s.biases * G * n : nullptr, arena);
+    diagonal = a.diagonal ? pad_rows(a.diagonal + set * G * n, gates, arena) : nullptr;
     for (int g = 0; g < gates && I; g++) {
-      const float *w = a.w_in + (model * G + g) * n * I;
+      const float *w = a.w_in + (set * G + g) * n * I;
       input[g] = pack_columns(I, n, arena.take(packed_size(I, n)), w, I);
       if (backward)
         input_back[g] = pack_rows(np, I, arena.take(packed_size(np, I)),
                                   [=](int64_t k) { return k < n ? w + k * I : nullptr; });
     }
     if (turned) {
-      pack_stages(a.u_turns, s, model, u, arena);
-      pack_stages(a.v_turns, s, model, v, arena);
+      pack_stages(a.u_turns, s, set, u, arena);
+      pack_stages(a.v_turns, s, set, v, arena);
       return;
     }
     if (!d) {
-      const float *w = a.weight + model * G * n * n;
+      const float *w = a.weight + set * G * n * n;
       for (int g = 0; g < gates; g++)
         main[g] = pack_columns(n, n, arena.take(packed_size(n, n)), w + g * n * n, n);
       for (int k = 0; k < groups && backward; k++) {
@@ -141,7 +146,7 @@ struct Plan {
       }
       return;
     }
-    const float *l = a.left + model * G * n * d, *r = a.right + model * s.num_right * d * n;
+    const float *l = a.left + set * G * n * d, *r = a.right + set * s.num_right * d * n;
     for (int g = 0; g < gates; g++) {
       const float *own = l + g * n * d;
       main[g] = pack_columns(d, n, arena.take(packed_size(d, n)), own, d);

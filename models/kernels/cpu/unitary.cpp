@@ -33,7 +33,7 @@ void forward_tile(const Samples &k, Arena &arena) {
   const int64_t n = f.n;
   float *h = arena.take(n * PAIR), *there = arena.take(n * PAIR), *back = arena.take(n * PAIR);
   float *scratch = arena.take(Transform::scratch(n));
-  read_tile(k, k.a.h0 + k.at(0), h);
+  read_tile(k, k.a.h0 + k.at(), h);
   for (int64_t t = 0; t < k.s.steps; t++) {
     f.transform.forward(there, scratch, [=, &f](int64_t j) { return times(coordinate(h, j), f.first, j); });
     const Complex before = product(f.before, there, n);
@@ -52,7 +52,7 @@ void forward_tile(const Samples &k, Arena &arena) {
         const int64_t c = j + i;
         const Complex z = times(coordinate(back, c) - times(after, f.after, c), f.third, c) + run[i];
         const Vec modulus = sqrt_of(z.re * z.re + z.im * z.im);
-        Complex next = (positive(modulus + k.a.bias[c]) / (modulus + SMALL)) * z;
+        Complex next = (positive(modulus + k.bias[c]) / (modulus + SMALL)) * z;
         if (ragged) next = chosen(live, next, coordinate(h, c));
         put(h, c, next);
         states.set(i, next);
@@ -62,7 +62,7 @@ void forward_tile(const Samples &k, Arena &arena) {
       if (k.a.states) states.write(k, k.a.states + k.at(t), j, count, next);
     });
   }
-  write_tile(k, h, k.a.last_h + k.at(0));
+  write_tile(k, h, k.a.last_h + k.at());
 }
 
 // What the gradients of the factors and the bias are sums of, lane by lane.
@@ -129,7 +129,7 @@ class BackwardTile {
 
   void run() {
     const int64_t last = k.s.steps - 1;
-    if (g.last_h) read_tile(k, g.last_h + k.at(0), held);
+    if (g.last_h) read_tile(k, g.last_h + k.at(), held);
     else memset(held, 0, n * PAIR * 4);
     k.in_runs([&](int64_t j, int64_t count) { read_state(last, j, count); });
     for (int64_t t = last; t >= 0; t--) {
@@ -139,7 +139,7 @@ class BackwardTile {
     k.in_runs([&](int64_t j, int64_t count) {
       Run run = {};
       for (int64_t i = 0; i < count; i++) run.set(i, through_first(j + i));
-      if (g.h0) run.write(k, g.h0 + k.at(0), j, count);
+      if (g.h0) run.write(k, g.h0 + k.at(), j, count);
     });
   }
 
@@ -163,13 +163,13 @@ class BackwardTile {
   // What was rescaled in step t, and the state that it became; before the first step there is h0.
   void read_state(int64_t t, int64_t j, int64_t count) {
     Run run;
-    run.read(k, t < 0 ? k.a.h0 + k.at(0) : k.a.inner + k.at(t), j, count, before(t));
+    run.read(k, t < 0 ? k.a.h0 + k.at() : k.a.inner + k.at(t), j, count, before(t));
     for (int64_t i = 0; i < count; i++) {
       if (t < 0) {
         put(h, j + i, run[i]);
         continue;
       }
-      const Scale scale(run[i], k.a.bias[j + i]);
+      const Scale scale(run[i], k.bias[j + i]);
       put(z, j + i, run[i]);
       put(h, j + i, scale.scale * run[i]);
       scale.write(scales, j + i);
@@ -242,24 +242,52 @@ class BackwardTile {
   }
 };
 
-// The sums over lanes and threads, where they are wanted.
+// Where threads add up: for each model, and for each thread that goes on with a model of another.
+class AllSums {
+ public:
+  AllSums(const Runs &runs, int64_t models, int64_t n, Arena &arena) : runs_(runs) {
+    arena.reset((models + runs.threads) * GradientSums::room(n) + Arena::rounded(4 * n));
+    if (arena.failed()) return;
+    for (int64_t model = 0; model < models; model++) of_models_.emplace_back(arena, n);
+    for (int64_t thread = 0; thread < runs.threads; thread++)
+      of_threads_.push_back(runs.goes_on(thread) ? GradientSums(arena, n) : of_models_[runs.model(thread)]);
+  }
+  const GradientSums &of(int64_t thread, int64_t model) const {
+    return model > runs_.model(thread) ? of_models_[model] : of_threads_[thread];
+  }
+  // All of a model, in the threads' order: the same numbers in every run.
+  std::vector<GradientSums> of(int64_t model) const {
+    std::vector<GradientSums> found{of_models_[model]};
+    for (int64_t thread = 1; thread < runs_.threads; thread++)
+      if (runs_.goes_on(thread) && runs_.model(thread) == model) found.push_back(of_threads_[thread]);
+    return found;
+  }
+
+ private:
+  const Runs runs_;
+  std::vector<GradientSums> of_models_, of_threads_;
+};
+
+// A model's sums over lanes and threads, where they are wanted; `vector` is room for 2 n doubles.
 void finish(const Factors &f, const std::vector<GradientSums> &all, const UnitaryArguments &a,
-            const UnitaryGradients &g, double *vector) {
+            const UnitaryGradients &g, int64_t model, double *vector) {
   const int64_t n = f.n;
   const auto total = [&](float *GradientSums::*sum, int64_t at) {
     float found = 0;
     for (const GradientSums &one : all) found += sum_of(load(one.*sum + at * LANES));
     return found;
   };
+  float *phases = g.phases ? g.phases + model * 3 * n : nullptr;
   for (int64_t j = 0; j < n; j++) {
-    if (g.phases) {
-      g.phases[j] = total(&GradientSums::first, j);
-      g.phases[n + f.at[f.to[j]]] = total(&GradientSums::second, j);
-      g.phases[2 * n + j] = total(&GradientSums::third, j);
+    if (phases) {
+      phases[j] = total(&GradientSums::first, j);
+      phases[n + f.at[f.to[j]]] = total(&GradientSums::second, j);
+      phases[2 * n + j] = total(&GradientSums::third, j);
     }
-    if (g.bias) g.bias[j] = total(&GradientSums::bias, j);
+    if (g.bias) g.bias[model * n + j] = total(&GradientSums::bias, j);
   }
   for (int i = 0; i < 2 && g.vectors; i++) {
+    const float *given = a.vectors + (model * 2 + i) * 2 * n;
     // Of a direction: what would only make the vector longer does not count.
     double along = 0;
     for (int64_t j = 0; j < n; j++) {
@@ -268,65 +296,80 @@ void finish(const Factors &f, const std::vector<GradientSums> &all, const Unitar
         double found = total(i ? &GradientSums::after : &GradientSums::before, 2 * j + part);
         if (i) found *= sqrt((double)n);
         vector[part * n + at] = found;
-        along += found * a.vectors[(2 * i + part) * n + at];
+        along += found * given[part * n + at];
       }
     }
     const double length = f.lengths[i];
     for (int64_t k = 0; k < 2 * n; k++) {
-      const double across = vector[k] - along / (length * length) * a.vectors[2 * i * n + k];
-      g.vectors[2 * i * n + k] = length > 0 ? (float)(SQRT_2 / length * across) : 0.f;
+      const double across = vector[k] - along / (length * length) * given[k];
+      g.vectors[(model * 2 + i) * 2 * n + k] = length > 0 ? (float)(SQRT_2 / length * across) : 0.f;
     }
   }
 }
 
 // Threads that are worth starting: each has a fraction of a millisecond to do at least.
-int64_t worthwhile(const UnitaryShape &s, int64_t tiles) {
+Runs runs_of(const UnitaryShape &s) {
+  const int64_t each = (s.batch + LANES - 1) / LANES, tiles = s.models * each;
   const double work = double(s.steps) * tiles * s.size * 100;
-  return std::max<int64_t>(1, std::min({s.threads, tiles, int64_t(work / 4e5) + 1}));
+  return {std::max<int64_t>(1, std::min({s.threads, tiles, int64_t(work / 4e5) + 1})), tiles, each};
+}
+
+// The transform, and each model's factors; none where memory ran out.
+struct Matrices {
+  std::vector<Transform> transform;
+  std::vector<Factors> factors;
+
+  Matrices(const UnitaryShape &s, const UnitaryArguments &a, Arena &arena) {
+    arena.reset(Transform::room(s.size) + s.models * Factors::room(s.size));
+    if (arena.failed()) return;
+    transform.emplace_back(arena, s.size, a.roots);
+    factors.reserve(s.models);
+    for (int64_t model = 0; model < s.models; model++) factors.emplace_back(s, a, model, transform[0], arena);
+  }
+};
+
+// work(thread, samples, arena) for every tile.
+template <class Work>
+int over_tiles(const UnitaryShape &s, const UnitaryArguments &a, const Matrices &matrices, const Runs &runs,
+               int64_t floats, Work work) {
+  std::atomic<int> failed{0};
+  in_parallel(runs, [&](int64_t thread, int64_t begin, int64_t end) {
+    TinyIsZero here;
+    for (int64_t item = begin; item < end; item++) {
+      const int64_t model = item / runs.each;
+      tile_arena.reset(floats);
+      if (tile_arena.failed()) { failed = 1; return; }
+      work(thread, Samples(s, a, matrices.factors[model], model, item % runs.each), tile_arena);
+    }
+  });
+  return failed;
 }
 
 }  // namespace
 
 int unitary_forward(const UnitaryShape *shape, const UnitaryArguments *arguments) {
   const UnitaryShape &s = *shape;
-  if (!s.batch || !s.size) return 0;
-  weights_arena.reset(Factors::room(s.size));
-  if (weights_arena.failed()) return 1;
-  const Factors factors(s, *arguments, weights_arena);
-  const int64_t tiles = (s.batch + LANES - 1) / LANES;
-  std::atomic<int> failed{0};
-  in_parallel(worthwhile(s, tiles), tiles, [&](int64_t, int64_t begin, int64_t end) {
-    TinyIsZero here;
-    for (int64_t item = begin; item < end; item++) {
-      tile_arena.reset(forward_floats(s.size));
-      if (tile_arena.failed()) { failed = 1; return; }
-      forward_tile(Samples(s, *arguments, factors, item), tile_arena);
-    }
-  });
-  return failed;
+  if (!s.models || !s.batch || !s.size) return 0;
+  const Matrices matrices(s, *arguments, weights_arena);
+  if (matrices.factors.empty()) return 1;
+  return over_tiles(s, *arguments, matrices, runs_of(s), forward_floats(s.size),
+                    [](int64_t, const Samples &samples, Arena &arena) { forward_tile(samples, arena); });
 }
 
 int unitary_backward(const UnitaryShape *shape, const UnitaryArguments *arguments,
                      const UnitaryGradients *gradients) {
   const UnitaryShape &s = *shape;
-  if (!s.batch || !s.size) return 0;
-  const int64_t tiles = (s.batch + LANES - 1) / LANES, threads = worthwhile(s, tiles);
-  weights_arena.reset(Factors::room(s.size));
-  gradients_arena.reset(threads * GradientSums::room(s.size) + Arena::rounded(4 * s.size));
-  if (weights_arena.failed() || gradients_arena.failed()) return 1;
-  const Factors factors(s, *arguments, weights_arena);
-  std::vector<GradientSums> sums;
-  for (int64_t i = 0; i < threads; i++) sums.emplace_back(gradients_arena, s.size);
+  if (!s.models || !s.batch || !s.size) return 0;
+  const Runs runs = runs_of(s);
+  const Matrices matrices(s, *arguments, weights_arena);
+  const AllSums sums(runs, s.models, s.size, gradients_arena);
+  if (matrices.factors.empty() || gradients_arena.failed()) return 1;
+  int failed = over_tiles(s, *arguments, matrices, runs, backward_floats(s.size),
+                          [&](int64_t thread, const Samples &samples, Arena &arena) {
+                            BackwardTile(samples, *gradients, sums.of(thread, samples.model), arena).run();
+                          });
   double *vector = (double *)gradients_arena.take(4 * s.size);
-  std::atomic<int> failed{0};
-  in_parallel(threads, tiles, [&](int64_t thread, int64_t begin, int64_t end) {
-    TinyIsZero here;
-    for (int64_t item = begin; item < end; item++) {
-      tile_arena.reset(backward_floats(s.size));
-      if (tile_arena.failed()) { failed = 1; return; }
-      BackwardTile(Samples(s, *arguments, factors, item), *gradients, sums[thread], tile_arena).run();
-    }
-  });
-  if (!failed) finish(factors, sums, *arguments, *gradients, vector);
+  for (int64_t model = 0; model < s.models && !failed; model++)
+    finish(matrices.factors[model], sums.of(model), *arguments, *gradients, model, vector);
   return failed;
 }

@@ -31,11 +31,11 @@ inline Complex product(const float *v, const float *z, int64_t n) {
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// The factors as a sequence of transforms reads them: tables of complex numbers, some in the order of
+// A model's factors as a sequence of transforms reads them: tables of complex numbers, some in the order of
 // the places at which the transform leaves its coordinates.
 struct Factors {
   const int64_t n;
-  const Transform transform;
+  const Transform &transform;
   float *first, *second, *third;  // D_1 and D_2 with 1 / sqrt(n), D_2 in order of places; D_3
   float *second_from;             // D_2 without, in the order in which Pi reads
   float *before, *before_moved;   // the vector of R_1 in order of places, and after D_2 Pi
@@ -44,22 +44,23 @@ struct Factors {
   int64_t *at;                    // the coordinate at a place
   double lengths[2];              // of the vectors that were given
 
-  Factors(const UnitaryShape &s, const UnitaryArguments &a, Arena &arena)
-      : n(s.size), transform(arena, n, a.roots) {
+  Factors(const UnitaryShape &s, const UnitaryArguments &a, int64_t model, const Transform &given, Arena &arena)
+      : n(s.size), transform(given) {
     for (float **table : {&first, &second, &third, &second_from, &before, &before_moved, &after})
       *table = arena.take(2 * n);
     for (int64_t **places : {&from, &to, &at}) *places = (int64_t *)memset(arena.take(2 * n), 0, n * 8);
     const float scale = (float)(1 / sqrt((double)n));
-    const float *cos = a.turns, *sin = a.turns + 3 * n;
+    const float *cos = a.turns + model * 3 * n, *sin = cos + s.models * 3 * n;
+    const int64_t *order = a.order + model * n;
     for (int64_t j = 0; j < n; j++) {
       at[transform.place(j)] = j;
       set(first, j, scale * cos[j], scale * sin[j]);
       set(third, j, cos[2 * n + j], sin[2 * n + j]);
     }
-    const float *vectors = a.vectors;
+    const float *vectors = a.vectors + model * 4 * n;
     for (int i = 0; i < 2; i++) lengths[i] = length_of(vectors + 2 * i * n, 2 * n);
     for (int64_t p = 0; p < n; p++) {
-      const int64_t j = at[p], q = transform.place(a.order[j]);
+      const int64_t j = at[p], q = transform.place(order[j]);
       from[p] = q, to[q] = p;
       set(second, p, scale * cos[n + j], scale * sin[n + j]);
       set(second_from, q, cos[n + j], sin[n + j]);
@@ -71,7 +72,7 @@ struct Factors {
       set(before_moved, p, v[0] * d[0] - v[1] * d[1], v[0] * d[1] + v[1] * d[0]);
     }
   }
-  static int64_t room(int64_t n) { return Transform::room(n) + 10 * Arena::rounded(2 * n); }
+  static int64_t room(int64_t n) { return 10 * Arena::rounded(2 * n); }
 
   // Entries of vectors of length sqrt(2), so that R = I - v v^*.
   float unit(int i, float x) const { return lengths[i] > 0 ? (float)(SQRT_2 / lengths[i] * x) : x; }
@@ -86,23 +87,26 @@ struct Factors {
   static void set(float *table, int64_t j, float re, float im) { table[2 * j] = re, table[2 * j + 1] = im; }
 };
 
-// Rows of the batch that are computed side by side.
+// Rows of a model's batch that are computed side by side.
 struct Samples {
   const UnitaryShape &s;
   const UnitaryArguments &a;
   const Factors &f;
-  int64_t first;
+  const float *bias;  // [n], the model's
+  int64_t model, first;
   int rows;
 
-  Samples(const UnitaryShape &s, const UnitaryArguments &a, const Factors &f, int64_t item)
-      : s(s), a(a), f(f), first(item * LANES), rows((int)std::min<int64_t>(LANES, s.batch - first)) {}
+  Samples(const UnitaryShape &s, const UnitaryArguments &a, const Factors &f, int64_t model, int64_t tile)
+      : s(s), a(a), f(f), bias(a.bias + model * s.size), model(model), first(tile * LANES),
+        rows((int)std::min<int64_t>(LANES, s.batch - first)) {}
 
-  // Where its rows begin in step t of a tensor [T, B, 2 n], or [B, 2 n].
-  int64_t at(int64_t t) const { return (t * s.batch + first) * 2 * s.size; }
+  // Where its rows begin in a tensor [M, B, 2 n], or in step t of [M, T, B, 2 n].
+  int64_t at() const { return (model * s.batch + first) * 2 * s.size; }
+  int64_t at(int64_t t) const { return ((model * s.steps + t) * s.batch + first) * 2 * s.size; }
   // In which lanes there is a sample that step t is a step of.
   Bits live(int64_t t) const {
     Bits found = {};
-    for (int i = 0; i < rows; i++) found[i] = !a.lengths || t < a.lengths[first + i] ? -1 : 0;
+    for (int i = 0; i < rows; i++) found[i] = !a.lengths || t < a.lengths[model * s.batch + first + i] ? -1 : 0;
     return found;
   }
   // work(j, count) for every run of LANES coordinates.

@@ -118,20 +118,20 @@ def random_tensors(
     )
 
 
-def random_unitary(steps: int, batch: int, size: int) -> UnitaryTensors:
-    """A sequence of the uRNN in single precision; all but the order need gradients."""
+def random_unitary(steps: int, batch: int, size: int, *, models: int = 1) -> UnitaryTensors:
+    """Sequences of the uRNN in single precision; all but the order need gradients."""
     generator = torch.Generator().manual_seed(1000 * size + batch)
 
     def draw(*shape: int, scale: float) -> Tensor:
         return (scale * torch.randn(shape, generator=generator)).requires_grad_()
 
     return UnitaryTensors(
-        addends=draw(steps, batch, 2 * size, scale=1),
-        phases=draw(3, size, scale=3),
-        reflections=draw(2, 2 * size, scale=2),
-        order=torch.tensor(hashed_order(size)),
-        bias=draw(size, scale=0.2),
-        h0=draw(batch, 2 * size, scale=1),
+        addends=draw(models, steps, batch, 2 * size, scale=1),
+        phases=draw(models, 3, size, scale=3),
+        reflections=draw(models, 2, 2 * size, scale=2),
+        order=torch.stack([torch.tensor(hashed_order(size)).roll(m) for m in range(models)]),
+        bias=draw(models, size, scale=0.2),
+        h0=draw(models, batch, 2 * size, scale=1),
     )
 
 

@@ -41,16 +41,16 @@ RIGHT_AS_WELL = tuple(
             r"sequence .*, packed with .* as argument ([2-7]|10|11)",  # not read again
             r"sequence .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[01]",  # stages
             r"sequence_backward .* rotations_svd.* (more|fewer) in dimension 2 as argument 1[45]",
-            r"stack \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [67]",
-            r"stack_backward \w+ rotations_svd .* (more|fewer) in dimension 2 as argument [89]",
-            r"stack highway_layers .* in dimension 1 as argument 4",
-            r"stack_backward highway_layers .* in dimension 1 as argument 6",
-            r"stack \w+ \w+ with .* in dimension 0 as argument 0",  # samples
+            r"stack \w+ rotations_svd .* (more|fewer) in dimension 3 as argument [67]",
+            r"stack_backward \w+ rotations_svd .* (more|fewer) in dimension 3 as argument [89]",
+            r"stack highway_layers .* in dimension 2 as argument 4",
+            r"stack_backward highway_layers .* in dimension 2 as argument 6",
+            r"stack \w+ \w+ with .* in dimension 1 as argument 0",  # samples
             r"svd_(factors|weight) with .* in dimension 1 as argument [01]",  # reflectors
             r"svd_weight_backward with .* in dimension 1 as argument [12]",
             r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
             r"rotations_forward with another type as argument 0",
-            r"unitary_sequence with one more in dimension 0 as argument 0",  # steps
+            r"unitary_sequence with one more in dimension 1 as argument 0",  # steps
         ),
     )
 )
@@ -130,10 +130,10 @@ def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:
 
 def of_a_unitary_sequence() -> Iterator[Case]:
     """The uRNN's sequence forward and backward."""
-    order = torch.tensor([5, 0, 3, 1, 4, 2])
-    tensors = [torch.randn(3, 4, 12), torch.randn(3, 6), torch.randn(2, 12), order]
-    tensors += [torch.randn(6), torch.randn(4, 12)]
-    lengths = torch.tensor([1, 3, 2, 2])
+    order = torch.tensor([[5, 0, 3, 1, 4, 2], [0, 1, 2, 3, 5, 4]])
+    tensors = [torch.randn(2, 3, 4, 12), torch.randn(2, 3, 6), torch.randn(2, 2, 12), order]
+    tensors += [torch.randn(2, 6), torch.randn(2, 4, 12)]
+    lengths = torch.tensor([[1, 3, 2, 2], [3, 1, 1, 2]])
     run = torch.ops.reflectory.unitary_sequence
     yield "unitary_sequence", run, [*tensors, lengths, True, True]
     states, inner, last = run(*tensors, lengths, True, True)
@@ -160,14 +160,14 @@ def of_a_stack(stack: Any, form: FormName) -> Iterator[Case]:
     thin = not dense and not turned
     num_right = 1 if form == "tied" else gates
     tensors = [
-        torch.randn(4, 8),
-        torch.randn(2, gates, 8),
-        torch.randn(2, gates, 8, 8) if dense else None,
-        torch.randn(2, gates, 8, 3) if thin else None,
-        torch.randn(2, num_right, 3, 8) if thin else None,
-        None if dense else torch.randn(2, gates, 8),
-        torch.randn(2, gates, 4, 8) if turned else None,
-        torch.randn(2, gates, 2, 8) if turned else None,
+        torch.randn(2, 4, 8),
+        torch.randn(2, 3, gates, 8),
+        torch.randn(2, 3, gates, 8, 8) if dense else None,
+        torch.randn(2, 3, gates, 8, 3) if thin else None,
+        torch.randn(2, 3, num_right, 3, 8) if thin else None,
+        None if dense else torch.randn(2, 3, gates, 8),
+        torch.randn(2, 3, gates, 4, 8) if turned else None,
+        torch.randn(2, 3, gates, 2, 8) if turned else None,
     ]
     kind = (stack, "relu", 0.0)
     run = torch.ops.reflectory.stack

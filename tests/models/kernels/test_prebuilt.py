@@ -171,7 +171,7 @@ def test_the_library_for_arm_computes_the_same(
 def test_the_library_for_arm_computes_the_same_urnn(
     emulated: Callable[[str], list[str]], size: int
 ) -> None:
-    tensors = random_unitary(3, 6, size)
+    tensors = random_unitary(3, 6, size, models=2)
     states, last = unitary_sequence(tensors, None, states=True, keep=True)
     learnt = [tensor for tensor in tensors if tensor.requires_grad]
     gradients = torch.autograd.grad(states.sum() + last.sum(), learnt)
@@ -179,7 +179,7 @@ def test_the_library_for_arm_computes_the_same_urnn(
     turns, angles = torch.stack((phases.cos(), phases.sin())), torch.arange(size).double()
     angles *= 2 * torch.pi / size
     roots = torch.stack((angles.cos(), angles.sin())).float()
-    sent = bytes(UnitaryShape(*addends.shape[:2], size, 1))
+    sent = bytes(UnitaryShape(*addends.shape[:3], size, 1))
     sent += b"".join(map(bytes_of, (addends, turns, reflections, bias, h0, order, roots)))
     compare(emulated("emulated_unitary"), sent, (states, last, *gradients))
 

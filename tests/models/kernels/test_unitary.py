@@ -27,6 +27,7 @@ SIZES = (1, 2, 3, 5, 6, 7, 8, 12, 15, 60, 64, 96, 100, 121, 127, 128, 251, 340)
 """Every radix alone and behind others, primes of every way, more than the innermost cache."""
 BATCHES = (1, 3, 4, 7, 8, 15, 16, 19, 35)
 """One less and more than the lanes of every kind of vector."""
+MOST_LANES = 16
 LEARNT = [name for name in UnitaryTensors._fields if name != "order"]
 
 # Some hundred roundings of 6e-8 in a step, and a rescaling that enlarges them where a modulus is
@@ -42,16 +43,21 @@ def in_double_precision(tensors: UnitaryTensors) -> UnitaryTensors:
 
 
 def step_by_step(tensors: UnitaryTensors, lengths: Tensor | None = None) -> Tensor:
-    """All states, by the matrix as a whole."""
-    places = tensors.order.argsort()
-    weight = fourier_product(tensors.phases[None], tensors.reflections[None], places)
-    form, state = DenseForm(real_form(weight.real, weight.imag)), tensors.h0
-    states: list[Tensor] = []
-    for step, addend in enumerate(tensors.addends):
-        ((after,),) = urnn_sequence(form, addend[None], (state,), bias=tensors.bias)
-        state = after if lengths is None else torch.where((step < lengths)[:, None], after, state)
-        states.append(state)
-    return torch.stack(states)
+    """All states, by the matrices as a whole."""
+    models: list[Tensor] = []
+    for model in range(len(tensors.h0)):
+        addends, phases, reflections, order, bias, state = (tensor[model] for tensor in tensors)
+        weight = fourier_product(phases[None], reflections[None], order.argsort())
+        form = DenseForm(real_form(weight.real, weight.imag))
+        states: list[Tensor] = []
+        for step, addend in enumerate(addends):
+            ((after,),) = urnn_sequence(form, addend[None], (state,), bias=bias)
+            if lengths is not None:
+                after = torch.where((step < lengths[model])[:, None], after, state)
+            state = after
+            states.append(state)
+        models.append(torch.stack(states))
+    return torch.stack(models)
 
 
 def close(found: Tensor, expected: Tensor, what: str, tolerance: float = TOLERANCE) -> None:
@@ -60,8 +66,9 @@ def close(found: Tensor, expected: Tensor, what: str, tolerance: float = TOLERAN
     assert error <= tolerance * scale, f"{what}: {error} of {scale}"
 
 
-def random_lengths(steps: int, batch: int) -> Tensor:
-    return torch.randint(1, steps + 1, (batch,), generator=torch.Generator().manual_seed(3))
+def random_lengths(steps: int, batch: int, *, models: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    return torch.randint(1, steps + 1, (models, batch), generator=generator)
 
 
 def compare(
@@ -78,7 +85,7 @@ def compare(
     states, last = unitary_sequence(tensors, lengths, states=of_states, keep=True)
     generator = torch.Generator().manual_seed(1)
     total, exact_total = torch.zeros(()), torch.zeros((), dtype=torch.float64)
-    for used, found, right in ((of_states, states, expected), (of_last, last, expected[-1])):
+    for used, found, right in ((of_states, states, expected), (of_last, last, expected[:, -1])):
         upstream = torch.randn(right.shape, generator=generator)
         if used:
             close(found, right, "states", 2e-5)
@@ -100,7 +107,45 @@ def test_states_and_gradients_are_those_of_the_equation(size: int) -> None:
 def test_every_batch_is_computed_alike(batch: int) -> None:
     compare(random_unitary(6, batch, 20))
     compare(random_unitary(6, batch, 20), random_lengths(6, batch))
-    compare(random_unitary(1, batch, 17), torch.ones(batch, dtype=torch.int64))
+    compare(random_unitary(1, batch, 17), torch.ones(1, batch, dtype=torch.int64))
+
+
+@pytest.mark.parametrize("size", [1, 12, 37])
+def test_models_have_matrices_orders_and_lengths_of_their_own(size: int) -> None:
+    for batch in (1, 19):
+        compare(random_unitary(4, batch, size, models=3))
+        compare(random_unitary(4, batch, size, models=3), random_lengths(4, batch, models=3))
+
+
+def found_by(threads: int, tensors: UnitaryTensors) -> list[Tensor]:
+    """States, the last one, and all gradients by the sum of the states' squares."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        states, last = unitary_sequence(tensors, None, states=True, keep=True)
+        learnt = [getattr(tensors, name) for name in LEARNT]
+        return [states, last, *torch.autograd.grad(states.square().sum(), learnt)]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_models_together_have_the_very_numbers_of_each_alone() -> None:
+    """The work is worth four threads; three of them have two models in common."""
+    tensors = random_unitary(40, 2 * MOST_LANES, 60, models=4)
+    models = [
+        UnitaryTensors(
+            *(one[m : m + 1].detach().requires_grad_(one.requires_grad) for one in tensors)
+        )
+        for m in range(4)
+    ]
+    apart = [found_by(1, one) for one in models]
+    alone = [torch.cat(parts) for parts in zip(*apart, strict=True)]
+    for threads in (1, 2, 4):
+        assert all(map(torch.equal, found_by(threads, tensors), alone))
+    three = found_by(3, tensors)
+    assert all(map(torch.equal, three, found_by(3, tensors)))
+    for found, exact in zip(three, alone, strict=True):
+        close(found, exact.double(), "gradient", 1e-5)
 
 
 @pytest.mark.parametrize(("of_states", "of_last"), [(True, False), (False, True)])
@@ -124,13 +169,13 @@ def test_a_sequence_goes_on_from_its_last_state() -> None:
     tensors = random_unitary(7, 5, 30)
     states, last = unitary_sequence(tensors, None, states=True, keep=True)
     _, middle = unitary_sequence(
-        tensors._replace(addends=tensors.addends[:4]), None, states=False, keep=True
+        tensors._replace(addends=tensors.addends[:, :4]), None, states=False, keep=True
     )
     rest, end = unitary_sequence(
-        tensors._replace(addends=tensors.addends[4:], h0=middle), None, states=True, keep=True
+        tensors._replace(addends=tensors.addends[:, 4:], h0=middle), None, states=True, keep=True
     )
-    assert torch.equal(middle, states[3])
-    assert torch.equal(rest, states[4:])
+    assert torch.equal(middle, states[:, 3])
+    assert torch.equal(rest, states[:, 4:])
     assert torch.equal(end, last)
     whole = torch.autograd.grad(last.square().sum(), tensors.h0, retain_graph=True)[0]
     parts = torch.autograd.grad(end.square().sum(), tensors.h0)[0]
@@ -153,12 +198,12 @@ def test_what_is_not_kept_is_computed_all_the_same() -> None:
 def test_reflections_may_be_none_and_of_any_length() -> None:
     tensors = random_unitary(3, 5, 12)
     with torch.no_grad():
-        tensors.reflections[0] = 0
+        tensors.reflections[0, 0] = 0
     compare(tensors)
     states, _ = unitary_sequence(tensors, None, states=True, keep=True)
     (gradient,) = torch.autograd.grad(states.square().sum(), tensors.reflections)
-    assert not gradient[0].any()
-    assert gradient[1].all()
+    assert not gradient[0, 0].any()
+    assert gradient[0, 1].all()
     for length in (1e-30, 1e-5, 1e25):
         scaled = tensors._replace(reflections=tensors.reflections.detach() * length)
         found, _ = unitary_sequence(scaled, None, states=True, keep=True)
@@ -171,7 +216,7 @@ def test_a_modulus_of_zero_has_no_slope() -> None:
     with torch.no_grad():
         tensors.h0.zero_()
         tensors.addends.zero_()
-        tensors.addends[2, 1] = 1
+        tensors.addends[0, 2, 1] = 1
     compare(tensors)
 
 
@@ -188,11 +233,11 @@ def test_a_bias_that_takes_all_leaves_no_gradient() -> None:
 def test_a_nan_is_seen_in_the_result() -> None:
     tensors = random_unitary(3, 4, 10)
     with torch.no_grad():
-        tensors.h0[1, 3] = torch.nan
+        tensors.h0[0, 1, 3] = torch.nan
         states, last = unitary_sequence(tensors, None, states=True, keep=True)
-    assert states[:, 1].isnan().all()
-    assert last[1].isnan().all()
-    assert not states[:, [0, 2, 3]].isnan().any()
+    assert states[0, :, 1].isnan().all()
+    assert last[0, 1].isnan().all()
+    assert not states[0, :, [0, 2, 3]].isnan().any()
 
 
 def test_memory_of_earlier_calls_is_not_read() -> None:
@@ -214,17 +259,7 @@ def test_memory_of_earlier_calls_is_not_read() -> None:
 
 def test_several_threads_give_the_same_numbers_in_every_run() -> None:
     tensors = random_unitary(40, 80, 64)
-    before = torch.get_num_threads()
-
-    def gradients(threads: int) -> list[Tensor]:
-        torch.set_num_threads(threads)
-        states, _ = unitary_sequence(tensors, None, states=True, keep=True)
-        return list(torch.autograd.grad(states.sum(), [getattr(tensors, n) for n in LEARNT]))
-
-    try:
-        alone, three, again = gradients(1), gradients(3), gradients(3)
-    finally:
-        torch.set_num_threads(before)
+    alone, three, again = found_by(1, tensors), found_by(3, tensors), found_by(3, tensors)
     assert all(map(torch.equal, three, again))
     for one, other in zip(alone, three, strict=True):
         close(one, other.double(), "gradient", 1e-5)
@@ -233,15 +268,16 @@ def test_several_threads_give_the_same_numbers_in_every_run() -> None:
 def test_no_sample_is_no_work() -> None:
     tensors = random_unitary(3, 0, 6)
     states, last = unitary_sequence(tensors, None, states=True, keep=True)
-    assert states.shape == (3, 0, 12)
-    assert last.shape == (0, 12)
+    assert states.shape == (1, 3, 0, 12)
+    assert last.shape == (1, 0, 12)
     (gradient,) = torch.autograd.grad(states.sum(), tensors.phases)
     assert not gradient.any()
 
 
 @pytest.mark.parametrize("ragged", [False, True])
 def test_the_operator_keeps_torchs_rules(ragged: bool) -> None:
-    tensors, lengths = random_unitary(4, 3, 6), torch.tensor([1, 4, 2]) if ragged else None
+    tensors = random_unitary(4, 3, 6, models=2)
+    lengths = random_lengths(4, 3, models=2) if ragged else None
     results = torch.library.opcheck(
         torch.ops.reflectory.unitary_sequence.default, (*tensors, lengths, True, True)
     )
@@ -264,6 +300,6 @@ def test_primes_decide_which_lengths_have_a_transform() -> None:
 
 def test_an_order_is_one_of_all_coordinates() -> None:
     tensors = random_unitary(2, 1, 6)
-    twice = tensors._replace(order=torch.tensor([0, 1, 2, 3, 4, 4]))
+    twice = tensors._replace(order=torch.tensor([[0, 1, 2, 3, 4, 4]]))
     with pytest.raises(ValueError, match="order names some coordinate twice"):
         unitary_sequence(twice, None, states=True, keep=True)
