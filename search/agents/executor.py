@@ -165,10 +165,11 @@ class Executor(Protocol):
         """
         ...
 
-    def adopt(self, attempt_id: str) -> bool:
+    def adopt(self, attempt_id: str) -> int | None:
         """Take over an attempt that another coordinator left at work, or one that died.
 
-        False: it is not at work, or ended with its coordinator.
+        Returns:
+            Its lane; null: it is not at work, or ended with its coordinator.
         """
         ...
 

@@ -2,8 +2,10 @@
 
 import math
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Final, final
+
+from search.dispatch.occupancy import Occupant, Place
 
 _SOON_SECONDS: Final = 10.0
 """Where a study's attempts take no longer the next one is at its machine before a slot is free."""
@@ -16,35 +18,37 @@ class BookedAhead:
     def __init__(self) -> None:
         self.is_allowed = False
         """Whether nobody else may want a slot first."""
-        self._next: dict[str, tuple[str, float]] = {}
-        """By slot the attempt that follows the one there, and when it was booked."""
+        self._next: dict[Place, tuple[Occupant, float]] = {}
+        """By place the attempt that follows the one there, and when it was booked."""
         self._begun_at: dict[str, float] = {}
         self._lasted: dict[str, float] = {}
         """By study, in seconds, newer attempts counting more."""
 
     @property
-    def slots(self) -> Set[str]:
-        """The slots for which an attempt is booked."""
-        return self._next.keys()
+    def places(self) -> Mapping[Place, Occupant]:
+        """What is booked, by place."""
+        return {place: occupant for place, (occupant, _) in self._next.items()}
 
     def ends_soon(self, study_id: str) -> bool:
         """Whether a slot on which the study's attempts train is about to be free."""
         return self.is_allowed and self._lasted.get(study_id, math.inf) <= _SOON_SECONDS
 
-    def book(self, slot: str, attempt_id: str) -> None:
-        """Have an attempt follow the one that is on a slot."""
-        self._next[slot] = attempt_id, time.monotonic()
+    def book(self, place: Place, occupant: Occupant) -> None:
+        """Have an attempt follow the one that is on a place."""
+        self._next[place] = occupant, time.monotonic()
 
     def drop(self, attempts: Set[str]) -> None:
         """Some attempts ended that had not begun."""
-        self._next = {slot: one for slot, one in self._next.items() if one[0] not in attempts}
+        self._next = {
+            place: one for place, one in self._next.items() if one[0].attempt_id not in attempts
+        }
 
-    def begin_next(self, slot: str) -> str | None:
-        """A slot is free; returns the attempt that has it from here on, if one was booked."""
-        attempt_id, _ = self._next.pop(slot, (None, 0.0))
-        if attempt_id is not None:
-            self.note_begun(attempt_id)
-        return attempt_id
+    def begin_next(self, place: Place) -> Occupant | None:
+        """A place is free; returns the attempt that has it from here on, if one was booked."""
+        occupant, _ = self._next.pop(place, (None, 0.0))
+        if occupant is not None:
+            self.note_begun(occupant.attempt_id)
+        return occupant
 
     def note_begun(self, attempt_id: str) -> None:
         """An attempt has a slot."""
@@ -60,7 +64,7 @@ class BookedAhead:
     def overdue(self) -> Sequence[str]:
         """Attempts that wait for slots which were to be free by now."""
         since = time.monotonic() - 2 * _SOON_SECONDS
-        return [attempt_id for attempt_id, booked_at in self._next.values() if booked_at < since]
+        return [one.attempt_id for one, booked_at in self._next.values() if booked_at < since]
 
     def forget(self, study_id: str) -> None:
         """A study is not ours any more."""

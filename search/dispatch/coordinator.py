@@ -27,6 +27,7 @@ from search.dispatch.booked_ahead import BookedAhead
 from search.dispatch.claim_policy import Capacity, Choosing, others, say_that_it_waits, serves
 from search.dispatch.coordinator_report import CLAIM_LEASES, CoordinatorReport
 from search.dispatch.fair_threads import FairThreads
+from search.dispatch.occupancy import Occupancy, Occupant, Place
 from search.dispatch.priority import in_turn, interleaved, next_turn, take_turns
 from search.dispatch.remeasuring import MeasuringRun, ended_studies_to_measure
 from search.dispatch.seclusion import Seclusion
@@ -44,6 +45,7 @@ from search.running import (
     KnownTrials,
     Look,
     SlotNews,
+    Together,
 )
 from search.studies import Need, forget_deleted, in_progress
 from search.training.jobs import Job, MeasureJob
@@ -125,7 +127,7 @@ class Coordinator:
         self._log_format: LogFormat = log_format
         self._ended = ended
         self._runs: dict[str, StudyRun | MeasuringRun] = {}
-        self._on_slot: dict[str, str] = {}
+        self._occupancy = Occupancy()
         self._ahead = BookedAhead()
         self._known: dict[str, KnownTrials] = {}
         """The trials of the studies that are ours."""
@@ -179,11 +181,8 @@ class Coordinator:
         finally:
             self._say_that_it_stops()
             self._executor.close()
-            self._on_slot = {
-                name: attempt_id
-                for name, attempt_id in self._on_slot.items()
-                if self._executor.keeps(attempt_id)
-            }
+            attempts = self._occupancy.attempts
+            self._occupancy.free({one for one in attempts if not self._executor.keeps(one)})
             for run in self._runs.values():
                 run.halt()
             self._threads.shutdown()
@@ -234,7 +233,7 @@ class Coordinator:
         self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
     ) -> Slot | None:
         """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
-        taken, closed = self._on_slot.keys() | self._refused, self._seclusion.closed()
+        taken, closed = self._occupancy.slots | self._refused, self._seclusion.closed()
         free = (
             slot
             for slot in self.slots(device, share=share)
@@ -244,20 +243,60 @@ class Coordinator:
         may_take = slot is not None and self._tenants.may_take_slot(self._runs[study_id].tenant)
         return slot if may_take else None
 
+    def free_slots(self, device: str, *, share: float = 0.0) -> int:
+        """How many have nothing on them."""
+        taken, closed = self._occupancy.slots | self._refused, self._seclusion.closed()
+        slots = self.slots(device, share=share)
+        return sum(slot.name not in taken and slot.machine not in closed for slot in slots)
+
+    def stack_lane(
+        self,
+        device: str,
+        together: Together,
+        *,
+        share: float = 0.0,
+        need: Need | None = None,
+        is_passing: bool = False,
+    ) -> Slot | None:
+        """A lane beside what a trial may be trained with, on the slot that has the most of that."""
+        closed, counts = self._seclusion.closed(), self._occupancy.counts()
+        lanes = (
+            self._occupancy.lane_of(slot, together=together, need=need, is_passing=is_passing)
+            for slot in self.slots(device, share=share)
+            if slot.name in counts.keys() - self._refused and slot.machine not in closed
+        )
+        found = [lane for lane in lanes if lane is not None]
+        return max(found, key=lambda lane: counts[lane.name], default=None)
+
+    def is_stack_open(self, study_id: str) -> bool:
+        """Whether a stack of the study's trials may be joined by further ones."""
+        followed = self._ahead.places
+        if not self._ahead.ends_soon(study_id):
+            followed = dict[Place, Occupant]()
+        return self._occupancy.is_open(f"{study_id} ", followed=followed)
+
     def slot_ahead(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+        self,
+        study_id: str,
+        device: str,
+        *,
+        share: float = 0.0,
+        need: Need | None = None,
+        together: Together | None = None,
     ) -> Slot | None:
         """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
         if not self._ahead.ends_soon(study_id):
             return None
-        taken = self._on_slot.keys() - self._ahead.slots - self._refused
         closed = self._seclusion.closed()
-        slots = (
-            slot
-            for slot in self.slots(device, share=share)
-            if slot.name in taken and slot.machine not in closed
-        )
-        return next((slot for slot in slots if need is None or need.fits(slot)), None)
+        for slot in self.slots(device, share=share):
+            if slot.name in self._refused or slot.machine in closed:
+                continue
+            lane = self._occupancy.lane_ahead(
+                slot, followed=self._ahead.places, together=together, need=need
+            )
+            if lane is not None:
+                return lane
+        return None
 
     def lone_slot(
         self, study_id: str, device: str, *, share: float = 0.0, need: Need
@@ -296,7 +335,7 @@ class Coordinator:
         return is_its_turn and self._is_idle(slot)
 
     def _is_idle(self, slot: Slot) -> bool:
-        taken = self._on_slot.keys() | self._refused
+        taken = self._occupancy.slots | self._refused
         return slot.name not in taken and slot.machine not in self._seclusion.closed()
 
     def attended(self, study_id: str) -> Set[int]:
@@ -307,17 +346,22 @@ class Coordinator:
 
     def is_at_work(self, attempt_id: str) -> bool:
         """Whether a process of ours works on this attempt."""
-        return attempt_id in self._on_slot.values()
+        return attempt_id in self._occupancy.attempts
 
-    def adopt(self, attempt: AttemptRecord, *, tenant: str) -> bool:
+    def adopt(
+        self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
+    ) -> bool:
         """Take over an attempt that goes on without the coordinator that began it."""
-        if not self._executor.adopt(attempt.id):
+        lane = self._executor.adopt(attempt.id)
+        if lane is None:
             return False
-        self._on_slot[attempt.slot] = attempt.id
+        occupant = Occupant(attempt.id, together, need=None)
+        is_first = self._occupancy.take((attempt.slot, lane), occupant)
         if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
             self._training[attempt.id] = attempt.study_id, attempt.trial
         is_measuring = attempt.slot_share == 0
-        self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
+        if is_first:
+            self._tenants.take(tenant, attempt.slot, is_measuring=is_measuring)
         _log.info("an attempt is taken over", extra={"attempt_id": attempt.id})
         return True
 
@@ -373,18 +417,21 @@ class Coordinator:
         slot: Slot,
         alone: bool = False,
         ahead: bool = False,
+        together: Together | None = None,
+        need: Need | None = None,
         also: Callable[[Session], None] | None = None,
     ) -> None:
         """Have an attempt's row written with this round's others, then its process started.
 
-        `alone`: nothing else runs with it; `ahead`: see `slot_ahead`. `also` is done in the
-        transaction that writes the row.
+        `alone`: nothing else runs with it; `ahead`: see `slot_ahead`; `together` and `need`: see
+        `stack_lane`. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
         those.
         """
         tenant, is_measuring = self._runs[study_id].tenant, slot.share == 0
+        joins = slot.name in self._occupancy.slots
         start = Start(
             study_id=study_id,
             tenant=tenant,
@@ -392,9 +439,11 @@ class Coordinator:
             job=job,
             trial=trial,
             slot=slot,
-            ticket=partial(self._ticket, job=job, slot=slot, tenant=tenant),
+            ticket=partial(
+                self._ticket, job=job, slot=slot, tenant=tenant, together=together is not None
+            ),
             also=also,
-            counts=not (is_measuring or ahead) and self._tenants.quota(tenant).slots is not None,
+            counts=not (is_measuring or joins) and self._tenants.quota(tenant).slots is not None,
             ahead=ahead,
         )
         if not self._executor.reserve(start.attempt_id, slot):
@@ -403,12 +452,13 @@ class Coordinator:
         self._starts.add(start)
         if kind is AttemptKind.TRAIN and trial is not None:
             self._training[start.attempt_id] = study_id, trial
+        place, occupant = (slot.name, slot.lane), Occupant(start.attempt_id, together, need)
         if ahead:
-            self._ahead.book(slot.name, start.attempt_id)
+            self._ahead.book(place, occupant)
         else:
-            self._on_slot[slot.name] = start.attempt_id
             self._ahead.note_begun(start.attempt_id)
-            self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
+            if self._occupancy.take(place, occupant):
+                self._tenants.take(tenant, slot.name, is_measuring=is_measuring)
         if alone:
             _log.info("an attempt runs alone", extra={"study_id": study_id, "trial": trial})
             self._seclusion.begin(slot.machine, start.attempt_id)
@@ -451,7 +501,7 @@ class Coordinator:
         run.lost(attempt, cause, detail)
 
     def _ticket(
-        self, attempt: AttemptRecord, *, job: Job, slot: Slot, tenant: str
+        self, attempt: AttemptRecord, *, job: Job, slot: Slot, tenant: str, together: bool
     ) -> AttemptTicket:
         """What the attempt's process is started with."""
         about_trial = {} if attempt.trial is None else {"trial": attempt.trial}
@@ -465,6 +515,7 @@ class Coordinator:
             threads=job.threads if isinstance(job, MeasureJob) else 1,
             memory=slot.memory,
             tenant=tenant,
+            together=together,
             log_format=self._log_format,
             log_fields={"study_id": attempt.study_id, **about_trial, "attempt_id": attempt.id},
         )
@@ -533,7 +584,7 @@ class Coordinator:
     def _news_of_slots(self) -> SlotNews:
         if self._slots_changed:
             return SlotNews.CHANGED
-        full = all(slot.name in self._on_slot for slot in self._slots)
+        full = all(slot.name in self._occupancy.slots for slot in self._slots)
         return SlotNews.FULL if full else SlotNews.FREE
 
     def _weight(self, tenant: str) -> float:
@@ -541,19 +592,18 @@ class Coordinator:
 
     def _free_slots(self, ended: Set[str]) -> None:
         self._ahead.drop(ended)
-        freed = [name for name, attempt_id in self._on_slot.items() if attempt_id in ended]
-        for name in freed:
-            attempt_id = self._on_slot.pop(name)
+        freed = self._occupancy.free(ended)
+        for place, attempt_id in freed:
             study_id, _ = self._training.get(attempt_id, (None, 0))
             self._ahead.note_ended(attempt_id, study_id if study_id in self._runs else None)
-            following = self._ahead.begin_next(name)
-            if following is None:
-                self._tenants.give_back(name)
-            else:
-                self._on_slot[name] = following
+            following = self._ahead.begin_next(place)
+            if following is not None:
+                self._occupancy.take(place, following)
+        for name in {name for (name, _), _ in freed} - self._occupancy.slots:
+            self._tenants.give_back(name)
         for attempt_id in ended:
             self._training.pop(attempt_id, None)
-        self._seclusion.keep(self._on_slot.values())
+        self._seclusion.keep(self._occupancy.attempts.keys())
 
     def _recall_what_waits(self) -> None:
         """Have trials wait for any slot again that wait for one that was to be free by now."""
@@ -567,8 +617,8 @@ class Coordinator:
     def _used(self) -> Counter[str]:
         """How many attempts of ours are on each machine, or are about to be."""
         machines = {slot.name: slot.machine for slot in (*self._slots, *self._measuring_slots)}
-        places = (*self._on_slot, *self._ahead.slots)
-        return Counter(machines[name] for name in places if name in machines)
+        places = (*self._occupancy.attempts.values(), *self._ahead.places)
+        return Counter(machines[name] for name, _ in places if name in machines)
 
     def _notice(self, ended: Exit) -> None:
         """Lose an attempt that ended without a last word."""
@@ -598,7 +648,7 @@ class Coordinator:
                     why = f"its lease of {self._lease_seconds:g} s ran out"
                     self._lose(run, attempt, AttemptCause.LOST, why)
                 self._executor.cancel(attempt.id, 0.0)
-        self._end_lingering(self._on_slot.values() - leases.keys())
+        self._end_lingering(self._occupancy.attempts.keys() - leases.keys())
 
     def _end_lingering(self, over: Set[str]) -> None:
         """End processes that go on for a lease's time after their attempts are over.
@@ -664,7 +714,7 @@ class Coordinator:
             slots=self._slots,
             measuring_slots=self._measuring_slots,
             exchanges_waiting=sum(not future.done() for future in queued),
-            taken=self._on_slot.keys(),
+            taken=self._occupancy.slots,
         )
 
     def _leave(self, study: StudyRecord, *, is_anothers: bool) -> None:

@@ -1,7 +1,9 @@
 """One study as the coordinator runs it: measure, dispatch, end it, and have it ask and tell."""
 
+import math
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -19,6 +21,7 @@ from search.running import (
     Look,
     SlotNews,
     StudyContext,
+    Together,
     abandon,
     begin_trial,
     end_trial,
@@ -30,8 +33,11 @@ from search.running import (
     lose,
     why_given_up,
 )
+from search.samplers import Choice
 from search.sampling import (
     AskTellLoop,
+    Companions,
+    Decisions,
     Duplicates,
     OptunaCopy,
     OptunaStudy,
@@ -84,6 +90,17 @@ _PUT_ASIDE_SECONDS = 10.0
 """How long a trial that is paused has to store the state from which it goes on."""
 
 
+_MOST_WISHES = 4096
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What follows from a trial's configuration of where it can be trained."""
+
+    need: Need
+    together: Together | None
+
+
 class StudyRun:
     """One claimed study. Making it makes Optuna's study of our rows.
 
@@ -101,6 +118,7 @@ class StudyRun:
         self._study = StudyContext(study.id, spec, SearchSpace(spec), dispatcher, study.tenant)
         with dispatcher.database.read() as session:
             trials = Trials(session).list(study.id)
+        companions = Companions(self._study)
         sampler_context = sampler_context_of(
             spec,
             self._study.space,
@@ -109,7 +127,8 @@ class StudyRun:
             ).now,
             knowledge_of(dispatcher.database, study.id),
             interface=lambda: self._study.interface,
-            slots=lambda: max(1, len(self._study.slots)),
+            slots=lambda: self._study.places,
+            pins=companions.pins,
         )
         optuna_study = OptunaStudy(study, spec, sampler_context, trials)
         copy = OptunaCopy(
@@ -127,6 +146,7 @@ class StudyRun:
             optuna_study,
             copy,
             sampler_context,
+            companions=companions,
             is_ready=self._is_ready,
             uncounted_seconds=self._since_tick,
         )
@@ -138,6 +158,8 @@ class StudyRun:
         self._stands_still = study.state == StudyState.PAUSED
         self._put_aside: set[str] = set()
         self._suspects: set[int] = set()
+        self._wishes: dict[int, _Wish] = {}
+        """By trial: what follows from its configuration alone."""
         self.abandon()
 
     @property
@@ -331,7 +353,7 @@ class StudyRun:
         """Give free slots to the trials that wait, in the order of `precedence`."""
         self._dispatch_a_suspect()
         # Most of the time nothing is free, and what waits need not be read then.
-        if self._study.free_slot() is None and self._study.slot_ahead() is None:
+        if not self._may_start():
             return
         waiting = self._unattended()
         held = self._duplicates.held(waiting)
@@ -346,44 +368,83 @@ class StudyRun:
             return
         while self._study.free_slot() is not None and (choice := decisions.next()) is not None:
             trial = by_number.get(choice.trial)
-            slot = None if trial is None else self._study.free_slot(self._need_of(trial))
+            slot = None if trial is None else self._study.free_slot(self._wish_of(trial).need)
             if trial is None or slot is None:
                 # It has begun or ended since, or there is no slot of its size: it is ranked anew.
                 if trial is not None:
-                    self._end_if_too_large(trial, self._need_of(trial))
+                    self._end_if_too_large(trial, self._wish_of(trial).need)
                 return
             with decisions.taking(choice, trial) as also:
                 self._start(trial, slot, also=also)
+            self._add_companions(decisions, choice, by_number)
+
+    def _add_companions(
+        self, decisions: Decisions, choice: Choice, by_number: Mapping[int, TrialRecord]
+    ) -> None:
+        """Have the next best of a ranking trained beside its choice, as many as can be."""
+        first = self._wish_of(by_number[choice.trial])
+        if first.together is None:
+            return
+        for other in decisions.companions():
+            trial = by_number.get(other.trial)
+            wish = None if trial is None else self._wish_of(trial)
+            if trial is None or wish is None or wish.together != first.together:
+                continue
+            lane = self._study.stack_lane(wish.together, wish.need)
+            if lane is None:
+                return
+            with decisions.accompanying(other, trial) as also:
+                self._start(trial, lane, also=also)
+
+    def _may_start(self) -> bool:
+        """Whether anything could begin, on a slot, beside others or after them."""
+        return (
+            self._study.free_slot() is not None
+            or self._study.slot_ahead() is not None
+            or self._study.dispatcher.is_stack_open(self._study.id)
+        )
 
     def _dispatch_in_turn(self, waiting: Sequence[TrialRecord], held: Set[int]) -> bool:
         """Give free slots to these trials; whether they leave any."""
-        for trial in sorted(waiting, key=precedence):
-            if trial.number in held or not self._measuring.is_ready(trial):
-                continue
-            if self._study.free_slot() is None:
-                if not self._book_ahead(trial):
-                    return False
-                continue
+        ready = [
+            trial
+            for trial in sorted(waiting, key=precedence)
+            if trial.number not in held and self._measuring.is_ready(trial)
+        ]
+        # What waits is spread over the slots that are free before one takes more than its part.
+        part = max(1, math.ceil(len(ready) / max(1, self._study.free_slots)))
+        is_passing = False
+        for trial in ready:
             if trial.number in self._suspects:
                 continue
-            need = self._need_of(trial)
-            slot = self._study.free_slot(need)
-            if slot is None:
-                self._end_if_too_large(trial, need)
-            elif trial.state == TrialState.QUEUED or self._may_try_again(trial):
-                self._start(trial, slot)
-            elif trial.number in self._suspects:
-                # Before others take what is free, which it would have to wait for.
-                self._dispatch_a_suspect()
+            wish = self._wish_of(trial)
+            together = wish.together
+            if together is not None:
+                together = replace(together, most=min(part, together.most))
+            slot = self._study.stack_lane(together, wish.need, is_passing=is_passing)
+            slot = slot or self._study.free_slot(wish.need)
+            if slot is not None:
+                if trial.state == TrialState.QUEUED or self._may_try_again(trial):
+                    self._start(trial, slot)
+                elif trial.number in self._suspects:
+                    # Before others take what is free, which it would have to wait for.
+                    self._dispatch_a_suspect()
+            elif self._study.free_slot() is not None:
+                self._end_if_too_large(trial, wish.need)
+            elif not self._book_ahead(trial, wish):
+                is_passing = True
+                if not self._may_start():
+                    return False
         return self._study.free_slot() is not None
 
-    def _book_ahead(self, trial: TrialRecord) -> bool:
-        """Have a trial follow an attempt that is about to end; whether another one may, too."""
-        if trial.state == TrialState.QUEUED and trial.number not in self._suspects:
-            slot = self._study.slot_ahead(self._need_of(trial))
-            if slot is not None:
-                self._start(trial, slot, ahead=True)
-        return self._study.slot_ahead() is not None
+    def _book_ahead(self, trial: TrialRecord, wish: "_Wish") -> bool:
+        """Have a trial follow an attempt that is about to end; whether it does."""
+        if trial.state != TrialState.QUEUED:
+            return False
+        slot = self._study.slot_ahead(wish.need, wish.together)
+        if slot is not None:
+            self._start(trial, slot, ahead=True)
+        return slot is not None
 
     def _dispatch_a_suspect(self) -> None:
         """Start a trial that is to run alone once a machine is free: Note [Sudden deaths]."""
@@ -394,7 +455,7 @@ class StudyRun:
         suspect = next((trial for trial in waiting if trial.number in self._suspects), None)
         if suspect is None:
             return
-        need = self._need_of(suspect)
+        need = self._wish_of(suspect).need
         slot = self._study.lone_slot(need)
         if slot is None:
             self._end_if_too_large(suspect, need)
@@ -407,8 +468,15 @@ class StudyRun:
         attended = self._study.dispatcher.attended(self._study.id)
         return [trial for trial in self._study.trials.open() if trial.number not in attended]
 
-    def _need_of(self, trial: TrialRecord) -> Need:
-        return need_of(self._study.spec, TrialSpec.model_validate(trial.spec))
+    def _wish_of(self, trial: TrialRecord) -> "_Wish":
+        """What a trial needs, and with which others it may be trained."""
+        if trial.number not in self._wishes:
+            if len(self._wishes) >= _MOST_WISHES:
+                self._wishes.clear()
+            job = self._job_of(trial)
+            need = need_of(self._study.spec, job.trial)
+            self._wishes[trial.number] = _Wish(need, self._study.together(job))
+        return self._wishes[trial.number]
 
     def _end_if_too_large(self, trial: TrialRecord, need: Need) -> None:
         """End a trial for which the slots that there are now have too little memory.
@@ -465,27 +533,32 @@ class StudyRun:
         also: Callable[[Session], None] | None = None,
     ) -> None:
         """Have a trial trained on a slot; `also` is what its beginning writes besides."""
-        job = TrainJob(
+        wish = self._wish_of(trial)
+        self._study.dispatcher.start(
+            self._study.id,
+            AttemptKind.TRAIN,
+            self._job_of(trial),
+            trial=trial.number,
+            slot=slot,
+            alone=alone,
+            ahead=ahead,
+            together=None if alone else wish.together,
+            need=wish.need,
+            # What waits at its machine begins by that one's word.
+            also=None if ahead else also or partial(begin_trial, trial=trial),
+        )
+
+    def _job_of(self, trial: TrialRecord) -> TrainJob:
+        return TrainJob(
             task=self._study.spec.task,
             trial=TrialSpec.model_validate(trial.spec),
             number=trial.number,
             epochs=self._study.spec.budget.epochs,
             continues=trial.continues,
             checkpoint_seconds=max(
-                _CHECKPOINT_SECONDS, len(self._study.slots) / _CHECKPOINTS_PER_SECOND
+                _CHECKPOINT_SECONDS, self._study.places / _CHECKPOINTS_PER_SECOND
             ),
             waits_at=_waits_at(self._study.spec, trial),
-        )
-        self._study.dispatcher.start(
-            self._study.id,
-            AttemptKind.TRAIN,
-            job,
-            trial=trial.number,
-            slot=slot,
-            alone=alone,
-            ahead=ahead,
-            # What waits at its machine begins by that one's word.
-            also=None if ahead else also or partial(begin_trial, trial=trial),
         )
 
     def _finish_if_done(self) -> bool:

@@ -14,7 +14,14 @@ from search.running.losses import (
     may_be_guilty,
     why_given_up,
 )
-from search.running.study_context import GRACE_SECONDS, Dispatcher, Look, SlotNews, StudyContext
+from search.running.study_context import (
+    GRACE_SECONDS,
+    Dispatcher,
+    Look,
+    SlotNews,
+    StudyContext,
+    Together,
+)
 from search.running.trial_endings import (
     BROKEN,
     announce_trial,
@@ -35,6 +42,7 @@ __all__ = [
     "Look",
     "SlotNews",
     "StudyContext",
+    "Together",
     "abandon",
     "announce_trial",
     "begin_trial",

@@ -454,13 +454,13 @@ def trial_of(attempt: AttemptRecord) -> int:
 
 def job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
     """What the attempt is to do, which has to be of this kind for what it says."""
-    job = _parsed(attempt)
+    job = read_job(attempt)
     if not isinstance(job, kind):
         raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
     return job
 
 
-def _parsed(attempt: AttemptRecord) -> Job:
+def read_job(attempt: AttemptRecord) -> Job:
     """The attempt's job, which is read once for all that the attempt says."""
     known = _JOBS.get(attempt.id)
     if known is None or known[0] != attempt.job:
@@ -480,7 +480,7 @@ def _check_completion(
         ReportRefused: it cannot be.
     """
     check_seconds(body.model_dump(include=OF_THE_LEASE), passed=at - attempt.started_at)
-    job = _parsed(attempt)
+    job = read_job(attempt)
     if isinstance(job, PrepareJob):
         check_prepared(body, job)
     if isinstance(job, TrainJob):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from search.running.attempts import read_job
 from search.running.study_context import StudyContext
 from storage.endings import AttemptCause
 from storage.records import AttemptRecord, AttemptState
@@ -121,7 +122,9 @@ def _goes_on(study: StudyContext, attempt: AttemptRecord) -> bool:
     if attempt.state is AttemptState.ASSIGNED:
         return False
     dispatcher = study.dispatcher
-    return dispatcher.is_at_work(attempt.id) or dispatcher.adopt(attempt, tenant=study.tenant)
+    return dispatcher.is_at_work(attempt.id) or dispatcher.adopt(
+        attempt, tenant=study.tenant, together=study.together(read_job(attempt))
+    )
 
 
 def lose(

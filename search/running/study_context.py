@@ -18,7 +18,8 @@ from search.running.known_trials import KnownTrials
 from search.spaces import SearchSpace
 from search.studies import Need, StudySpec, measured_kind
 from search.training.deliverables import prepared_interface
-from search.training.jobs import Job
+from search.training.jobs import Job, TrainJob
+from search.training.stacks.key import stack_key
 from storage.engine import Database
 from storage.records import LOCAL, AttemptKind, AttemptRecord, CommandKind, StudyRecord
 from storage.repositories.measurements import Measurements
@@ -26,6 +27,16 @@ from storage.repositories.studies import Studies
 
 GRACE_SECONDS = 2.0
 """How long the process of an attempt may go on after it was told to end."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """With which trials one may be trained in the same calls, see Note [Stacks]."""
+
+    key: str
+    """Equal for those that may be."""
+    most: int
+    """How many."""
 
 
 class Dispatcher(Protocol):
@@ -53,6 +64,29 @@ class Dispatcher(Protocol):
         """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
         ...
 
+    def free_slots(self, device: str, *, share: float = 0.0) -> int:
+        """How many have nothing on them."""
+        ...
+
+    def stack_lane(
+        self,
+        device: str,
+        together: Together,
+        *,
+        share: float = 0.0,
+        need: Need | None = None,
+        is_passing: bool = False,
+    ) -> Slot | None:
+        """A lane beside what a trial may be trained with, and memory for its need.
+
+        `is_passing`: a better trial waits for a slot, see `Occupancy.lane_of`.
+        """
+        ...
+
+    def is_stack_open(self, study_id: str) -> bool:
+        """Whether a stack of the study's trials may be joined by further ones."""
+        ...
+
     def lone_slot(
         self, study_id: str, device: str, *, share: float = 0.0, need: Need
     ) -> Slot | None:
@@ -64,7 +98,13 @@ class Dispatcher(Protocol):
         ...
 
     def slot_ahead(
-        self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
+        self,
+        study_id: str,
+        device: str,
+        *,
+        share: float = 0.0,
+        need: Need | None = None,
+        together: Together | None = None,
     ) -> Slot | None:
         """One whose attempt is about to end and has none that follows: Note [Booked ahead]."""
         ...
@@ -111,9 +151,14 @@ class Dispatcher(Protocol):
         slot: Slot,
         alone: bool = False,
         ahead: bool = False,
+        together: Together | None = None,
+        need: Need | None = None,
         also: Callable[[Session], None] | None = None,
     ) -> None:
         """Write the attempt's row, then start its process; `alone`: nothing else runs with it.
+
+        `together`: it may be trained with those of the same key, as long as the memory suffices for
+        its `need` and theirs.
 
         `ahead`: it begins when the attempt that its slot has is over. `also` is done in the
         transaction that writes the row.
@@ -128,7 +173,9 @@ class Dispatcher(Protocol):
         """Whether a process of this coordinator works on an attempt."""
         ...
 
-    def adopt(self, attempt: AttemptRecord, *, tenant: str) -> bool:
+    def adopt(
+        self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
+    ) -> bool:
         """Take over an attempt that goes on without the coordinator that began it."""
         ...
 
@@ -217,11 +264,44 @@ class StudyContext:
             self.id, wish.device, share=wish.fraction or 0.0, need=need
         )
 
-    def slot_ahead(self, need: Need | None = None) -> Slot | None:
+    def together(self, job: Job) -> Together | None:
+        """With which trials a job's may be trained; null: with none."""
+        most = self.spec.resources.most_together
+        if most == 1 or not isinstance(job, TrainJob):
+            return None
+        return Together(key=f"{self.id} {stack_key(job)}", most=most)
+
+    @property
+    def places(self) -> int:
+        """How many of its trials may train at once: on each slot as many as in a stack."""
+        return max(1, len(self.slots)) * self.spec.resources.most_together
+
+    @property
+    def free_slots(self) -> int:
+        """How many of them have nothing on them."""
+        wish = self.spec.resources
+        return self.dispatcher.free_slots(wish.device, share=wish.fraction or 0.0)
+
+    def stack_lane(
+        self, together: Together | None, need: Need | None = None, *, is_passing: bool = False
+    ) -> Slot | None:
+        """A lane of a slot beside what a trial may be trained with, and memory for its need."""
+        wish = self.spec.resources
+        if together is None:
+            return None
+        return self.dispatcher.stack_lane(
+            wish.device,
+            together,
+            share=wish.fraction or 0.0,
+            need=need,
+            is_passing=is_passing,
+        )
+
+    def slot_ahead(self, need: Need | None = None, together: Together | None = None) -> Slot | None:
         """One of them whose attempt is about to end, with memory enough for a need."""
         wish = self.spec.resources
         return self.dispatcher.slot_ahead(
-            self.id, wish.device, share=wish.fraction or 0.0, need=need
+            self.id, wish.device, share=wish.fraction or 0.0, need=need, together=together
         )
 
     def lone_slot(self, need: Need) -> Slot | None:

@@ -112,7 +112,13 @@ class FreezeThaw(Sampler):
             if study.slots() == 1:
                 known = _as_when_it_began(known, study.sampler_cache)
             search = _Search(
-                self, study, past, known, np.random.default_rng(seed), slots=study.slots()
+                self,
+                study,
+                past,
+                known,
+                np.random.default_rng(seed),
+                slots=study.slots(),
+                pins=study.pins(number),
             )
             return search.suggestion(number).drawn
 
@@ -161,6 +167,7 @@ class _Search:
         generator: np.random.Generator,
         *,
         slots: int = 1,
+        pins: Mapping[str, Scalar] | None = None,
     ) -> None:
         self._sampler, self._study, self._generator = sampler, study, generator
         self._slots = slots
@@ -175,7 +182,9 @@ class _Search:
         )
         self._trials, self._own = self._table.trials, self._table.own
         self._complete = {one.number for one in known if one.state is TrialState.COMPLETE}
-        self._draws = CandidateDraws(study, self._trials, self._table.costs, generator)
+        self._draws = CandidateDraws(
+            study, self._trials, self._table.costs, generator, pins=pins or {}
+        )
 
     def suggestion(self, number: int) -> DrawnTrial:
         """The configuration that a new trial has."""

@@ -83,7 +83,9 @@ class _Choice:
         self._costs = Costs(
             study.objectives, self._trials, study.sampler_cache, file_bytes=study.file_bytes
         )
-        self._draws = CandidateDraws(study, self._trials, self._costs, generator)
+        self._draws = CandidateDraws(
+            study, self._trials, self._costs, generator, pins=study.pins(number)
+        )
         self._predicted_errors = PredictedErrors(study, past, self._trials)
 
     def choose(self, sampler: KnownCost) -> DrawnTrial:

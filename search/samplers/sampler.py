@@ -78,6 +78,10 @@ class Knowledge:
     """Of studies of other tasks, for samplers that learn from ranks."""
 
 
+def _no_pins(_number: int) -> Mapping[str, Scalar]:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplerContext:
     """What a sampler may know of its study beside what Optuna holds of it."""
@@ -98,6 +102,8 @@ class SamplerContext:
     past: Callable[[], Past]
     slots: Callable[[], int] = lambda: 1
     """How many trials train at once."""
+    pins: Callable[[int], Mapping[str, Scalar]] = _no_pins
+    """By the number of a trial: values that it has whatever is drawn, by dimension."""
     replicates: bool = False
     """Whether a configuration that was trained may be trained again, with another seed."""
     region: Region = field(default_factory=Region)

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from search.fronts import FRONT, Figures
 from search.running import StudyContext
 from search.samplers import SamplerContext
+from search.sampling.companions import Companions
 from search.sampling.confirmation import Confirmation
 from search.sampling.decisions import Decisions
 from search.sampling.duplicates import Duplicates
@@ -41,6 +42,7 @@ class AskTellLoop:
         copy: OptunaCopy,
         sampler_context: SamplerContext,
         *,
+        companions: Companions,
         is_ready: Callable[[TrialRecord], bool],
         uncounted_seconds: Callable[[], float],
     ) -> None:
@@ -51,7 +53,9 @@ class AskTellLoop:
         self._study = study
         self._optuna_study = optuna_study
         self._uncounted_seconds = uncounted_seconds
-        self.suggestions = Suggestions(study, optuna_study, first=self._write_tells)
+        self.suggestions = Suggestions(
+            study, optuna_study, companions=companions, first=self._write_tells
+        )
         self.confirmation = Confirmation(study, optuna_study, self.suggestions)
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)

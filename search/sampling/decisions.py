@@ -7,6 +7,7 @@ attempt that trains it.
 
 from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.running import StudyContext, begin_trial, end_trial, let_go
-from search.samplers import Choice, Question, Ranking, SamplerContext
+from search.samplers import NO_LIMIT, Choice, Question, Ranking, SamplerContext
 from storage.endings import TrialCause
 from storage.records import TrialCounts, TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.metrics import Metrics
@@ -54,8 +55,10 @@ class Decisions:
         """What the ranking follows from."""
         self._taken: set[int] = set()
         """Choices of the ranking that have begun."""
-        self._beginning: int | None = None
-        """The choice that was taken last, of which rows may say nothing yet."""
+        self._left: Sequence[Choice] = ()
+        """What the ranking had beside the choice that was taken last."""
+        self._beginning: set[int] = set()
+        """The choices that were taken last, of which rows may say nothing yet."""
         self._is_taking = False
         """Whether the dispatcher is just being told of it."""
         self._last: Mapping[str, Any] | None = None
@@ -100,10 +103,11 @@ class Decisions:
         """Whether rows do not say yet that the last choice runs, which they will in a moment."""
         if self._is_taking:
             return True
-        if self._beginning not in self._study.dispatcher.attended(self._study.id):
+        beginning = self._beginning & self._study.dispatcher.attended(self._study.id)
+        if not beginning:
             return False
         trials = self._study.trials.open(TrialState.QUEUED, TrialState.PAUSED)
-        return any(trial.number == self._beginning for trial in trials)
+        return any(trial.number in beginning for trial in trials)
 
     def rank(self) -> None:
         """Rank what waits and what is paused, and do what follows of it but for beginning."""
@@ -146,18 +150,45 @@ class Decisions:
         finally:
             self._is_taking = False
 
-    def _take(self, choice: Choice, trial: TrialRecord) -> Callable[[Session], None]:
-        assert self._ranking is not None
-        self._taken.add(choice.trial)
-        limits = self._ranking.limits
+    def companions(self) -> Sequence[Choice]:
+        """What the ranking of the last choice has beside it, the best first."""
+        return [one for one in self._left if one.trial not in self._beginning]
+
+    @contextmanager
+    def accompanying(
+        self, choice: Choice, trial: TrialRecord
+    ) -> Generator[Callable[[Session], None], None, None]:
+        """Have an attempt begin beside the last choice; see `taking`.
+
+        No limits are known for it: it is judged anew after its next stretch, whatever comes of it.
+        """
+        is_last = choice.until >= self._study.spec.budget.epochs
+        limits = () if is_last else ((choice.until, -NO_LIMIT),)
+        self._is_taking = True
+        try:
+            self._taken.add(choice.trial)
+            stretch = self._stretch(replace(choice, limits=limits), trial, self._wanted(trial))
+            yield partial(_begin, trial=trial, stretches={trial.number: stretch})
+        finally:
+            self._is_taking = False
+
+    def _wanted(self, trial: TrialRecord) -> int:
+        """How many suggestions there are to be in all once this trial has begun, too.
+
+        One for each slot and one more, which may be better than the least of them.
+        """
+        counts = self._study.trials.counts()
+        waiting = counts.by_state.get(TrialState.QUEUED, 0)
+        queued = self._study.trials.open(TrialState.QUEUED)
+        waiting -= sum(one.number in self._beginning for one in queued)
+        waiting -= trial.state == TrialState.QUEUED
+        return _suggested(counts) + max(0, self._slots + 1 - waiting)
+
+    def _stretch(
+        self, choice: Choice, trial: TrialRecord, suggestions: int | None
+    ) -> dict[str, Any]:
+        """What is written of a decision."""
         before = trial.stretch or {}
-        suggestions = None
-        if not self._ranking.together:
-            # One for each slot and one more, which may be better than the least of them.
-            counts = self._study.trials.counts()
-            waiting = counts.by_state.get(TrialState.QUEUED, 0)
-            waiting -= trial.state == TrialState.QUEUED
-            suggestions = _suggested(counts) + max(0, self._slots + 1 - waiting)
         decision = self._next_decision()
         stretch: dict[str, Any] = {
             "decision": decision,
@@ -171,7 +202,18 @@ class Decisions:
             "limits": [[*limit] for limit in choice.limits],
         }
         self._last = stretch
-        self._beginning = trial.number
+        self._beginning.add(trial.number)
+        return stretch
+
+    def _take(self, choice: Choice, trial: TrialRecord) -> Callable[[Session], None]:
+        assert self._ranking is not None
+        self._taken.add(choice.trial)
+        limits = self._ranking.limits
+        self._left = [one for one in self._ranking.choices if one.trial not in self._taken]
+        self._beginning &= self._study.dispatcher.attended(self._study.id)
+        suggestions = None if self._ranking.together else self._wanted(trial)
+        stretch = self._stretch(choice, trial, suggestions)
+        decision = stretch["decision"]
         if not self._ranking.together:
             self._ranking, self._key = None, None
         others = {
@@ -210,7 +252,7 @@ class Decisions:
 
     @property
     def _slots(self) -> int:
-        return max(1, len(self._study.slots))
+        return self._study.places
 
     def _next_decision(self) -> int:
         return 1 + _INTEGER.validate_python(self._last_decision().get("decision", -1))

@@ -1,12 +1,12 @@
 """What a sampler is told of its study beside what Optuna holds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import median
 
 from models.errors import SpecError
 from models.interface import Interface
 from search.samplers import Knowledge, Past, SamplerContext
-from search.spaces import DrawnTrial, SearchSpace
+from search.spaces import DrawnTrial, Scalar, SearchSpace
 from search.studies import StudySpec, bytes_wanted, refusals
 from storage.engine import Database
 from storage.records import TrialRecord
@@ -23,6 +23,7 @@ def sampler_context_of(
     *,
     interface: Callable[[], Interface | None] = lambda: None,
     slots: Callable[[], int] = lambda: 1,
+    pins: Callable[[int], Mapping[str, Scalar]] = lambda _number: {},
 ) -> SamplerContext:
     """A study's facts; `past` is asked once per suggestion, where a sampler wants it.
 
@@ -50,6 +51,7 @@ def sampler_context_of(
         file_bytes=lambda trial: bytes_wanted(spec, trial, interface()),
         past=past,
         slots=slots,
+        pins=pins,
         knowledge=knowledge or Knowledge(),
     )
 

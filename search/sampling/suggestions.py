@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import cast
 
 import optuna
@@ -11,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from models.errors import SpecError
 from search.running import StudyContext, announce_trial, end_trial
+from search.sampling.companions import Companions
 from search.sampling.decisions import MOST_BEGUN
 from search.sampling.duplicates import Duplicates
 from search.sampling.optuna_study import OptunaStudy
@@ -18,6 +20,7 @@ from search.spaces import (
     Candidate,
     DrawnTrial,
     Hyperparameters,
+    PinnedSource,
     Scalar,
     Source,
     TrialSource,
@@ -61,6 +64,7 @@ class Suggestions:
         study: StudyContext,
         optuna_study: OptunaStudy,
         *,
+        companions: Companions,
         first: Callable[[Session], None],
     ) -> None:
         """`first` is done at the beginning of each transaction that adds a trial."""
@@ -68,6 +72,7 @@ class Suggestions:
         self._first = first
         self._optuna_study = optuna_study
         self._duplicates = Duplicates(study)
+        self.companions = companions
         self._size = study.spec.sampler.size(study.space)
         self._pauses = bool(study.spec.sampler.rungs(study.spec.budget.epochs))
         """Whether the sampler ranks what waits, and trials are budgets of epochs."""
@@ -114,7 +119,7 @@ class Suggestions:
         if self._size is not None:
             # Rows tell whether a sampler has more to suggest.
             return 1
-        if self._pauses and len(self._study.slots) <= 1:
+        if self._pauses and self._study.places <= 1:
             # How many are drawn at once is not to depend on how long that takes.
             return 1
         with self._study.database.read() as session:
@@ -136,8 +141,8 @@ class Suggestions:
         return counts.unknown < self._room()
 
     def _room(self) -> int:
-        slots = max(1, len(self._study.slots))
-        return slots + min(2 * slots, _MOST_AHEAD)
+        places = self._study.places
+        return places + min(2 * places, _MOST_AHEAD)
 
     def _most_begun(self) -> int:
         """How many trials the budget lets begin."""
@@ -180,7 +185,9 @@ class Suggestions:
             drawn = self._study.space.preset(presets[number])
             self.admit(number, asked, drawn, origin=TrialOrigin.PRESET)
         else:
-            drawn = self.draw(number, asked)
+            pins = self.companions.pins(number)
+            wrapped = partial(PinnedSource, pins) if pins else None
+            drawn = self.draw(number, asked, wrapped=wrapped)
             self.admit(number, asked, drawn, origin=TrialOrigin.SAMPLER)
 
     def draw(
@@ -303,6 +310,7 @@ class Suggestions:
             continues=continues,
             created_at=now,
         )
+        self.companions.note(trial, is_refused=refusal is not None)
         admitted = _Admitted(trial, refusal, also)
         if self._together is None:
             self._write([admitted])

@@ -9,7 +9,14 @@ from search.spaces.dimension import (
     RealDimension,
     Scalar,
 )
-from search.spaces.draws import CornerSource, NamedSource, Source, TrialSource, names_of
+from search.spaces.draws import (
+    CornerSource,
+    NamedSource,
+    PinnedSource,
+    Source,
+    TrialSource,
+    names_of,
+)
 from search.spaces.limits import (
     Limits,
     MeasuredValues,
@@ -48,6 +55,7 @@ __all__ = [
     "MeasuredValues",
     "NamedSource",
     "Override",
+    "PinnedSource",
     "Preset",
     "RealDimension",
     "Scalar",

@@ -179,6 +179,20 @@ class NamedSource:
         return value
 
 
+class PinnedSource:
+    """Answers with given values by dimension, and passes the other questions on."""
+
+    def __init__(self, values: Mapping[str, Scalar], rest: Source) -> None:
+        self._values, self._rest = values, rest
+
+    def answer(self, dimension: Dimension) -> Scalar:
+        """The given value where there is one that lies in the dimension."""
+        value = self._values.get(dimension.name)
+        if value is None or not dimension.contains(value):
+            return self._rest.answer(dimension)
+        return value
+
+
 class Recorder:
     """Passes questions on, and keeps each dimension with its answer in the order of asking."""
 

@@ -12,7 +12,7 @@ from search.studies.configurations import (
     seeded,
 )
 from search.studies.feasibility import bytes_wanted, largest_bytes, refusals
-from search.studies.memory import Need, measuring_need, need_of
+from search.studies.memory import Need, measuring_need, need_of, of_stack
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
 from search.studies.spec import (
@@ -55,6 +55,7 @@ __all__ = [
     "measuring_need",
     "need_of",
     "needed_checkpoints",
+    "of_stack",
     "precedence",
     "priority_of",
     "refusals",

@@ -59,6 +59,8 @@ class Need:
     """The same while a file of its state is made: on the machine, whatever computes."""
     kept: int
     """Of the machine's memory while a GPU computes."""
+    shared: int = 0
+    """Of each of these what further trials in the same process do not take again."""
 
     @property
     def total(self) -> int:
@@ -91,6 +93,17 @@ class Need:
         need, there = min(over, key=lambda pair: pair[0] / pair[1])
         sentence = f"{in_words(need)} predicted, the largest slot has {in_words(there)}"
         return TrialOutcome(cause=TrialCause.MEMORY, detail=sentence, violation=need / there - 1)
+
+
+def of_stack(needs: Sequence[Need]) -> Need:
+    """What trials take that are trained together in one process."""
+    shared = max(need.shared for need in needs)
+    return Need(
+        computing=shared + sum(need.computing - need.shared for need in needs),
+        storing=shared + sum(need.storing - need.shared for need in needs),
+        kept=shared + sum(need.kept - need.shared for need in needs),
+        shared=shared,
+    )
 
 
 def in_words(size: int) -> str:
@@ -131,6 +144,7 @@ def training_need(task: AnyTask, trial: TrialSpec) -> Need:
         computing=outside + _NUMBER_BYTES * (held + _working(model) + max(step, evaluation)),
         storing=outside + _NUMBER_BYTES * (held + file),
         kept=outside + _NUMBER_BYTES * (count + original + file),
+        shared=outside,
     )
 
 
@@ -185,10 +199,12 @@ def _ends(signature: Signature) -> tuple[int, int]:
 
 
 def _larger(one: Need, other: Need) -> Need:
+    """The larger of each; what trials share is that of the first."""
     return Need(
         computing=max(one.computing, other.computing),
         storing=max(one.storing, other.storing),
         kept=max(one.kept, other.kept),
+        shared=one.shared,
     )
 
 

@@ -75,6 +75,9 @@ class Budget(Spec):
     )
 
 
+_MOST_TOGETHER = 8
+
+
 class Resources(Spec):
     """Where attempts may run."""
 
@@ -89,6 +92,18 @@ class Resources(Spec):
         "much or more. A CPU slot is a whole core, 1; a GPU is divided evenly among its slots. "
         "Null: any slot",
     )
+    stack: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
+        default="auto",
+        description="how many trials one slot trains in the same calls, each with results of its "
+        "own: trials of one architecture and size, which may differ in counts, ranks, learning "
+        "rates and seeds. `auto`: up to 8, and fewer where that is no faster on the machine; 1: "
+        "each alone, which is bit for bit the same each time",
+    )
+
+    @property
+    def most_together(self) -> int:
+        """How many trials a slot may train in the same calls."""
+        return _MOST_TOGETHER if self.stack == "auto" else self.stack
 
 
 def measured_kind(throughput: Throughput, resources: Resources) -> Literal["any", "cpu", "cuda"]:

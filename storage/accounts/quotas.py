@@ -182,9 +182,10 @@ def _queued_trials(tenant: str) -> list[Select[int]]:
 
 
 def _slots(tenant: str) -> list[Select[int]]:
-    """Attempts on slots; a measurement lock is none."""
+    """Slots with attempts, which are several where they train together; a measurement lock is none."""
     return [
-        _counted(AttemptRow.id)
+        select(func.count(AttemptRow.slot.distinct()))
+        .execution_options(**ACROSS_TENANTS)
         .join(StudyRow, StudyRow.id == AttemptRow.study_id)
         .where(
             AttemptRow.state == AttemptState.RUNNING,

@@ -95,15 +95,14 @@ class Bookings:
         }
         return add(self._session, BookingRow, values, missing=f"there is no {machine_id!r}")
 
-    def adopt(self, attempt_id: str, *, owner: str) -> bool:
-        """Give an attempt's place to another coordinator; False when it has none any more."""
-        adopted = self._session.scalar(
+    def adopt(self, attempt_id: str, *, owner: str) -> str | None:
+        """Give an attempt's place to another coordinator, and say which; null: it has none."""
+        return self._session.scalar(
             update(BookingRow)
             .where(BookingRow.attempt_id == attempt_id, _OPEN)
             .values(owner=owner)
-            .returning(BookingRow.attempt_id)
+            .returning(BookingRow.place)
         )
-        return adopted is not None
 
     def cancel(self, attempt_id: str, grace_seconds: float) -> str | None:
         """Ask for an attempt's end; its machine's id where that is news, else null."""

@@ -168,14 +168,15 @@ class RemoteExecutor:
             self._running.add(ticket.attempt_id)
             self._to_tell.add(self._machines.get(slot.machine, ""))
 
-    def adopt(self, attempt_id: str) -> bool:
-        """Take over an attempt that its machine still has."""
+    def adopt(self, attempt_id: str) -> int | None:
+        """Take over an attempt that its machine still has; gives its lane."""
         with self._database.write() as session:
-            adopted = Bookings(session).adopt(attempt_id, owner=self._owner)
-        if adopted:
-            with self._lock:
-                self._running.add(attempt_id)
-        return adopted
+            place = Bookings(session).adopt(attempt_id, owner=self._owner)
+        if place is None:
+            return None
+        with self._lock:
+            self._running.add(attempt_id)
+        return int(place.partition(LANE)[2] or 0)
 
     def keeps(self, attempt_id: str) -> bool:
         """Machines go on with what they have, for the next coordinator."""

@@ -13,7 +13,7 @@ from search.samplers.modelling.costs import Costs
 from search.samplers.modelling.encoding import values_of_draw, values_of_trial
 from search.samplers.modelling.gaussian_process import Array
 from search.samplers.sampler import SamplerContext
-from search.spaces import DrawnTrial, NamedSource, Scalar, margins
+from search.spaces import DrawnTrial, NamedSource, PinnedSource, Scalar, Source, margins
 from storage.records import Json, TrialRecord, TrialState
 
 _DRAWS_TO_SPREAD = 8
@@ -33,8 +33,14 @@ class CandidateDraws:
         trials: Sequence[TrialRecord],
         costs: Costs,
         generator: np.random.Generator,
+        *,
+        pins: Mapping[str, Scalar],
     ) -> None:
-        """`trials` are all that were begun, the warm start's among them."""
+        """`trials` are all that were begun, the warm start's among them.
+
+        What is drawn has the values of `pins`, by dimension.
+        """
+        self._pins = pins
         self._study = study
         self._trials = trials
         self._costs = costs
@@ -75,16 +81,19 @@ class CandidateDraws:
         return [one for one in fresh if self._keeps_limits(one)]
 
     def _draw(self) -> DrawnTrial:
-        return self._study.space.draw(RandomSource(self._generator))
+        return self._pinned(RandomSource(self._generator))
+
+    def _pinned(self, source: Source) -> DrawnTrial:
+        return self._study.space.draw(PinnedSource(self._pins, source))
 
     def _mutations(self, front: Sequence[int]) -> Iterator[DrawnTrial]:
         for index in front[-_MOST_MUTATED:]:
-            if not is_own(self._trials[index]):
+            if not is_own(self._trials[index]) and not self._pins:
                 yield self._study.space.draw(NamedSource(_scalars(self._trials[index].drawn)))
             values = values_of_trial(self._trials[index])
             values |= _scalars(self._trials[index].drawn)
             for _ in range(_MUTATIONS):
-                yield self._study.space.draw(MutatingSource(values, self._generator))
+                yield self._pinned(MutatingSource(values, self._generator))
 
     def _keeps_limits(self, drawn: DrawnTrial) -> bool:
         """Whether count and size are within the limits, and the predicted speed as well."""

@@ -26,7 +26,7 @@ def offered(played: Played) -> set[tuple[object, ...]]:
     costs = Costs(
         context.objectives, played.trials, context.sampler_cache, file_bytes=context.file_bytes
     )
-    draws = CandidateDraws(context, played.trials, costs, np.random.default_rng(0))
+    draws = CandidateDraws(context, played.trials, costs, np.random.default_rng(0), pins={})
     return {tuple(one.hyperparameters.values()) for one in draws.fresh([])}
 
 

@@ -1,0 +1,155 @@
+"""What is on each slot: one attempt, or a stack of attempts that are trained together.
+
+A slot has lanes, numbered from 0, and each attempt has one of them. See Note [Stacks] in
+`search/README.md`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import final
+
+from search.agents.executors import Slot
+from search.running import Together
+from search.studies import Need, of_stack
+
+Place = tuple[str, int]
+"""A slot's name and a lane of it."""
+
+
+@dataclass(frozen=True)
+class Occupant:
+    """An attempt on a slot."""
+
+    attempt_id: str
+    together: Together | None
+    """With whom it may be trained; null: with nobody."""
+    need: Need | None
+    """Bytes that it is predicted to take; null: unknown."""
+
+
+@dataclass
+class _OnSlot:
+    by_lane: dict[int, Occupant]
+    admitted: int
+    """How many it took in since nothing was on it."""
+
+
+@final
+class Occupancy:
+    """The slots that have attempts on them; called in the coordinator's rounds."""
+
+    def __init__(self) -> None:
+        self._on: dict[str, _OnSlot] = {}
+
+    @property
+    def slots(self) -> Set[str]:
+        """The names of the slots that have any."""
+        return self._on.keys()
+
+    @property
+    def attempts(self) -> Mapping[str, Place]:
+        """Where each attempt is."""
+        return {one.attempt_id: place for place, one in self._all()}
+
+    def counts(self) -> Mapping[str, int]:
+        """How many attempts each slot has that has any."""
+        return {name: len(on.by_lane) for name, on in self._on.items()}
+
+    def take(self, place: Place, occupant: Occupant) -> bool:
+        """Put an attempt on a lane; whether it is alone on its slot."""
+        name, lane = place
+        on = self._on.setdefault(name, _OnSlot({}, 0))
+        on.by_lane[lane] = occupant
+        on.admitted += 1
+        return len(on.by_lane) == 1
+
+    def free(self, attempts: Set[str]) -> list[tuple[Place, str]]:
+        """Take these attempts off their slots; gives where they were, and which was there."""
+        gone = [(place, one.attempt_id) for place, one in self._all() if one.attempt_id in attempts]
+        for (name, lane), _ in gone:
+            on = self._on[name]
+            del on.by_lane[lane]
+            if not on.by_lane:
+                del self._on[name]
+        return gone
+
+    def keep(self, attempts: Set[str]) -> None:
+        """Forget all others."""
+        self.free(self.attempts.keys() - attempts)
+
+    def lane_of(
+        self,
+        slot: Slot,
+        *,
+        together: Together | None = None,
+        need: Need | None = None,
+        is_passing: bool = False,
+    ) -> Slot | None:
+        """The slot with a lane that an attempt can have now, beside what is there; null: none.
+
+        `is_passing`: a better trial waits for a slot. What is on this one is then joined only up
+        to as many as it may have at once, counted since it was free, so that it comes to its end.
+        """
+        on = self._on.get(slot.name)
+        if on is None:
+            return slot if need is None or need.fits(slot) else None
+        if together is None or (is_passing and on.admitted >= together.most):
+            return None
+        if not _may_join([*on.by_lane.values()], slot, together=together, need=need):
+            return None
+        lane = next(lane for lane in range(together.most) if lane not in on.by_lane)
+        return replace(slot, lane=lane)
+
+    def lane_ahead(
+        self,
+        slot: Slot,
+        *,
+        followed: Mapping[Place, Occupant],
+        together: Together | None = None,
+        need: Need | None = None,
+    ) -> Slot | None:
+        """The slot with a lane whose attempt none follows yet, where one may that is asked for.
+
+        What follows the attempts of a slot is one attempt, or a stack that begins when they are
+        all gone. `followed` has by place what follows already.
+        """
+        on = self._on.get(slot.name)
+        if on is None:
+            return None
+        followers = [one for (name, _), one in followed.items() if name == slot.name]
+        if not _may_join(followers, slot, together=together, need=need):
+            return None
+        lanes = (lane for lane in sorted(on.by_lane) if (slot.name, lane) not in followed)
+        lane = next(lanes, None)
+        return None if lane is None else replace(slot, lane=lane)
+
+    def is_open(self, prefix: str, *, followed: Mapping[Place, Occupant]) -> bool:
+        """Whether a stack takes in more whose key begins so, or one that follows others does."""
+        stacks = [[*on.by_lane.values()] for on in self._on.values()]
+        for name in {name for name, _ in followed}:
+            stacks += [[one for (slot, _), one in followed.items() if slot == name]]
+        return any(
+            one.together is not None
+            and one.together.key.startswith(prefix)
+            and len(stack) < one.together.most
+            for stack in stacks
+            for one in stack[:1]
+        )
+
+    def _all(self) -> Iterator[tuple[Place, Occupant]]:
+        for name, on in list(self._on.items()):
+            for lane, one in list(on.by_lane.items()):
+                yield (name, lane), one
+
+
+def _may_join(
+    others: Sequence[Occupant], slot: Slot, *, together: Together | None, need: Need | None
+) -> bool:
+    """Whether an attempt may be trained with these, or begin where there are none."""
+    if others and (together is None or len(others) >= together.most):
+        return False
+    keys = {None if one.together is None else one.together.key for one in others}
+    if together is not None and keys - {together.key}:
+        return False
+    needs = [one.need for one in others if one.need is not None]
+    return need is None or of_stack([*needs, need]).fits(slot)
