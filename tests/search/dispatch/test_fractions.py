@@ -43,8 +43,8 @@ class Machine:
     ) -> bool:
         return session.is_active and bool(ticket.attempt_id) and slot in self._slots
 
-    def adopt(self, attempt_id: str) -> bool:
-        return not attempt_id
+    def adopt(self, attempt_id: str) -> int | None:
+        return None if attempt_id else 0
 
     def keeps(self, attempt_id: str) -> bool:
         return not attempt_id

@@ -213,8 +213,8 @@ def test_what_a_coordinator_left_at_work_is_taken_over_by_the_next(
     machine.exit(ended.attempt)
     former.executor.close()
     assert former.executor.keeps(lease.attempt)
-    assert following.executor.adopt(lease.attempt)
-    assert not following.executor.adopt(ended.attempt)
+    assert following.executor.adopt(lease.attempt) == 0
+    assert following.executor.adopt(ended.attempt) is None
     following.slot()
     machine.exit(lease.attempt)
     assert [one.attempt_id for one in following.executor.poll(5.0)] == [lease.attempt]
