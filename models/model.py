@@ -236,10 +236,18 @@ def spectral_margin(module: nn.Module) -> float | None:
     shorter side of at most 256 alone: once an epoch it then costs milliseconds. None where there
     is no such matrix.
     """
-    spectra = [
-        values.abs() for part in stored_matrices(module) if (values := _spectrum(part)) is not None
+    found = spectral_distance(module)
+    return None if found is None else float(found)
+
+
+def spectral_distance(module: nn.Module) -> Tensor | None:
+    """The same as a scalar."""
+    distances = [
+        (values.abs() - 1).abs().max().double()
+        for part in stored_matrices(module)
+        if (values := _spectrum(part)) is not None
     ]
-    return max((float((values - 1).abs().max()) for values in spectra), default=None)
+    return torch.stack(distances).max() if distances else None
 
 
 def _spectrum(linear: StructuredLinear) -> Tensor | None:

@@ -2,7 +2,9 @@
 
 import contextlib
 from collections.abc import Callable, Generator
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from models.backends.call import State
@@ -50,12 +52,54 @@ class GradientProbe:
         def read(gradient: Tensor) -> None:
             # A batch's loss is the mean of its samples' losses: what reaches one sample's state is
             # 1 / B of that sample's own gradient.
-            self._norms[end] = gradient.detach().double().square().sum(-1).sqrt().sum()
+            self._norms[end] = gradient.detach().double().square().sum(-1).sqrt().sum(-1)
 
         return read
 
     def _norm(self, end: str) -> float | None:
         return float(self._norms[end]) if end in self._norms else None
+
+
+class StackedProbe(GradientProbe):
+    """The same for K networks that are computed in one call, see `models.stacked`."""
+
+    def norms(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """`|dL/dh|` of each member `[K]` at the first and the last state; NaN where unknown."""
+        unknown = torch.full_like(like, torch.nan, dtype=torch.float64)
+        return self._norms.get("first", unknown), self._norms.get("last", unknown)
+
+    def _watch(self, end: str, state: Tensor) -> Tensor:
+        watched: Any = _Watched.apply(state, super()._watch, end)
+        return watched
+
+
+class _Watched(torch.autograd.Function):
+    """The identity; where torch carries it over members, the states of all are there to watch."""
+
+    @staticmethod
+    def forward(state: Tensor, _attach: object, _end: str) -> Tensor:
+        return state.view_as(state)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:  # noqa: ARG004 -- torch passes it
+        return gradients[0], None, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        state: Tensor,
+        attach: Callable[[str, Tensor], Tensor],
+        end: str,
+    ) -> tuple[Tensor, int]:
+        axis = in_dims[0]
+        shape = info.batch_size, *state.shape
+        states = state.expand(shape) if axis is None else state.movedim(axis, 0)
+        return attach(end, states), 0
 
 
 class Network(nn.Module):
@@ -99,7 +143,16 @@ class Network(nn.Module):
 @contextlib.contextmanager
 def observed(network: Network) -> Generator[GradientProbe]:
     """Watch the gradients of the forward passes made within the context."""
-    probe = GradientProbe()
+    with observed_by(network, GradientProbe()) as probe:
+        yield probe
+
+
+P = TypeVar("P", bound=GradientProbe)
+
+
+@contextlib.contextmanager
+def observed_by(network: Network, probe: P) -> Generator[P]:
+    """The same with a probe that is given."""
     network.probe = probe
     try:
         yield probe

@@ -9,19 +9,24 @@ zeros, which change nothing: a reflector of zeros is the identity, as is a rotat
 column of rank adds nothing. They have no gradient, and stay zeros.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, cast, final
+import hashlib
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, Self, cast, final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.backends.call import State
+from models.hooks import Projected
 from models.linear import StructuredLinear
 from models.math.dropout import drawn_by
-from models.model import ModelSpec, after_step, penalty
-from models.network import Network
+from models.model import ModelSpec, after_step, parameter_groups, penalty, spectral_distance
+from models.network import Network, StackedProbe, observed_by
 from models.parametrizations import AnyFamily, AnyParametrization, PerLayer
+from models.quantization import Bits, Scheme, in_their_place, rounded_names
 
 
 @final
@@ -57,6 +62,11 @@ class StackedNetwork:
         plans = [spec.build_on_meta() for spec in specs]
         self._shapes = [_shapes(plan, state) for plan, state in zip(plans, states, strict=True)]
         self._reals = _reals_of(plans)
+        self._is_projected = any(isinstance(part, Projected) for part in one.modules())
+        self.has_penalties = any(penalty(plan) is not None for plan in plans)
+        """Whether the structured weights of any member add to its loss."""
+        self.learning_rate_scales = _scales_of(plans)
+        """Of each parameter whose learning rate is not the plain one in each member, `[K]`."""
         wanted = {name: tensor.shape for name, tensor in one.state_dict().items()}
         numbers = {
             name: torch.stack([_filled(state, name, shape) for state in states])
@@ -74,13 +84,28 @@ class StackedNetwork:
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
 
-    def __call__(self, x: Tensor, *, lengths: Tensor | None = None) -> Tensor:
-        """What each member makes of its own batch `[K, B, ...]`, of `lengths` `[K, B]`."""
+    def to(self, device: torch.device | str) -> Self:
+        """Bring all numbers to a device, in place; generators are the caller's to choose."""
+        self._caller.to(device)
+        self.parameters = {
+            name: nn.Parameter(parameter.detach().to(device))
+            for name, parameter in self.parameters.items()
+        }
+        self.buffers = {name: one.to(device) for name, one in self.buffers.items()}
+        self._reals = {where: one.to(device) for where, one in self._reals.items()}
+        self._keep_filling()
+        return self
+
+    def __call__(self, x: Tensor, *, lengths: Tensor | None = None, shared: bool = False) -> Tensor:
+        """What each member makes of its own batch `[K, B, ...]`, of `lengths` `[K, B]`.
+
+        With `shared` all read one batch `[B, ...]`.
+        """
 
         def answer(one: Network, x: Tensor, lengths: Tensor | None) -> Tensor:
             return one(x, lengths=lengths)
 
-        return self._of_each(answer, x, lengths)
+        return self.of_each(answer, x, lengths, shared=2 if shared else 0)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """Go on from the states in which an earlier call ended, see `Network.step`."""
@@ -88,16 +113,56 @@ class StackedNetwork:
         def answer(one: Network, x: Tensor, *state: Tensor) -> tuple[Tensor, State]:
             return one.step(x, state)
 
-        return self._of_each(answer, x, *state)
+        return self.of_each(answer, x, *state)
 
     def penalties(self) -> Tensor:
         """What the structured weights add to each member's loss `[K]`."""
-        return self._of_each(_penalty)
+        return self.of_each(penalty_of)
 
     @torch.no_grad()
     def after_step(self) -> None:
         """Bring parameters back to where they belong, after an optimizer's step."""
-        self._of_each(_after_step)
+        if self._is_projected:
+            self.of_each(_after_step)
+
+    @torch.no_grad()
+    def spectral_margins(self) -> list[float | None]:
+        """Each member's `models.model.spectral_margin`."""
+        largest: Tensor = self.of_each(_spectral_distance)
+        return [None if value < 0 else value for value in largest.tolist()]
+
+    @contextmanager
+    def observed(self) -> Generator[StackedProbe]:
+        """Watch the gradients of the forward passes made within the context."""
+        with observed_by(self._caller.one, StackedProbe()) as probe:
+            yield probe
+
+    @contextmanager
+    def rounded(
+        self, bits: Bits | None, *, for_a_step: bool = False, who: Sequence[bool] | None = None
+    ) -> Generator[None]:
+        """Within the context parameters are rounded; then they are again what they were before.
+
+        Members then have equal counts and ranks: rows of matrices share scales.
+
+        Args:
+            bits: None rounds nothing.
+            for_a_step: as `models.quantization.rounded_for_a_step`, else as `rounded_weights`.
+            who: which members' are; None: all.
+        """
+        schemes = {} if bits is None else rounded_names(self._caller)
+        chosen = None if who is None else torch.tensor([*who])
+        replaced: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = []
+        for name, scheme in schemes.items():
+            assert bits is not None
+            replaced.append(
+                (
+                    self.parameters[name.removeprefix("one.")],
+                    _rounding(scheme, bits, for_a_step=for_a_step, who=chosen),
+                )
+            )
+        with in_their_place(replaced):
+            yield
 
     def train(self, *, training: bool = True) -> None:
         """Compute as in training, or as afterwards."""
@@ -111,6 +176,23 @@ class StackedNetwork:
             for name, shape in self._shapes[member].items()
         }
 
+    def own_part(self, member: int, name: str, numbers: Tensor) -> Tensor:
+        """What belongs to a member of numbers `[K, ...]` that a parameter's own stand beside."""
+        return numbers[member][_region(self._shapes[member][name])]
+
+    def has(self, member: int, name: str) -> bool:
+        """Whether a member itself has a parameter that the stack has."""
+        return name in self._shapes[member]
+
+    def laid_out(self, name: str, numbers: Sequence[Tensor | None]) -> Tensor:
+        """Numbers that stand beside each member's own parameter, `[K, ...]`; zeros for None."""
+        parameter = self.parameters[name]
+        filled = torch.zeros_like(parameter, requires_grad=False)
+        for member, own in enumerate(numbers):
+            if own is not None:
+                filled[member][_region(own.shape)] = own.to(filled.device)
+        return filled
+
     def keep(self, members: Sequence[int]) -> None:
         """Go on with some of the members, by their places, in this order; the others leave."""
         places = torch.tensor([*members])
@@ -119,7 +201,11 @@ class StackedNetwork:
         self.buffers = {n: one[places.to(one.device)] for n, one in self.buffers.items()}
         self.generators = [self.generators[place] for place in members]
         self._shapes = [self._shapes[place] for place in members]
-        self._reals = {where: one[places] for where, one in self._reals.items()}
+        self._reals = {where: one[places.to(one.device)] for where, one in self._reals.items()}
+        self.learning_rate_scales = {
+            name: [scales[place] for place in members]
+            for name, scales in self.learning_rate_scales.items()
+        }
         self._keep_filling()
 
     def _keep_filling(self) -> None:
@@ -136,7 +222,17 @@ class StackedNetwork:
     def _numbers(self) -> dict[str, Tensor]:
         return {**self.parameters, **self.buffers}
 
-    def _of_each(self, function: Callable[..., Any], *arguments: Tensor | None) -> Any:
+    def of_each(
+        self, function: Callable[..., Any], *arguments: Tensor | None, shared: int = 0
+    ) -> Any:
+        """What a function of each member's network and arguments gives, over all members.
+
+        Args:
+            function: of a network and tensors, to tensors; torch carries it over the members.
+            arguments: `[K, ...]`.
+            shared: so many of the arguments, the first ones, are the same for all members, `[...]`.
+        """
+
         def of_one(
             numbers: Mapping[str, Tensor],
             reals: Mapping[tuple[str, str], Tensor],
@@ -145,8 +241,9 @@ class StackedNetwork:
             self._caller.use_reals(reals)
             return functional_call(self._caller, _below_one(numbers), (function, *own))
 
-        in_dims = 0, 0, *(None if one is None else 0 for one in arguments)
-        over_members: Any = torch.vmap(of_one, in_dims=in_dims, randomness="error")
+        over = [None] * min(shared, len(arguments)) + [0] * (len(arguments) - shared)
+        axes = [None if one is None else axis for one, axis in zip(arguments, over, strict=True)]
+        over_members: Any = torch.vmap(of_one, in_dims=(0, 0, *axes), randomness="error")
         with drawn_by(self.generators):
             return over_members(self._numbers(), self._reals, *arguments)
 
@@ -180,6 +277,29 @@ def _after_step(one: Network) -> Tensor:
     after_step(one)
     # What is carried over members gives something.
     return torch.zeros(())
+
+
+def stack_key(spec: ModelSpec) -> str:
+    """A digest (hex) that models share of which `common_spec` makes one; nothing is built.
+
+    Numbers of few bits are rounded in rows, for which counts and ranks must be equal, too.
+    """
+    document = {
+        **spec.model_dump(mode="json", exclude={"parametrization"}),
+        "parametrization": _key_of(spec.parametrization, counts=spec.rounded_to is not None),
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _key_of(parametrization: AnyParametrization, *, counts: bool) -> Any:
+    if isinstance(parametrization, PerLayer):
+        return [_key_of(one, counts=counts) for one in parametrization.layers]
+    reals = type(parametrization).reals
+    return {
+        name: "count" if type(value) is int and not counts else value
+        for name, value in parametrization.model_dump(mode="json").items()
+        if name not in reals
+    }
 
 
 def common_spec(specs: Sequence[ModelSpec]) -> ModelSpec:
@@ -231,9 +351,50 @@ def _refuse(what: str, values: Sequence[object]) -> NoReturn:
     )
 
 
-def _penalty(one: Network) -> Tensor:
+def penalty_of(one: Network) -> Tensor:
+    """What a network's structured weights add to its loss, for `StackedNetwork.of_each`."""
     found = penalty(one)
     return torch.zeros(()) if found is None else found
+
+
+def _spectral_distance(one: Network) -> Tensor:
+    found = spectral_distance(one)
+    return torch.tensor(-1.0) if found is None else found
+
+
+def _rounding(
+    scheme: Scheme, bits: Bits, *, for_a_step: bool, who: Tensor | None
+) -> Callable[[Tensor], Tensor]:
+    def of_one(parameter: Tensor) -> Tensor:
+        if for_a_step:
+            return scheme.for_a_step(parameter, bits)
+        return scheme.encode(parameter, bits).values()
+
+    def of_all(parameter: Tensor) -> Tensor:
+        rounded: Tensor = torch.vmap(of_one)(parameter)
+        # No integer is NaN: what diverged would look as if it had not.
+        shape = len(parameter), *[1] * (parameter.dim() - 1)
+        sound = torch.isfinite(parameter).flatten(1).all(1).view(shape)
+        rounded = torch.where(sound, rounded, torch.nan)
+        return (
+            rounded
+            if who is None
+            else torch.where(who.to(sound.device).view(shape), rounded, parameter)
+        )
+
+    return of_all
+
+
+def _scales_of(plans: Sequence[nn.Module]) -> dict[str, list[float]]:
+    """Each member's factors on the learning rates of parameters, of those that have any."""
+    found: dict[str, list[float]] = {}
+    for place, plan in enumerate(plans):
+        names = {parameter: name for name, parameter in plan.named_parameters()}
+        for group in parameter_groups(plan, 1.0):
+            for parameter in group["params"]:
+                scales = found.setdefault(names[parameter], [1.0] * len(plans))
+                scales[place] = group["lr"]
+    return {name: scales for name, scales in found.items() if any(one != 1 for one in scales)}
 
 
 def _reals_of(plans: Sequence[nn.Module]) -> dict[tuple[str, str], Tensor]:

@@ -320,14 +320,24 @@ class RecurrentNetwork(RecurrentLayers, Network):
             return_sequences=self.every_step,
             carries=lengths is None,
         )
-        outputs = self._watched(states) if self.every_step else self.watch_last(ends[-1][0])
+        outputs = (
+            self._watched(states, lengths) if self.every_step else self.watch_last(ends[-1][0])
+        )
         answers = self.readout(dropout(outputs, self.readout_dropout, training=self.training))
         return answers, tuple(part for end in ends for part in end)
 
-    def _watched(self, states: Tensor) -> Tensor:
-        """All states `[B, T, n]`, the last one shown to the probe, if there is one."""
-        if self.probe is not None:
+    def _watched(self, states: Tensor, lengths: Tensor | None) -> Tensor:
+        """All states `[B, T, n]`, the last one shown to the probe, if there is one.
+
+        It is the one after the longest sequence: in a stack others' batches may be longer.
+        """
+        if self.probe is not None and lengths is None:
             states = torch.cat((states[:-1], self.watch_last(states[-1])[None]))
+        elif self.probe is not None and lengths is not None:
+            last = lengths.max().unsqueeze(0) - 1
+            watched = self.watch_last(states.index_select(0, last)[0])
+            steps = torch.arange(len(states), device=states.device)
+            states = torch.where((steps == last)[:, None, None], watched, states)
         return states.transpose(0, 1)
 
     def _start(self, x: Tensor, layer: int, state: State) -> State:

@@ -7,10 +7,12 @@ from models.quantization.rounding import (
     decode,
     encode,
     encoded,
+    in_their_place,
     layouts,
     refuse_not_finite,
     round_,
     rounded_for_a_step,
+    rounded_names,
     rounded_weights,
 )
 from models.quantization.scheme import Bits, Encoded, Layout, Quantised, Scheme
@@ -29,9 +31,11 @@ __all__ = [
     "decode",
     "encode",
     "encoded",
+    "in_their_place",
     "layouts",
     "refuse_not_finite",
     "round_",
     "rounded_for_a_step",
+    "rounded_names",
     "rounded_weights",
 ]

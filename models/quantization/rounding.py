@@ -1,6 +1,6 @@
 """Rounding the parameters of a module, for good or for a while, and what their bits are."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import cast
 
@@ -90,7 +90,7 @@ def rounded_weights(module: nn.Module, bits: Bits | None) -> Generator[None]:
 
     With None nothing happens. A number that is not finite makes NaN of its parameter.
     """
-    with _in_their_place(module, bits, _values):
+    with in_their_place(_replacements(module, bits, _values)):
         yield
 
 
@@ -101,29 +101,48 @@ def rounded_for_a_step(module: nn.Module, bits: Bits | None) -> Generator[None]:
     They are for the parameters as they were before, and are again behind it: rounding counts as
     the identity (the straight-through estimator, Bengio, Leonard, Courville, arXiv:1308.3432).
     """
-    with _in_their_place(module, bits, _for_a_step):
+    with in_their_place(_replacements(module, bits, _for_a_step)):
         yield
 
 
 @contextmanager
-def _in_their_place(
-    module: nn.Module, bits: Bits | None, replace: Callable[[Scheme, Tensor, Bits], Tensor]
+def in_their_place(
+    replaced: Sequence[tuple[Tensor, Callable[[Tensor], Tensor]]],
 ) -> Generator[None]:
-    kept: list[tuple[nn.Parameter, Tensor]] = []
-    if bits is not None:
-        with torch.no_grad():
-            for _, parameter, scheme in _rounded(module):
-                kept.append((parameter, parameter.detach().clone()))
-                rounded = replace(scheme, parameter, bits)
-                # No integer is NaN: what diverged would look as if it had not.
-                sound = torch.isfinite(parameter).all()
-                parameter.copy_(torch.where(sound, rounded, torch.nan))
+    """Within the context parameters are what functions make of them."""
+    kept: list[tuple[Tensor, Tensor]] = []
     try:
+        with torch.no_grad():
+            for parameter, replace in replaced:
+                kept.append((parameter, parameter.detach().clone()))
+                parameter.copy_(replace(parameter))
         yield
     finally:
         with torch.no_grad():
             for parameter, numbers in kept:
                 parameter.copy_(numbers)
+
+
+def rounded_names(module: nn.Module) -> dict[str, Scheme]:
+    """The schemes of the parameters that have one, by their names in `state_dict`."""
+    return {name: scheme for name, _, scheme in _rounded(module)}
+
+
+def _replacements(
+    module: nn.Module, bits: Bits | None, replace: Callable[[Scheme, Tensor, Bits], Tensor]
+) -> list[tuple[Tensor, Callable[[Tensor], Tensor]]]:
+    if bits is None:
+        return []
+
+    def of(scheme: Scheme) -> Callable[[Tensor], Tensor]:
+        def rounded(parameter: Tensor) -> Tensor:
+            # No integer is NaN: what diverged would look as if it had not.
+            sound = torch.isfinite(parameter).all()
+            return torch.where(sound, replace(scheme, parameter, bits), torch.nan)
+
+        return rounded
+
+    return [(parameter, of(scheme)) for _, parameter, scheme in _rounded(module)]
 
 
 def _values(scheme: Scheme, parameter: Tensor, bits: Bits) -> Tensor:

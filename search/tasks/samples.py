@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
+IGNORED = -100
+"""The target of steps that are no part of a sample or of its loss: `F.cross_entropy` skips it."""
+
 EVALUATION_ROWS = 256
 """Samples of a batch that is only evaluated, unless a task takes fewer."""
 
@@ -29,6 +32,20 @@ class Batch:
     def counts(self) -> int:
         """What the batch counts for in a mean over batches."""
         return len(self.x) if self.weight is None else self.weight
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A batch for each of K models, all of B samples."""
+
+    x: Tensor
+    """`[K, B, ...]`, padded to the longest of all."""
+    y: Tensor
+    """`[K, B, ...]`."""
+    lengths: Tensor | None
+    """`[K, B]`, see `Batch`."""
+    counts: Sequence[int]
+    """What each counts for in a mean over batches."""
 
 
 class Samples(Protocol):
@@ -57,12 +74,39 @@ class Samples(Protocol):
         ...
 
     def take(self, batch: Tensor) -> Batch:
-        """The samples of a batch that `batches` named, on the split's device."""
+        """The samples of a batch that `batches` named, on the split's device.
+
+        Unless the state is carried on, names of several batches one behind the other name the
+        samples of all, padded to the longest.
+        """
         ...
 
     def to(self, device: torch.device) -> Self:
         """The same samples on a device."""
         ...
+
+
+def take_each(samples: Samples, batches: Sequence[Tensor]) -> Batches:
+    """Take a batch for each of several models.
+
+    Raises:
+        ValueError: the models read other rows of a text, whose batches cannot be taken together.
+    """
+    first, members = batches[0], len(batches)
+    if samples.carries_state:
+        if not all(torch.equal(one, first) for one in batches):
+            raise ValueError("models that read a text together read the same rows of it")
+        batch = samples.take(first)
+        x, y = (one.expand(members, *one.shape) for one in (batch.x, batch.y))
+        return Batches(x, y, None, [batch.counts] * members)
+    batch = samples.take(torch.cat([*batches]))
+    shape = members, len(first)
+    y = batch.y.unflatten(0, shape)
+    lengths = None if batch.lengths is None else batch.lengths.unflatten(0, shape)
+    counts = [len(first)] * members
+    if batch.weight is not None:
+        counts = (y != IGNORED).flatten(1).sum(1).tolist()
+    return Batches(batch.x.unflatten(0, shape), y, lengths, counts)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,8 @@ from models.interface import Interface
 from models.spec import Signature, Spec
 from search.documents.catalog import Metric
 from search.tasks.raw_samples import RawSamples
-from search.tasks.samples import Splits
+from search.tasks.samples import IGNORED, Splits
 from search.tasks.sources import DataSources, DownloadProgress
-
-IGNORED = -100
-"""The target of steps that are no part of a sample or of its loss: `F.cross_entropy` skips it."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from models.backends.loops import State
 from models.network import Network
 from search.tasks import Batch, Criterion
+from search.tasks.samples import Batches
 from search.training.compression import Distillation
 
 
@@ -31,6 +32,24 @@ class Teacher:
             answer = self._answer(batch, carries_state=carries_state)
         soft = task.soft_loss(output, answer, batch.y, self._distillation.temperature)
         return (1 - weight) * own + weight * soft
+
+    @torch.no_grad()
+    def answers(
+        self, batches: Batches, carried: State, *, carries_state: bool
+    ) -> tuple[Tensor, State]:
+        """What it answers to the batches of K students `[K, B, ...]`, and where it ends in each.
+
+        Args:
+            batches: theirs.
+            carried: where it ended their last ones, parts `[K, B, n]`.
+            carries_state: whether it goes on from there.
+        """
+        shape, x = batches.x.shape[:2], batches.x.flatten(0, 1)
+        if not carries_state:
+            lengths = None if batches.lengths is None else batches.lengths.flatten()
+            return self._network(x, lengths=lengths).unflatten(0, shape), ()
+        answers, state = self._step(x, tuple(part.flatten(0, 1) for part in carried))
+        return answers.unflatten(0, shape), tuple(part.unflatten(0, shape) for part in state)
 
     def _answer(self, batch: Batch, *, carries_state: bool) -> Tensor:
         if not carries_state:

@@ -1,7 +1,6 @@
 """The file from which a trial that was cut off goes on, number for number."""
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -47,28 +46,6 @@ class Position(Spec):
     def epochs_trained(self) -> int:
         """Epochs that are over."""
         return max(0, self.epoch - 1)
-
-    def after_batch(
-        self,
-        *,
-        loss: float,
-        samples: int,
-        recovered: bool,
-        gradient_first: float | None,
-        gradient_last: float | None,
-    ) -> "Position":
-        """The position once one more batch is done; numbers that are not finite are left out."""
-        counted = samples if math.isfinite(loss) else 0
-        return self.model_copy(
-            update={
-                "batch": self.batch + 1,
-                "loss_sum": self.loss_sum + (loss * samples if counted else 0.0),
-                "loss_samples": self.loss_samples + counted,
-                "recovered_batches": self.recovered_batches + recovered,
-                "gradient_first": _finite_or_none(gradient_first),
-                "gradient_last": _finite_or_none(gradient_last),
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -179,7 +156,3 @@ def _metadata(content: bytes) -> dict[str, str]:
     """
     end = 8 + int.from_bytes(content[:8], "little")
     return json.loads(content[8:end]).get("__metadata__", {})
-
-
-def _finite_or_none(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,21 @@
+"""Trials that are trained together, and what training asks of whoever runs it."""
+
+from search.training.stacks.entries import (
+    Clock,
+    Entry,
+    MemberHooks,
+    StackHooks,
+    TrainingResult,
+)
+from search.training.stacks.key import stack_key
+from search.training.stacks.training import train_stack
+
+__all__ = [
+    "Clock",
+    "Entry",
+    "MemberHooks",
+    "StackHooks",
+    "TrainingResult",
+    "stack_key",
+    "train_stack",
+]

@@ -1,0 +1,31 @@
+"""Which trials can be trained in the same calls."""
+
+import hashlib
+import json
+
+from models import stacked
+from search.training.jobs import TrainJob
+
+
+def stack_key(job: TrainJob) -> str:
+    """A digest (hex) that trials share which `train_stack` computes together; nothing is built.
+
+    Equal are the task, the model but for what `models.stacked.stack_key` leaves out (counts, ranks
+    and real numbers of its parametrization), its bits, the batch size, the optimizer, and what is
+    learned from: an original, or the samples alone.
+    All else may differ: seeds, learning rates and their decay, weight decay, clipping, recovery,
+    budgets, the epochs in which rounding is learned from, temperature and weight of distillation,
+    and what training starts with.
+    """
+    compression = job.trial.compression
+    original = None
+    if compression is not None and compression.distillation is not None:
+        original = compression.sha256
+    document = {
+        "task": job.task.model_dump(mode="json"),
+        "model": stacked.stack_key(job.trial.model),
+        "batch_size": job.trial.training.batch_size,
+        "optimizer": job.trial.training.optimizer,
+        "original": original,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,293 @@
+"""One trial in training: how far it is, what it has to say, and when it ends."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from models.errors import CheckpointError
+from models.network import Network
+from models.quantization import Bits
+from search.errors import TrainingDiverged
+from search.tasks import Criterion, Samples
+from search.training.distillation import Teacher
+from search.training.jobs import EpochReport, Verdict
+from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
+from search.training.stacks.entries import Entry, TrainingResult
+from search.training.stacks.numbers import Numbers, seeded
+
+_OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
+    "stop": "stopped",
+    "pause": "paused",
+}
+"""What becomes of training that ends before its last epoch, by the verdict."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a training step gave; numbers that are not finite say so themselves."""
+
+    total: float
+    """What is differentiated."""
+    norm: float | None
+    """The gradient's; None where there is none, for `total` is no number."""
+    loss: float
+    """The task's alone."""
+    samples: int
+    gradient_first: float | None = None
+    gradient_last: float | None = None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the gradient could be used."""
+        return self.norm is not None and math.isfinite(self.total) and math.isfinite(self.norm)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an evaluation gave."""
+
+    values: Mapping[str, float]
+    loss: float | None
+    """The mean over its samples; None where that is no number."""
+
+
+@dataclass
+class Progress:
+    """A `Position` that moves; the fields are the same."""
+
+    epoch: int = 1
+    batch: int = 0
+    loss_sum: float = 0.0
+    loss_samples: int = 0
+    recovered_batches: int = 0
+    gradient_first: float | None = None
+    gradient_last: float | None = None
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_quality: float | None = None
+    best_loss: float | None = None
+
+    def position(self) -> Position:
+        """As it is stored."""
+        return Position.model_validate(vars(self))
+
+    def add(self, step: Step) -> None:
+        """One more batch is done; numbers that are not finite are left out."""
+        self.batch += 1
+        if math.isfinite(step.loss):
+            self.loss_sum += step.loss * step.samples
+            self.loss_samples += step.samples
+        self.recovered_batches += not step.is_finite
+        self.gradient_first = _finite_or_none(step.gradient_first)
+        self.gradient_last = _finite_or_none(step.gradient_last)
+
+
+class Member:
+    """A trial, apart from who computes it."""
+
+    def __init__(self, entry: Entry, *, task: Criterion, device: torch.device) -> None:
+        """Begin anew, or where the resume file was written.
+
+        Raises:
+            CheckpointError: the resume file is damaged, or belongs to another trial.
+            ValueError: an original is needed, and not given.
+        """
+        self.entry, self.task, self.device = entry, task, device
+        self.job, self.training = entry.job, entry.job.trial.training
+        trial = self.job.trial
+        compression = trial.compression
+        self.last_epoch = self.job.last_epoch
+        self.bits: Bits | None = trial.model.rounded_to
+        self.distillation = None if compression is None else compression.distillation
+        self.teacher: Teacher | None = None
+        if self.distillation is not None:
+            if entry.original is None:
+                raise ValueError("a trial that learns from its original's answers is given none")
+            self.teacher = Teacher(entry.original, self.distillation, device)
+        self.progress = Progress(epoch=self.job.first_epoch)
+        self.order = torch.Generator().manual_seed(trial.seed)
+        self.best: Tensors = {}
+        state = None if entry.resume is None else from_bytes(entry.resume, job=self.job)
+        self.module: Network = trial.model.unrounded.build(seed=trial.seed).to(device)
+        """The trial's module: who computes it alone does it with this one."""
+        self.start = self._restored(state) if state is not None else self._fresh(entry)
+        """What it begins with."""
+        self.order_at_epoch_start = self.order.get_state()
+        self.batches: Sequence[Tensor] = ()
+        """Those of the epoch underway."""
+        self.saved_at = time.monotonic()
+        self.verdict = Verdict(lease_seconds=0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it trains no more."""
+        return self.progress.epoch > self.last_epoch or self.verdict.verdict != "continue"
+
+    @property
+    def outcome(self) -> Literal["complete", "stopped", "paused"]:
+        """How it ends: a verdict after the last epoch of the budget ends nothing."""
+        ended_early = self.progress.epoch <= self.last_epoch
+        return _OUTCOMES[self.verdict.verdict] if ended_early else "complete"
+
+    @property
+    def learning_rate(self) -> float:
+        """Of the epoch underway, `learning_rate * decay^(epoch - 1)`."""
+        factor = self.training.decay ** (self.progress.epoch - 1)
+        return self.training.learning_rate * factor
+
+    @property
+    def bits_of_steps(self) -> Bits | None:
+        """What weights are rounded to in the steps of the epoch underway."""
+        first = self.last_epoch - self.training.quantised_epochs + 1
+        return self.bits if self.progress.epoch >= first else None
+
+    def begin_epoch(self, samples: Samples) -> None:
+        """Draw the order of the epoch's data."""
+        self.order_at_epoch_start = self.order.get_state()
+        self.batches = samples.batches(self.training.batch_size, self.order)
+
+    def batch_done(self, step: Step) -> None:
+        """Take note of a step.
+
+        Raises:
+            TrainingDiverged: a number is not finite, and training knows no way on.
+        """
+        if not step.is_finite and self.training.nan_recovery is None:
+            total = math.isfinite(step.total)
+            what = f"the gradient's norm is {step.norm}" if total else f"the loss is {step.total}"
+            progress = self.progress
+            raise TrainingDiverged(f"epoch {progress.epoch}, batch {progress.batch + 1}: {what}")
+        self.progress.add(step)
+
+    def check_epoch(self) -> None:
+        """Refuse an epoch that taught nothing.
+
+        Raises:
+            TrainingDiverged: every batch needed recovery.
+        """
+        progress = self.progress
+        if progress.epoch > 0 and progress.recovered_batches == progress.batch:
+            raise TrainingDiverged(
+                f"epoch {progress.epoch}: the loss or the gradient's norm of all {progress.batch} "
+                f"batches is NaN or Inf, with nan_recovery {self.training.nan_recovery}"
+            )
+
+    def is_best(self, found: Found) -> bool:
+        """Whether what was just validated is the best so far."""
+        progress, metric = self.progress, self.task.metric
+        quality, best = found.values[metric.name], progress.best_quality
+        if best is None:
+            return True
+        if quality != best:
+            return metric.is_better(quality, best)
+        best_loss = progress.best_loss
+        return found.loss is not None and (best_loss is None or found.loss < best_loss)
+
+    def take_best(self, found: Found, state: Tensors) -> None:
+        """Keep what was just validated as the best."""
+        progress = self.progress
+        self.best = state
+        progress.best_epoch = progress.epoch
+        progress.best_quality = found.values[self.task.metric.name]
+        progress.best_loss = found.loss
+
+    def report(
+        self, found: Found, *, margin: float | None, stood_still_seconds: float
+    ) -> EpochReport:
+        """What is said of the epoch that is over."""
+        progress = self.progress
+        trained = progress.epoch > 0
+        return EpochReport(
+            epoch=progress.epoch,
+            train_loss=progress.loss_sum / progress.loss_samples if trained else None,
+            validation=found.values[self.task.metric.name],
+            spectral_margin=margin,
+            gradient_first=progress.gradient_first,
+            gradient_last=progress.gradient_last,
+            recovered_batches=progress.recovered_batches,
+            seconds=progress.seconds,
+            stood_still_seconds=stood_still_seconds,
+        )
+
+    def end_epoch(self, verdict: Verdict) -> None:
+        """Move to the next epoch's beginning."""
+        done = self.progress
+        self.verdict = verdict
+        self.progress = Progress(
+            epoch=done.epoch + 1,
+            best_epoch=done.best_epoch,
+            best_quality=done.best_quality,
+            best_loss=done.best_loss,
+        )
+        self.order_at_epoch_start = self.order.get_state()
+
+    def save(self, numbers: Numbers) -> None:
+        """Have the state stored from which training goes on."""
+        self.saved_at = time.monotonic()
+        state = ResumeState(
+            self.progress.position(),
+            model=numbers.model,
+            best=self.best,
+            optimizer=numbers.optimizer,
+            generators={"order": self.order_at_epoch_start, **numbers.generators},
+            carried={str(part): tensor for part, tensor in enumerate(numbers.carried)},
+        )
+        self.entry.hooks.save(to_bytes(state, job=self.job))
+
+    def use_best(self) -> None:
+        """Give the module the best epoch's numbers.
+
+        Raises:
+            ValueError: no epoch was validated.
+        """
+        if self.progress.best_quality is None:
+            raise ValueError(f"a budget of {self.last_epoch} epochs trains nothing")
+        self.module.load_state_dict(self.best)
+
+    def result(self, test: Mapping[str, float]) -> TrainingResult:
+        """What came of it; `test` is empty where it pauses."""
+        quality = self.progress.best_quality
+        assert quality is not None
+        outcome = self.outcome
+        return TrainingResult(
+            module=self.module,
+            outcome=outcome,
+            reason=None if outcome == "complete" else self.verdict.reason,
+            quality=quality,
+            test_quality=test.get(self.task.metric.name),
+            test_metrics=test,
+            best_epoch=self.progress.best_epoch,
+            epochs_trained=self.progress.position().epochs_trained,
+        )
+
+    def _fresh(self, entry: Entry) -> Numbers:
+        if entry.start is not None:
+            self.module.load_state_dict(entry.start)
+        seed = self.job.trial.seed
+        return Numbers(self.module.state_dict(), {}, seeded(seed, self.device))
+
+    def _restored(self, state: ResumeState) -> Numbers:
+        try:
+            self.module.load_state_dict(state.model)
+            generators = dict(state.generators)
+            self.order.set_state(generators.pop("order"))
+            if "torch" not in generators:
+                raise KeyError("torch")
+        except (KeyError, RuntimeError) as error:
+            raise CheckpointError(f"the resume file does not fit the model: {error}") from error
+        self.best = {name: tensor.to(self.device) for name, tensor in state.best.items()}
+        self.progress = Progress(**state.position.model_dump())
+        if self.device.type == "cuda" and "cuda" not in generators:
+            generators = {**seeded(self.job.trial.seed, self.device), **generators}
+        parts = sorted(state.carried, key=int)
+        carried = tuple(state.carried[part].to(self.device) for part in parts)
+        return Numbers(self.module.state_dict(), state.optimizer, generators, carried)
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,279 @@
+"""Several members, computed in the same calls."""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from models.backends.loops import State
+from models.network import Network
+from models.stacked import StackedNetwork, penalty_of
+from search.tasks import Batch, Criterion, Samples
+from search.tasks.samples import Batches, take_each
+from search.training.resume import Tensors
+from search.training.stacks.engine import settle
+from search.training.stacks.member import Member, Step
+from search.training.stacks.numbers import Numbers
+from search.training.stacks.optimizers import QUANTITIES, StackedOptimizer
+
+
+class ManyNetworks:
+    """Networks of one architecture."""
+
+    def __init__(self, stack: StackedNetwork, task: Criterion) -> None:
+        self._stack, self._task = stack, task
+
+    @classmethod
+    def of(cls, members: Sequence[Member], states: Sequence[Tensors]) -> "ManyNetworks":
+        """Those of some members with these numbers, for inference."""
+        device = members[0].device
+        specs = [member.job.trial.model.unrounded for member in members]
+        nobody = [torch.Generator(device) for _ in members]
+        stack = StackedNetwork(specs, states, generators=nobody).to(device)
+        return cls(stack, members[0].task)
+
+    @contextmanager
+    def for_inference(self) -> Generator[None]:
+        """Without dropout."""
+        self._stack.train(training=False)
+        yield
+
+    def answer(self, samples: Samples, batch: Batch, carried: State) -> tuple[Tensor, State]:
+        """See `Networks`."""
+        if not samples.carries_state:
+            return self._stack(batch.x, lengths=batch.lengths, shared=True), ()
+
+        def step(one: Network, x: Tensor, *state: Tensor) -> tuple[Tensor, State]:
+            return one.step(x, state)
+
+        return self._stack.of_each(step, batch.x, *carried, shared=1)
+
+    def losses(self, outputs: Tensor, y: Tensor) -> list[float]:
+        """See `Networks`."""
+        over_members: Any = torch.vmap(self._task.loss, in_dims=(0, None))
+        return over_members(outputs, y).tolist()
+
+
+class Together:
+    """The engine of several members."""
+
+    def __init__(
+        self, members: Sequence[Member], numbers: Sequence[Numbers], samples: Samples
+    ) -> None:
+        """Go on from each member's numbers.
+
+        Raises:
+            ValueError: they cannot be laid out as one, or are of other models.
+        """
+        self.members = [*members]
+        self._samples, self._device, self._task = samples, members[0].device, members[0].task
+        specs = [member.job.trial.model.unrounded for member in members]
+        generators = [_generator(one.generators, self._device) for one in numbers]
+        states = [one.model for one in numbers]
+        self._stack = StackedNetwork(specs, states, generators=generators).to(self._device)
+        self.networks = ManyNetworks(self._stack, self._task)
+        name = members[0].training.optimizer
+        self._quantities = QUANTITIES[name]
+        self._optimizer = StackedOptimizer(
+            name,
+            [member.training for member in members],
+            kept=[self._laid_out(quantity, numbers) for quantity in self._quantities],
+            steps=[_steps(one.optimizer) for one in numbers],
+        )
+        parts = zip(*(one.carried for one in numbers), strict=True)
+        carried = tuple(torch.stack(part).to(self._device) for part in parts)
+        half = len(carried) // 2 if self._is_taught else len(carried)
+        self._carried, self._carried_by_teacher = carried[:half], carried[half:]
+        self._kept: list[Tensor] = []
+        self._keep_room()
+
+    def begin_epoch(self) -> None:
+        """See `Engine`."""
+        if all(member.progress.batch == 0 for member in self.members):
+            self._carried = self._carried_by_teacher = ()
+        self._stack.train()
+        rates = torch.tensor([member.learning_rate for member in self.members]).unsqueeze(-1)
+        scales = self._stack.learning_rate_scales
+        if scales:
+            plain = torch.ones(len(self.members))
+            rates = rates * torch.cat(
+                [
+                    torch.tensor(scales[name]).unsqueeze(-1).expand(-1, one[0].numel())
+                    if name in scales
+                    else plain.unsqueeze(-1).expand(-1, one[0].numel())
+                    for name, one in self._stack.parameters.items()
+                ],
+                1,
+            )
+        self._optimizer.set_rates(rates.to(self._device))
+
+    def step(self, *, last: bool) -> Sequence[Step]:
+        """See `Engine`."""
+        self._remember()
+        try:
+            return self._stepped(last=last)
+        except Exception:
+            self._undo()
+            raise
+
+    def _stepped(self, *, last: bool) -> Sequence[Step]:
+        members, stack = self.members, self._stack
+        batches = take_each(
+            self._samples, [member.batches[member.progress.batch] for member in members]
+        )
+        parameters = [*stack.parameters.values()]
+        watched = stack.observed() if last else nullcontext(None)
+        with self._rounded_for_a_step(), watched as probe:
+            outputs, losses, *carried = self._forward(batches)
+            totals = losses
+            by_teacher: State = ()
+            if self._is_taught:
+                totals, by_teacher = self._taught(outputs, batches, losses)
+            if stack.has_penalties:
+                totals = totals + carried.pop()
+            gradients = torch.autograd.grad(totals.sum(), parameters, allow_unused=True)
+        norms = self._optimizer.step(parameters, gradients, totals)
+        stack.after_step()
+        found = [totals, norms, losses]
+        if probe is not None:
+            found += probe.norms(losses)
+        rows = torch.stack([one.detach().double() for one in found], 1).tolist()
+        self._carried = tuple(part.detach() for part in carried)
+        self._carried_by_teacher = by_teacher
+        settle(self._device)
+        steps: list[Step] = []
+        for (total, norm, loss, *probed), counts in zip(rows, batches.counts, strict=True):
+            first, end = probed or (None, None)
+            steps.append(Step(total, norm, loss, counts, first, end))
+        return steps
+
+    def rounded(self) -> AbstractContextManager[None]:
+        """See `Engine`."""
+        return self._stack.rounded(self.members[0].bits)
+
+    def state(self, place: int) -> Tensors:
+        """See `Engine`."""
+        return {name: tensor.clone() for name, tensor in self._stack.state_of(place).items()}
+
+    def margins(self) -> Sequence[float | None]:
+        """See `Engine`."""
+        return self._stack.spectral_margins()
+
+    def numbers(self, place: int) -> Numbers:
+        """See `Engine`."""
+        optimizer: dict[str, Tensor] = {}
+        steps = self._optimizer.steps[place]
+        sizes = [one[0].numel() for one in self._stack.parameters.values()]
+        for quantity, rows in zip(self._quantities, self._optimizer.kept, strict=True):
+            parts = zip(self._stack.parameters.items(), rows.split(sizes, 1), strict=True)
+            for (name, parameter), part in parts:
+                if steps and self._stack.has(place, name):
+                    own = self._stack.own_part(place, name, part.view_as(parameter))
+                    optimizer[f"{name}/{quantity}"] = own.clone()
+                    optimizer[f"{name}/step"] = torch.tensor(float(steps))
+        generator = self._stack.generators[place].get_state()
+        # Torch's own on the CPU, where nothing is drawn on a GPU.
+        drawn = self.members[place].start.generators
+        kind = "cuda" if self._device.type == "cuda" else "torch"
+        return Numbers(
+            model=self.state(place),
+            optimizer=optimizer,
+            generators={**drawn, kind: generator},
+            carried=tuple(part[place].clone() for part in self._carried + self._carried_by_teacher),
+        )
+
+    def keep(self, places: Sequence[int]) -> None:
+        """See `Engine`."""
+        self._stack.keep(places)
+        self._optimizer.keep(places)
+        rows = torch.tensor([*places], device=self._device)
+        self._carried = tuple(part[rows] for part in self._carried)
+        self._carried_by_teacher = tuple(part[rows] for part in self._carried_by_teacher)
+        self.members = [self.members[place] for place in places]
+        self._keep_room()
+        self.begin_epoch()
+
+    @property
+    def _is_taught(self) -> bool:
+        return self.members[0].teacher is not None
+
+    def _forward(self, batches: Batches) -> tuple[Tensor, ...]:
+        """Outputs, losses, where members ended if that is carried on, and penalties if any."""
+        carries = self._samples.carries_state
+        task_loss, has_penalties = self._task.loss, self._stack.has_penalties
+
+        def of_one(
+            one: Network, x: Tensor, y: Tensor, lengths: Tensor | None, *state: Tensor
+        ) -> tuple[Tensor, ...]:
+            output, ended = one.step(x, state) if carries else (one(x, lengths=lengths), ())
+            own = (penalty_of(one),) if has_penalties else ()
+            return output, task_loss(output, y), *ended, *own
+
+        return self._stack.of_each(of_one, batches.x, batches.y, batches.lengths, *self._carried)
+
+    def _taught(self, outputs: Tensor, batches: Batches, losses: Tensor) -> tuple[Tensor, State]:
+        """The losses with the distances from the original's answers."""
+        teacher = self.members[0].teacher
+        assert teacher is not None
+        answers, carried = teacher.answers(
+            batches, self._carried_by_teacher, carries_state=self._samples.carries_state
+        )
+        settings = [one.distillation for one in self.members if one.distillation is not None]
+        soft = torch.stack(
+            [
+                self._task.soft_loss(output, answer, y, one.temperature)
+                for output, answer, y, one in zip(
+                    outputs, answers, batches.y, settings, strict=True
+                )
+            ]
+        )
+        weights = losses.new_tensor([one.distillation_weight for one in settings])
+        return (1 - weights) * losses + weights * soft, carried
+
+    def _rounded_for_a_step(self) -> AbstractContextManager[None]:
+        who = [member.bits_of_steps is not None for member in self.members]
+        if not any(who):
+            return nullcontext()
+        return self._stack.rounded(self.members[0].bits, for_a_step=True, who=who)
+
+    def _laid_out(self, quantity: str, numbers: Sequence[Numbers]) -> Tensor:
+        """What members kept of past steps, `[K, P]`."""
+        parts = [
+            self._stack.laid_out(name, [one.optimizer.get(f"{name}/{quantity}") for one in numbers])
+            for name in self._stack.parameters
+        ]
+        return torch.cat([part.flatten(1) for part in parts], 1)
+
+    def _tensors(self) -> list[Tensor]:
+        """All that a step writes over."""
+        return [*self._stack.parameters.values(), *self._stack.buffers.values()]
+
+    def _keep_room(self) -> None:
+        self._kept = [torch.empty_like(one, requires_grad=False) for one in self._tensors()]
+
+    def _undo(self) -> None:
+        """Go back to before the step."""
+        with torch.no_grad():
+            torch._foreach_copy_(self._tensors(), self._kept)
+        self._optimizer.kept, self._optimizer.steps = self._past
+        for generator, state in zip(self._stack.generators, self._drawn, strict=True):
+            generator.set_state(state)
+
+    @torch.no_grad()
+    def _remember(self) -> None:
+        torch._foreach_copy_(self._kept, self._tensors())
+        self._past = self._optimizer.kept, self._optimizer.steps
+        self._drawn = [generator.get_state() for generator in self._stack.generators]
+
+
+def _generator(states: Mapping[str, Tensor], device: torch.device) -> torch.Generator:
+    generator = torch.Generator(device)
+    generator.set_state(states["cuda" if device.type == "cuda" else "torch"])
+    return generator
+
+
+def _steps(optimizer: Mapping[str, Tensor]) -> int:
+    counts = [int(value) for name, value in optimizer.items() if name.endswith("/step")]
+    return max(counts, default=0)

@@ -1,0 +1,438 @@
+"""Training trials together: who is computed with whom, who joins, and who leaves."""
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from search.errors import TrainingDiverged
+from search.tasks import Criterion, Splits
+from search.training.resume import Tensors
+from search.training.stacks.alone import Alone, OneNetwork
+from search.training.stacks.engine import Engine
+from search.training.stacks.entries import Clock, StackHooks
+from search.training.stacks.evaluation import evaluate
+from search.training.stacks.member import Found, Member, Step
+from search.training.stacks.numbers import GlobalGenerators, Numbers
+from search.training.stacks.together import ManyNetworks, Together
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def train_stack(
+    splits: Splits,
+    *,
+    task: Criterion,
+    hooks: StackHooks,
+    device: torch.device | str = "cpu",
+    width: int | None = None,
+) -> None:
+    """Train trials of one `stack_key` until nobody is left.
+
+    Each is trained as `search.training.run.train` says, with the same numbers up to rounding, and
+    for a trial that is computed alone bit for bit. Trials join and leave while others go on: all
+    take their batches in step, so that who comes joins where the others stand at the batch that it
+    begins with. What a trial's own hooks raise, and whatever goes wrong with it, ends that trial
+    alone.
+
+    Where a call for several fails, for want of memory or however, these go on from before it in
+    calls for fewer.
+
+    Args:
+        splits: the task's data.
+        task: gives the loss and the metric.
+        hooks: who joins, who ended, and the lock around batches.
+        device: where to train.
+        width: how many trials are computed in one call, at most; None: all.
+    """
+    _Stack(splits, task=task, hooks=hooks, device=torch.device(device), width=width).run()
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """What an epoch made of a member."""
+
+    found: Found
+    margin: float | None
+    state: Tensors | None
+    """The numbers that were validated, if they are the best so far."""
+
+
+class _Stack:
+    """The trials that are trained now."""
+
+    def __init__(
+        self,
+        splits: Splits,
+        *,
+        task: Criterion,
+        hooks: StackHooks,
+        device: torch.device,
+        width: int | None,
+    ) -> None:
+        self._splits = splits.to(device)
+        self._task, self._hooks, self._device = task, hooks, device
+        self._width = width
+        self._generators = GlobalGenerators(device)
+        self._engines: list[Engine] = []
+        self._waiting: list[Member] = []
+        self._at = 0
+        """Batches of the epoch underway that are done."""
+        self._clock = _Stopwatch(hooks)
+
+    def run(self) -> None:
+        """Train until nobody is left."""
+        try:
+            while self._admit():
+                self._train_epoch()
+                self._end_epoch(self._members)
+        except _OfHooks as error:
+            assert error.__cause__ is not None
+            raise error.__cause__ from None
+
+    @property
+    def _members(self) -> list[Member]:
+        return [member for engine in self._engines for member in engine.members]
+
+    def _admit(self) -> bool:
+        """Begin an epoch with those who stayed and those who join; whether there is anybody."""
+        self._at = 0
+        self._merge()
+        self._begin_epoch(self._members)
+        while True:
+            self._take_newcomers()
+            self._join()
+            if not self._engines and self._waiting:
+                # Nobody is in the way: who is in the middle of an epoch goes on there.
+                self._at = self._waiting[0].progress.batch
+                self._join()
+            if self._engines:
+                return True
+            if not self._waiting:
+                return False
+
+    def _take_newcomers(self) -> None:
+        for entry in self._hooks.newcomers():
+            try:
+                member = Member(entry, task=self._task, device=self._device)
+            except Exception as error:  # whatever it is, the others have no part in it
+                self._hooks.ended(entry, error)
+                continue
+            if member.is_over:
+                self._finish([member])
+            else:
+                self._waiting.append(member)
+
+    def _join(self) -> None:
+        """Have those begin who wait for the batch that comes next."""
+        joining = [one for one in self._waiting if one.progress.batch == self._at]
+        if not joining:
+            return
+        self._waiting = [one for one in self._waiting if one not in joining]
+        self._form([*self._members, *joining], {member: member.start for member in joining})
+        # What is not trained yet is validated first.
+        self._end_epoch([one for one in joining if one.progress.epoch == 0])
+        self._merge()
+        self._begin_epoch([one for one in joining if one in self._members])
+
+    def _begin_epoch(self, members: Sequence[Member]) -> None:
+        for member in members:
+            member.begin_epoch(self._splits.train)
+        for engine in self._engines:
+            engine.begin_epoch()
+
+    def _train_epoch(self) -> None:
+        self._clock.restart()
+        while (members := self._members) and self._at < len(members[0].batches):
+            last = self._at + 1 == len(members[0].batches)
+            steps = self._of_each(lambda engine, last=last: self._step(engine, last=last))
+            self._share_seconds(members)
+            self._guard(
+                (member, lambda member=member, step=step: member.batch_done(step))
+                for member, step in steps
+            )
+            self._at += 1
+            self._save_if_due(self._members)
+            self._join()
+
+    def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
+        with self._batch():
+            return engine.step(last=last)
+
+    def _end_epoch(self, members: Sequence[Member]) -> None:
+        """Validate, report, and move on; who is over leaves."""
+        if not members:
+            return
+        self._guard((member, member.check_epoch) for member in members)
+        self._clock.restart()
+        validating = [one for one in self._members if one in members]
+        found = self._of_each(self._validated, validating)
+        self._share_seconds(validating)
+        self._guard(
+            (member, lambda member=member, found=found: self._report(member, found))
+            for member, found in found
+        )
+        self._save_if_due([one for one in self._members if one in members])
+        over = [one for one in self._members if one in members and one.is_over]
+        paused = [one for one in over if one.outcome == "paused"]
+        self._guard((member, lambda member=member: self._save(member)) for member in paused)
+        over = [one for one in over if one in self._members]
+        self._leave(over)
+        self._finish(over)
+        self._clock.restart()
+
+    def _validated(self, engine: Engine) -> Sequence[_Validated | TrainingDiverged]:
+        """What an epoch made of an engine's members."""
+        validation = self._splits.validation
+        with engine.rounded():
+            found = evaluate(engine.networks, engine.members, validation, batch=self._batch)
+            margins = engine.margins()
+            return [
+                one
+                if isinstance(one, TrainingDiverged)
+                else _Validated(one, margin, engine.state(place) if member.is_best(one) else None)
+                for place, (member, one, margin) in enumerate(
+                    zip(engine.members, found, margins, strict=True)
+                )
+            ]
+
+    def _report(self, member: Member, validated: _Validated | TrainingDiverged) -> None:
+        if isinstance(validated, TrainingDiverged):
+            raise validated
+        if validated.state is not None:
+            member.take_best(validated.found, validated.state)
+        report = member.report(
+            validated.found,
+            margin=validated.margin,
+            stood_still_seconds=self._hooks.stood_still_seconds,
+        )
+        member.end_epoch(member.entry.hooks.epoch_done(report))
+
+    def _finish(self, members: Sequence[Member]) -> None:
+        """Test those who are over, and say what came of them."""
+        tested: list[Member] = []
+        for member in members:
+            try:
+                member.use_best()
+            except Exception as error:  # whatever it is, the others have no part in it
+                self._hooks.ended(member.entry, error)
+                continue
+            if member.outcome == "paused":
+                self._hooks.ended(member.entry, member.result({}))
+            else:
+                tested.append(member)
+        for some in self._parts(tested):
+            self._test(some)
+
+    def _test(self, members: Sequence[Member]) -> None:
+        """Test some in one call; those for whom that fails in smaller parts."""
+        try:
+            networks = (
+                OneNetwork(members[0].module, self._task)
+                if len(members) == 1
+                else ManyNetworks.of(members, [member.best for member in members])
+            )
+            found = evaluate(networks, members, self._splits.test, batch=self._batch)
+        except Exception as error:  # fewer need less, and one has but itself to blame
+            if len(members) == 1:
+                self._hooks.ended(members[0].entry, error)
+                return
+            self._warn(len(members), error)
+            for half in _halves(members):
+                self._test(half)
+            return
+        for member, one in zip(members, found, strict=True):
+            failed = isinstance(one, TrainingDiverged)
+            self._hooks.ended(member.entry, one if failed else member.result(one.values))
+
+    def _of_each(
+        self, work: Callable[[Engine], Sequence[T]], members: Sequence[Member] | None = None
+    ) -> list[tuple[Member, T]]:
+        """What work gives for all members, or some; an engine that fails is replaced by smaller ones.
+
+        One of one member that fails ends it.
+        """
+        if members is not None and len(members) < len(self._members):
+            self._separate(members)
+        todo = [
+            engine
+            for engine in self._engines
+            if members is None or all(member in members for member in engine.members)
+        ]
+        found: list[tuple[Member, T]] = []
+        while todo:
+            engine = todo.pop(0)
+            try:
+                results = work(engine)
+            except Exception as error:  # fewer need less, and one has but itself to blame
+                todo = [*self._replaced(engine, error), *todo]
+                continue
+            found += zip(engine.members, results, strict=True)
+        return found
+
+    def _replaced(self, engine: Engine, error: Exception) -> list[Engine]:
+        """What goes on in the place of an engine that failed, from before that."""
+        place = self._engines.index(engine)
+        engines: list[Engine] = []
+        ended: list[Member] = []
+        if len(engine.members) == 1:
+            ended = engine.members
+        else:
+            self._warn(len(engine.members), error)
+            numbers = _numbers_of([engine])
+            self._width = -(-len(engine.members) // 2)
+            for half in _halves(engine.members):
+                engines += self._built(half, numbers)
+            for one in engines:
+                one.begin_epoch()
+        self._engines[place : place + 1] = engines
+        for member in ended:
+            self._hooks.ended(member.entry, error)
+        return engines
+
+    def _form(self, members: Sequence[Member], fresh: Mapping[Member, Numbers]) -> None:
+        """Have engines of about equal widths compute these members."""
+        numbers = {**_numbers_of(self._engines), **fresh}
+        self._engines = [e for some in self._parts(members) for e in self._built(some, numbers)]
+
+    def _merge(self) -> None:
+        """Have no more engines than it takes."""
+        members = self._members
+        if len(self._engines) > len(self._parts(members)):
+            self._form(members, {})
+
+    def _separate(self, members: Sequence[Member]) -> None:
+        """Have none of these be computed with any other."""
+        numbers = _numbers_of(self._engines)
+        others = [one for one in self._members if one not in members]
+        self._engines = [
+            engine
+            for kind in (others, members)
+            for some in self._parts(kind)
+            for engine in self._built(some, numbers)
+        ]
+
+    def _built(self, members: Sequence[Member], numbers: Mapping[Member, Numbers]) -> list[Engine]:
+        """One engine for all; more where that fails."""
+        taken = [numbers[member] for member in members]
+        try:
+            if len(members) == 1:
+                return [Alone(members[0], taken[0], self._splits.train, self._generators)]
+            return [Together(members, taken, self._splits.train)]
+        except Exception as error:  # fewer need less, and one has but itself to blame
+            if len(members) == 1:
+                self._hooks.ended(members[0].entry, error)
+                return []
+            self._warn(len(members), error)
+        return [engine for half in _halves(members) for engine in self._built(half, numbers)]
+
+    def _leave(self, members: Sequence[Member]) -> None:
+        """Have the others go on without these."""
+        engines: list[Engine] = []
+        for engine in self._engines:
+            places = [p for p, member in enumerate(engine.members) if member not in members]
+            if len(places) == 1 and len(engine.members) > 1:
+                left = [engine.members[places[0]]]
+                engines += self._built(left, _numbers_of([engine]))
+                engines[-1].begin_epoch()
+            elif places:
+                if len(places) < len(engine.members):
+                    engine.keep(places)
+                engines.append(engine)
+        self._engines = engines
+
+    def _guard(self, acts: Iterable[tuple[Member, Callable[[], None]]]) -> None:
+        """Do something for each member; one for whom it fails leaves."""
+        failed: dict[Member, Exception] = {}
+        for member, act in acts:
+            try:
+                act()
+            except Exception as error:  # whatever it is, the others have no part in it
+                failed[member] = error
+        self._leave([*failed])
+        for member, error in failed.items():
+            self._hooks.ended(member.entry, error)
+
+    def _save_if_due(self, members: Sequence[Member]) -> None:
+        now = time.monotonic()
+        self._guard(
+            (member, lambda member=member: self._save(member))
+            for member in members
+            if now - member.saved_at >= member.job.checkpoint_seconds
+        )
+
+    def _save(self, member: Member) -> None:
+        (engine,) = (one for one in self._engines if member in one.members)
+        member.save(engine.numbers(engine.members.index(member)))
+
+    def _share_seconds(self, members: Sequence[Member]) -> None:
+        """Share the time since the last time among those who were computed."""
+        seconds = self._clock.lap() / max(1, len(members))
+        for member in members:
+            member.progress.seconds += seconds
+
+    def _parts(self, members: Sequence[Member]) -> list[Sequence[Member]]:
+        """As few parts as there must be, of about equal sizes."""
+        width = self._width or len(members)
+        count = -(-len(members) // width) if members else 0
+        bounds = [len(members) * part // count for part in range(count + 1)] if count else []
+        return [members[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+
+    def _warn(self, members: int, error: Exception) -> None:
+        _log.warning("%d trials cannot be computed in one call: %s", members, error, exc_info=True)
+
+    @contextmanager
+    def _batch(self) -> Generator[None]:
+        """The hooks' own, whose errors end training as a whole."""
+        manager = self._hooks.batch()
+        try:
+            manager.__enter__()
+        except Exception as error:
+            raise _OfHooks from error
+        try:
+            yield
+        finally:
+            manager.__exit__(None, None, None)
+
+
+def _halves(members: Sequence[Member]) -> tuple[Sequence[Member], Sequence[Member]]:
+    half = -(-len(members) // 2)
+    return members[:half], members[half:]
+
+
+def _numbers_of(engines: Sequence[Engine]) -> dict[Member, Numbers]:
+    return {
+        member: engine.numbers(place)
+        for engine in engines
+        for place, member in enumerate(engine.members)
+    }
+
+
+class _OfHooks(BaseException):
+    """What the hooks of all raised, which is no failure of whoever computes."""
+
+
+class _Stopwatch:
+    """Seconds between its laps, without those in which all stood still for a measurer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started = self._now()
+
+    def restart(self) -> None:
+        """Begin a lap now."""
+        self._started = self._now()
+
+    def lap(self) -> float:
+        """What this one took; the next one begins."""
+        before, self._started = self._started, self._now()
+        return max(0.0, self._started - before)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._clock.stood_still_seconds
