@@ -14,7 +14,7 @@ from search.tasks import Criterion, Splits
 from search.training.resume import Tensors
 from search.training.stacks.alone import Alone, OneNetwork
 from search.training.stacks.engine import Engine
-from search.training.stacks.entries import Clock, StackHooks
+from search.training.stacks.entries import Clock, Left, StackHooks
 from search.training.stacks.evaluation import evaluate
 from search.training.stacks.member import Found, Member, Step
 from search.training.stacks.numbers import GlobalGenerators, Numbers
@@ -159,6 +159,7 @@ class _Stack:
             )
             self._at += 1
             self._save_if_due(self._members)
+            self._let_go()
             self._join()
 
     def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
@@ -177,6 +178,10 @@ class _Stack:
         self._guard(
             (member, lambda member=member, found=found: self._report(member, found))
             for member, found in found
+        )
+        self._guard(
+            (member, lambda member=member: member.end_epoch(member.entry.hooks.hear_verdict()))
+            for member in [one for one in self._members if one in members]
         )
         self._save_if_due([one for one in self._members if one in members])
         over = [one for one in self._members if one in members and one.is_over]
@@ -212,7 +217,7 @@ class _Stack:
             margin=validated.margin,
             stood_still_seconds=self._hooks.stood_still_seconds,
         )
-        member.end_epoch(member.entry.hooks.epoch_done(report))
+        member.entry.hooks.say_epoch(report)
 
     def _finish(self, members: Sequence[Member]) -> None:
         """Test those who are over, and say what came of them."""
@@ -365,6 +370,24 @@ class _Stack:
             (member, lambda member=member: self._save(member))
             for member in members
             if now - member.saved_at >= member.job.checkpoint_seconds
+        )
+
+    def _let_go(self) -> None:
+        """Have those store where they are who are to leave, and go on without them."""
+        waiting = [one for one in self._waiting if one.entry.hooks.leaves]
+        self._waiting = [one for one in self._waiting if one not in waiting]
+        for member in waiting:
+            # What it begins with is stored.
+            self._hooks.ended(member.entry, Left())
+
+        def leave(member: Member) -> None:
+            self._save(member)
+            raise Left
+
+        self._guard(
+            (member, lambda member=member: leave(member))
+            for member in self._members
+            if member.entry.hooks.leaves
         )
 
     def _save(self, member: Member) -> None:
