@@ -22,8 +22,8 @@ from search.agents.executor import AttemptTicket, Exit
 from search.agents.log_tail import LogTail
 from search.agents.outbox import Batch, Outbox, Word
 from search.agents.protocol import Join, Joined, Offer, Orders, Poll, Refusal, Synced
+from search.agents.slots.frames import Frame
 from search.agents.slots.place_queues import PlaceQueues
-from search.agents.slots.slot_line import Frame
 from search.agents.slots.slot_processes import SlotProcesses
 from search.errors import ExecutorError, MachineRefused, SearchError
 from search.measuring.measurement_lock import lock_folder
@@ -226,6 +226,7 @@ class Agent:
             threads=offer.threads,
             memory=offer.memory,
             tenant=offer.tenant,
+            together=offer.together,
             log_format=offer.log_format,
             log_fields=offer.log_fields,
         )
@@ -444,7 +445,7 @@ class Agent:
         by_place = {one.item: one for one in synced.refused if one.item is not None}
         for orders, pauses in ((synced.pause, True), (synced.stop, False)):
             for attempt_id, reason in orders.items():
-                frame = {"kind": "stop", "attempt": attempt_id, "reason": reason, "pauses": pauses}
+                frame = {"kind": "stop", "reason": reason, "pauses": pauses}
                 self._slots.tell(attempt_id, frame)
         for word in self._outbox.taken(batch, by_place):
             if word.waits:
@@ -512,7 +513,7 @@ class Agent:
         """What is due now and then: logs that have grown, idle processes, a service long gone."""
         with self._lock:
             due = [(name, tail) for name, tail in self._logs.items() if tail.is_due()]
-        for attempt_id in self._places.waiting():
+        for attempt_id in (*self._places.waiting(), *self._slots.waiting()):
             self._outbox.beat(attempt_id, stood_still_seconds=0.0, held_seconds=0.0)
         for name, tail in due:
             self._say_log(name, tail)

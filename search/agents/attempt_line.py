@@ -13,10 +13,18 @@ class AttemptLine(Protocol):
         """Say how far a download is."""
         ...
 
-    def epoch(self, report: EpochReport, /, *, waits: bool) -> Verdict:
-        """Report an epoch and hear whether to train another one.
+    def say_epoch(self, report: EpochReport, /, *, waits: bool) -> object:
+        """Report an epoch.
 
-        Without `waits`, what is heard is what was said of an epoch before.
+        Those that are trained together all say theirs before the first of them hears: what they
+        wait for is then one answer, and not one for each.
+        """
+        ...
+
+    def hear_verdict(self) -> Verdict:
+        """Hear whether to train another epoch after the one that was reported last.
+
+        Where that was reported without `waits`, what is heard is what was said of an epoch before.
         """
         ...
 
@@ -46,8 +54,22 @@ class Hold(Protocol):
         ...
 
     @property
+    def leaves(self) -> bool:
+        """Whether it is to store its state and end, for another attempt to go on from there."""
+        ...
+
+    @property
     def held_seconds(self) -> float:
-        """How long the attempt has had its slot, by a clock that nobody sets."""
+        """How long the attempt has had its slot, by a clock that nobody sets.
+
+        What several attempts have together is divided between them: each moment by those that are
+        there, see Note [Stacks] in `search/README.md`. So what all have had is the slot's time.
+        """
+        ...
+
+    @property
+    def stood_still_seconds(self) -> float:
+        """How long the slot stood still for measurers meanwhile, divided likewise."""
         ...
 
     def check(self) -> None:

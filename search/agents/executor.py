@@ -13,6 +13,9 @@ from search.logs import LogFormat
 from storage.endings import AttemptCause
 from storage.records import LOCAL
 
+LANE = "+"
+"""Stands between a slot's name and a lane; no slot has it in its name."""
+
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -62,6 +65,11 @@ class Slot:
     """Whether its machine has a C compiler, as far as that is known."""
     lane: int = 0
     """Which of the places of a stack on it, see Note [Stacks] in `search/README.md`."""
+
+
+def slot_of(place: str) -> str:
+    """The slot of a place, which is that, or a lane of it: `cpu-0` of `cpu-0+3`."""
+    return place.partition(LANE)[0]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ What one job leaves behind must not reach the next: whatever a job could have ch
 before the next one begins, and a process that has seen trouble takes none.
 """
 
-import gc
 import logging
 import os
 import random
@@ -18,51 +17,50 @@ from typing import Any, Final, final
 
 import numpy as np
 import torch
-from pydantic import TypeAdapter
 
 from models.backends.vendor import allow_tf32
 from models.math.precision import denormals_as_zero
 from search.agents.executor import AttemptTicket
-from search.agents.slots.slot_line import Frame, SlotLine
+from search.agents.slots.attempt_logs import ByAttempt, formatter_of
+from search.agents.slots.frames import Frame
+from search.agents.slots.shares import Shares
+from search.agents.slots.slot_line import SlotLine
+from search.agents.slots.stack import Stack, Told
+from search.agents.slots.wear import Wear
 from search.agents.warm_data import WarmData
-from search.agents.worker import DONE, FAILED, TERMINATED, Terminated, configure_logging, do
+from search.agents.worker import DONE, FAILED, do
 from search.errors import WorkerRefused
-from search.linux import resident_bytes
+from search.logs import bind_for_good
 from search.measuring.measurement_lock import MeasurementLock
-from search.training.jobs import Completion, Job
+from search.training.jobs import MeasureJob, PrepareJob, TrainJob
 
 _log = logging.getLogger(__name__)
 
-MOST_JOBS: Final = 64
-"""How many jobs one process does."""
-MOST_GROWTH_BYTES: Final = 256 << 20
-"""How much larger it may have become since its first job."""
 _SHARE_OF_DATA: Final = 4
 """A task's data are kept if they take no more than this part of the slot's memory."""
 _DEFAULT_MEMORY: Final = 2 << 30
 
-_JOB: TypeAdapter[Job] = TypeAdapter(Job)
-_TICKET: TypeAdapter[AttemptTicket] = TypeAdapter(AttemptTicket)
-
 
 Logging = Callable[[AttemptTicket, str], AbstractContextManager[None]]
-"""Has what an attempt says meanwhile go to a file, by its path."""
+"""Has what is said meanwhile go to a file, by its path, but what attempts log themselves."""
 
 
 @contextmanager
 def _in_its_log(ticket: AttemptTicket, log: str) -> Generator[None]:
     """Have all that this process writes go to the attempt's log, also what comes after it."""
     _write_to(log)
-    configure_logging(ticket)
+    _configure_logging(ticket)
     yield
     sys.stdout.flush()
     sys.stderr.flush()
 
 
 def serve_slot(first: AttemptTicket, pipe: Connection, *, logged: Logging = _in_its_log) -> int:
-    """Do the jobs that come through the pipe, one by one; returns this process's exit code.
+    """Do the jobs that come through the pipe; returns this process's exit code.
 
-    `first` is what the process was forked for: its slot, its threads and its memory.
+    They are done one by one, but that trials may be trained together, see Note [Stacks] in
+    `search/README.md`. `first` is what the process was forked for: its slot, its threads and its
+    memory.
     """
     line = SlotLine(pipe)
     slot = _Slot(line, WarmData((first.memory or _DEFAULT_MEMORY) // _SHARE_OF_DATA), logged)
@@ -79,55 +77,68 @@ class _Slot:
         self._line = line
         self._data = data
         self._logged = logged
-        self._done = 0
-        self._first_bytes = 0
+        self._wear = Wear()
         self._restore = _random_numbers()
 
     def do(self, frame: Frame) -> int | None:
         """Do one job; returns the code with which this process is to end, null while it lives."""
-        ticket = _TICKET.validate_python(frame["ticket"])
+        told = Told.of(frame)
         self._restore()
         # Fields that are bound while it runs are the job's own.
-        return Context().run(self._do, ticket, _JOB.validate_python(frame["job"]), frame["log"])
+        return Context().run(self._do, told)
 
-    def _do(self, ticket: AttemptTicket, job: Job, log: str) -> int | None:
+    def _do(self, told: Told) -> int | None:
         # Trained, measured and compared in full single precision, see Note [TF32].
         allow_tf32(allowed=False)
-        line = self._line
         with (
-            self._logged(ticket, log),
+            self._logged(told.ticket, told.log),
             warnings.catch_warnings(),
             # So that a model and its dense baseline pay the same for what vanishes.
             denormals_as_zero(),
-            MeasurementLock(ticket.lock_folder) as lock,
+            MeasurementLock(told.ticket.lock_folder) as lock,
         ):
-            line.begin(ticket.attempt_id, stood_still_seconds=lambda: lock.stood_still_seconds)
             try:
-                completion = do(job, ticket, line=line, hold=line, lock=lock, data=self._data)
-            except Terminated:
-                _log.info("stopped by SIGTERM; another attempt can go on from here")
-                return TERMINATED
+                if isinstance(told.job, TrainJob):
+                    stack = Stack(
+                        self._line, lock, data=self._data, wear=self._wear, as_begun=self._restore
+                    )
+                    return stack.train(told, told.job)
+                return self._do_alone(told.job, told.ticket, lock)
             except WorkerRefused as refusal:
                 _log.warning("stopped without a word: %s", refusal)
                 return DONE
-        self._done += 1
-        lives = self._takes_another(completion)
-        line.end(completion, lives=lives)
-        if lives:
-            return None
-        return FAILED if completion.outcome == "failed" else DONE
 
-    def _takes_another(self, completion: Completion) -> bool:
-        if completion.outcome == "failed" or self._done >= MOST_JOBS:
-            return False
-        if (completion.reason or "").startswith("out of memory"):
-            return False
-        now = resident_bytes()
-        self._first_bytes = self._first_bytes or now
-        if now - self._first_bytes > MOST_GROWTH_BYTES:
-            gc.collect()
-            return resident_bytes() - self._first_bytes <= MOST_GROWTH_BYTES
-        return True
+    def _do_alone(
+        self, job: PrepareJob | MeasureJob, ticket: AttemptTicket, lock: MeasurementLock
+    ) -> int | None:
+        """Do a job beside which no other is done."""
+        line = self._line.begin(
+            ticket.attempt_id,
+            held=Shares(),
+            stood_still=Shares(lambda: lock.stood_still_seconds),
+        )
+        self._wear.begin()
+        completion = do(job, ticket, line=line, hold=line, lock=lock)
+        self._wear.end(completion, was_last=True)
+        lives = self._wear.takes_more
+        code = FAILED if completion.outcome == "failed" else DONE
+        self._line.over(line)
+        line.say_end(completion, code=code, frees=lives, lives=lives)
+        return None if lives else code
+
+
+def _configure_logging(ticket: AttemptTicket) -> None:
+    """Have all that is logged in this process go where the ticket says, as it says.
+
+    What an attempt logs itself goes to its own log, see `ByAttempt`.
+    """
+    if ticket.log_format == "json":
+        bind_for_good(**ticket.log_fields)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter_of(ticket))
+    logging.basicConfig(level=logging.INFO, handlers=[ByAttempt(handler)], force=True)
+    # A line for each request says nothing that our own lines do not.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 def _write_to(log: str) -> None:

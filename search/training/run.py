@@ -9,18 +9,25 @@ from torch import Tensor
 
 from models.network import Network
 from search.tasks import Criterion, Splits
-from search.training.jobs import TrainJob
+from search.training.jobs import EpochReport, TrainJob, Verdict
 from search.training.stacks import (
     Clock,
     Entry,
-    MemberHooks,
     TrainingResult,
     train_stack,
 )
 
 
-class TrainingHooks(Clock, MemberHooks, Protocol):
+class TrainingHooks(Clock, Protocol):
     """What training one trial asks of whoever runs it."""
+
+    def epoch_done(self, report: EpochReport) -> Verdict:
+        """Take note of an epoch, and say whether to go on."""
+        ...
+
+    def save(self, resume: bytes) -> None:
+        """Keep the state from which training goes on; the newest one replaces the others."""
+        ...
 
 
 def train(
@@ -66,7 +73,7 @@ def train(
             `nan_recovery`, or in every batch of an epoch in spite of it.
         CheckpointError: `resume` is damaged or belongs to another trial.
     """
-    entry = Entry(job, hooks, resume=resume, start=start, original=original)
+    entry = Entry(job, _OfOne(hooks), resume=resume, start=start, original=original)
     alone = _Alone(entry, hooks)
     train_stack(splits, task=task, hooks=alone, device=device)
     if isinstance(alone.result, TrainingResult):
@@ -82,6 +89,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     # The CPU allocator raises a plain RuntimeError.
     phrases = ("can't allocate memory", "not enough memory")
     return isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in phrases)
+
+
+class _OfOne:
+    """The hooks of one trial, as those of a stack's member."""
+
+    leaves = False
+
+    def __init__(self, hooks: TrainingHooks) -> None:
+        self._hooks, self.save = hooks, hooks.save
+        self._verdict = Verdict(lease_seconds=0)
+
+    def say_epoch(self, report: EpochReport) -> None:
+        self._verdict = self._hooks.epoch_done(report)
+
+    def hear_verdict(self) -> Verdict:
+        return self._verdict
 
 
 class _Alone:

@@ -19,12 +19,14 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.agents.executor import (
+    LANE,
     AttemptTicket,
     Executor,
     Exit,
     Slot,
     check_device,
     log_file,
+    slot_of,
 )
 from search.agents.renewal_watch import RenewalWatch
 from search.errors import ExecutorError
@@ -38,8 +40,6 @@ from storage.records import LOCAL, BookingState
 
 _log = logging.getLogger(__name__)
 
-LANE = "+"
-"""Stands between a slot's name and a lane; no slot has it in its name."""
 GO_ON_SECONDS = 300.0
 """How long attempts are given whose machines are not heard, while no other one is."""
 
@@ -322,7 +322,7 @@ class RemoteExecutor:
         self, machines: Sequence[MachineRecord], bookings: Sequence[TakenPlace]
     ) -> Sequence[Slot]:
         others = {
-            (booking.machine_id, booking.place.partition(LANE)[0])
+            (booking.machine_id, slot_of(booking.place))
             for booking in bookings
             if booking.owner != self._owner and booking.state != BookingState.EXITED
         }

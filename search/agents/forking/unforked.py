@@ -11,7 +11,7 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
@@ -24,6 +24,7 @@ from search.agents.executor import AttemptTicket
 from search.agents.forking.frames import REPORTS, REQUESTS, Ended, Report, StartAttempt, Started
 from search.agents.forking.server_process import Launched
 from search.agents.slot_process import serve_slot
+from search.agents.slots.attempt_logs import handling
 from search.agents.worker import TERMINATED
 
 _LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -160,18 +161,8 @@ def _end_of(pipe: Connection) -> None:
         line.shutdown(socket.SHUT_RDWR)
 
 
-@contextmanager
-def _logged(_ticket: AttemptTicket, log: str) -> Generator[None]:
-    """Have all that is logged meanwhile in this file as well."""
+def _logged(_ticket: AttemptTicket, log: str) -> AbstractContextManager[None]:
+    """Have all that is logged meanwhile in this file as well, but what attempts log themselves."""
     handler = logging.FileHandler(log)
     handler.setFormatter(logging.Formatter(_LINE))
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(handler)
-    root.setLevel(min(level or logging.INFO, logging.INFO))
-    try:
-        yield
-    finally:
-        root.setLevel(level)
-        root.removeHandler(handler)
-        handler.close()
+    return handling(handler)

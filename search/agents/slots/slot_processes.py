@@ -1,9 +1,13 @@
-"""The processes of a machine's slots: one for each place, for one attempt after another."""
+"""The processes of a machine's slots: one for each slot, for one attempt after another, or several.
+
+See Note [Stacks] in `search/README.md`.
+"""
 
 import itertools
 import logging
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,11 +18,11 @@ from typing import Any, Final, final
 
 from pydantic import TypeAdapter
 
-from search.agents.executor import AttemptTicket, Exit, log_file
+from search.agents.executor import AttemptTicket, Exit, log_file, slot_of
 from search.agents.forking.containment import Containment
 from search.agents.forking.frames import CancelAttempt, StartAttempt
 from search.agents.forking.server_process import Launch, ServerProcess, by_exec
-from search.agents.slots.slot_line import Frame, receive, send
+from search.agents.slots.frames import Frame, receive, send
 from search.errors import ExecutorError
 from storage.endings import AttemptCause
 
@@ -29,6 +33,15 @@ _START_SECONDS: Final = 120.0
 """Longest wait for a slot's process, a cold fork server included."""
 IDLE_SECONDS: Final = 60.0
 """How long a process without a job keeps what it has warm."""
+LEAVE_SECONDS: Final = 10.0
+"""How long an attempt has at the least to leave others: a kill would cost all of them."""
+_CALLED_BACK: Final = "not started: it was called back"
+_OWN_DOING: Final = (
+    AttemptCause.EXITED,
+    AttemptCause.CRASHED,
+    AttemptCause.OUT_OF_MEMORY,
+    AttemptCause.MEMORY_LIMIT,
+)
 
 _TICKET: TypeAdapter[AttemptTicket] = TypeAdapter(AttemptTicket)
 
@@ -38,17 +51,37 @@ OnFree = Callable[[str, Exit], None]
 """Hears that an attempt's slot is free, after all that it has said."""
 
 
-@dataclass
+@dataclass(eq=False)
+class _Start:
+    """An attempt that is to be done, or is being done."""
+
+    ticket: AttemptTicket
+    job: Mapping[str, Any]
+    place: str
+    has_begun: bool = False
+    """Whether its process may have done anything for it: else nothing is lost with that."""
+    ends_within: float | None = None
+    """The grace seconds of the order to end it, if there was one."""
+    killed_at: float = float("inf")
+    """When its process is killed if it has not left that, by the monotonic clock."""
+
+    @property
+    def id(self) -> str:
+        return self.ticket.attempt_id
+
+
+@dataclass(eq=False)
 class _Process:
     """One slot's process; what changes is changed under the lock of all."""
 
     id: str
-    place: str
+    slot: str
     tenant: str
     threads: int
     pipe: Connection
     server: ServerProcess
-    attempt: str | None = None
+    attempts: dict[str, _Start] = field(default_factory=dict[str, _Start])
+    """Those that it was given and has not ended, in order."""
     idle_since: float = 0.0
     retired: bool = False
     """It gets no job any more."""
@@ -60,6 +93,32 @@ class _Process:
         """Send a frame; a process that is gone hears nothing."""
         with suppress(OSError), self.sending:
             send(self.pipe, frame, content)
+
+    def takes(self, start: _Start) -> bool:
+        """Whether an attempt may be given to it now."""
+        ticket = start.ticket
+        if self.retired or self.server.ended:
+            return False
+        if (self.tenant, self.threads) != (ticket.tenant, ticket.threads):
+            return False
+        # What the jobs are, and whether they can be computed together, the process itself knows.
+        company = [other.ticket.together for other in self.attempts.values()]
+        return not company or (ticket.together and all(company))
+
+
+@dataclass(eq=False)
+class _Slot:
+    """What is done at a slot, and what waits there."""
+
+    process: _Process | None = None
+    waiting: deque[_Start] = field(default_factory=deque[_Start])
+    """What its process cannot take yet, in order; a process that forks has what it is for."""
+    forks: bool = False
+
+    def starts(self) -> list[_Start]:
+        """All attempts that are here."""
+        at_work = () if self.process is None else self.process.attempts.values()
+        return [*at_work, *self.waiting]
 
 
 @final
@@ -96,8 +155,7 @@ class SlotProcesses:
         self._idle_seconds = idle_seconds
         self._containment = containment or Containment(kind="none")
         self._lock = threading.Lock()
-        self._at: dict[str, _Process] = {}
-        """The process of each place."""
+        self._slots: defaultdict[str, _Slot] = defaultdict(_Slot)
         self._all: dict[str, _Process] = {}
         """By its own id, also those that are on their way out."""
         self._numbers = itertools.count(1)
@@ -105,46 +163,79 @@ class SlotProcesses:
         self._server = self._new_server()
 
     def start(self, ticket: AttemptTicket, job: Mapping[str, Any], *, place: str) -> None:
-        """Have an attempt done by the process of a place, which nothing else has just now.
+        """Have an attempt done by the process of a place's slot.
+
+        Nothing else has the place just now. Where other lanes of the slot have attempts with which
+        it cannot be trained, it waits until these are gone.
 
         Raises:
             ExecutorError: no process could be started for it.
         """
-        process = self._kept(ticket, place) or self._forked(ticket, place)
-        process.tell(
-            {
-                "kind": "job",
-                "attempt": ticket.attempt_id,
-                "ticket": _TICKET.dump_python(ticket, mode="json"),
-                "log": str(self.log_path(ticket.attempt_id)),
-                "job": job,
-            }
-        )
+        start, slot = _Start(ticket, job, place), slot_of(place)
+        with self._lock:
+            others = self._slots[slot].starts()
+            other = next((one for one in others if one.place == place), None)
+            if other is not None:
+                raise ExecutorError(f"place {place!r} has attempt {other.id} on it")
+            self._slots[slot].waiting.append(start)
+        self._advance(slot, own=start)
 
     def tell(self, attempt_id: str, frame: Frame, content: bytes | None = None) -> None:
-        """Send a frame to the process that has this attempt, if one has."""
-        process = self._of(attempt_id)
-        if process is not None:
-            process.tell(frame, content)
-
-    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
-        """Send SIGTERM to the group of an attempt's process and, after the grace time, SIGKILL."""
+        """Send a frame for an attempt to the process that has it, if one has."""
         with self._lock:
             process = self._of(attempt_id)
-            if process is not None:
-                # The signal may come after the attempt's end, and must reach no other one.
-                process.retired = True
         if process is not None:
+            process.tell({"attempt": attempt_id, **frame}, content)
+
+    def cancel(self, attempt_id: str, grace_seconds: float) -> None:
+        """Have an attempt store its state and end, and kill its process after the grace time.
+
+        One that is alone in its process gets SIGTERM, as all of that's group. One that has others
+        beside it leaves them, and is given `LEAVE_SECONDS` at the least. One that waits is called
+        back.
+        """
+        with self._lock:
+            called_back = self._withdraw(attempt_id)
+            process = self._of(attempt_id)
+            alone = False
+            if process is not None:
+                start = process.attempts[attempt_id]
+                before = start.ends_within
+                start.ends_within = grace_seconds if before is None else min(before, grace_seconds)
+                alone = len(process.attempts) == 1
+                # The signal may come after the attempt's end, and must reach no other one.
+                process.retired = process.retired or alone
+        if called_back is not None:
+            self._on_free(attempt_id, Exit(attempt_id, None, None, _CALLED_BACK))
+            self._advance(slot_of(called_back.place))
+        elif process is not None and alone:
             wish = CancelAttempt(attempt_id=process.id, grace_seconds=grace_seconds)
             process.server.cancel(wish)
+        elif process is not None:
+            process.tell({"kind": "leave", "attempt": attempt_id})
+            self._kill_later(process, attempt_id, max(grace_seconds, LEAVE_SECONDS))
+
+    def waiting(self) -> list[str]:
+        """The attempts that were started here and have not begun, for others have their slot."""
+        with self._lock:
+            return [
+                start.id
+                for slot in self._slots.values()
+                for start in slot.starts()
+                if not start.has_begun
+            ]
 
     def retire_idle(self, seconds: float | None = None) -> None:
         """End processes that have had no job for so long; by default for as long as they may."""
         since = time.monotonic() - (self._idle_seconds if seconds is None else seconds)
+        idle: list[_Process] = []
         with self._lock:
-            idle = [one for one in self._at.values() if not one.attempt and one.idle_since <= since]
-            for process in idle:
-                del self._at[process.place]
+            for slot in self._slots.values():
+                process = slot.process
+                if process is None or process.attempts or process.idle_since > since:
+                    continue
+                idle.append(process)
+                slot.process = None
         for process in idle:
             process.tell({"kind": "bye"})
 
@@ -160,40 +251,118 @@ class SlotProcesses:
         server.close()
 
     def _of(self, attempt_id: str) -> _Process | None:
-        return next((one for one in list(self._all.values()) if one.attempt == attempt_id), None)
+        return next((one for one in self._all.values() if attempt_id in one.attempts), None)
 
-    def _kept(self, ticket: AttemptTicket, place: str) -> _Process | None:
-        """The living process of a place, if it may do this attempt."""
-        with self._lock:
-            process = self._at.get(place)
-            if process is None:
-                return None
-            if process.attempt is not None:
-                raise ExecutorError(f"place {place!r} has attempt {process.attempt} on it")
-            fits = (process.tenant, process.threads) == (ticket.tenant, ticket.threads)
-            if fits and not process.retired and not process.server.ended:
-                process.attempt = ticket.attempt_id
-                return process
-            del self._at[place]
-        process.tell({"kind": "bye"})
+    def _withdraw(self, attempt_id: str) -> _Start | None:
+        """Take an attempt out that waits; null: it does not."""
+        for slot in self._slots.values():
+            for start in slot.waiting:
+                if start.id == attempt_id:
+                    slot.waiting.remove(start)
+                    return start
         return None
 
-    def _forked(self, ticket: AttemptTicket, place: str) -> _Process:
+    def _kill_later(self, process: _Process, attempt_id: str, seconds: float) -> None:
+        """Kill a process after so long, if it still has an attempt."""
+        with self._lock:
+            start = process.attempts.get(attempt_id)
+            kill_at = time.monotonic() + seconds
+            if start is None or start.killed_at <= kill_at:
+                return
+            start.killed_at = kill_at
+
+        def kill() -> None:
+            with self._lock:
+                if attempt_id not in process.attempts:
+                    return
+                process.retired = True
+            _log.warning("an attempt did not leave its stack", extra={"attempt_id": attempt_id})
+            process.server.cancel(CancelAttempt(attempt_id=process.id, grace_seconds=0.0))
+
+        timer = threading.Timer(seconds, kill)
+        timer.daemon = True
+        timer.start()
+
+    def _advance(self, name: str, *, own: _Start | None = None) -> None:
+        """Give what waits at a slot to a process, in order, as far as that can be.
+
+        Raises:
+            ExecutorError: no process could be started for `own`.
+        """
+        while True:
+            dismissed: _Process | None = None
+            with self._lock:
+                slot = self._slots[name]
+                if slot.forks or not slot.waiting:
+                    # Whoever has it forked goes on here.
+                    return
+                start, process = slot.waiting[0], slot.process
+                if process is not None and process.takes(start):
+                    process.attempts[start.id] = start
+                elif process is not None and process.attempts:
+                    # It goes on when these are gone.
+                    return
+                else:
+                    dismissed, process, slot.process = process, None, None
+                    slot.forks = True
+                slot.waiting.popleft()
+            if dismissed is not None:
+                dismissed.tell({"kind": "bye"})
+            if process is None:
+                self._fork_for(start, name, own=own)
+            else:
+                self._give(process, start)
+
+    def _give(self, process: _Process, start: _Start) -> None:
+        process.tell(
+            {
+                "kind": "job",
+                "attempt": start.id,
+                "ticket": _TICKET.dump_python(start.ticket, mode="json"),
+                "log": str(self.log_path(start.id)),
+                "job": start.job,
+            }
+        )
+
+    def _fork_for(self, start: _Start, name: str, *, own: _Start | None) -> None:
+        """Have a process forked for an attempt, and give it to that."""
+        try:
+            process = self._forked(start, name)
+        except ExecutorError as error:
+            with self._lock:
+                self._slots[name].forks = False
+            if start is not own:
+                self._on_free(start.id, Exit(start.id, None, None, f"not started: {error}"))
+                return
+            # What has come meanwhile may do better.
+            self._advance(name)
+            raise
+        self._give(process, start)
+        with self._lock:
+            ends_within = start.ends_within
+        if ends_within is not None:
+            # The order came before there was a process.
+            self.cancel(start.id, ends_within)
+
+    def _forked(self, start: _Start, name: str) -> _Process:
         ours, theirs = Pipe()
+        ticket = start.ticket
         with theirs:
             server = self._living_server()
+            # Whatever becomes of the process, it was for this attempt.
+            start.has_begun = True
             process = _Process(
                 id=f"slot-{next(self._numbers)}",
-                place=place,
+                slot=name,
                 tenant=ticket.tenant,
                 threads=ticket.threads,
                 pipe=ours,
                 server=server,
-                attempt=ticket.attempt_id,
+                attempts={start.id: start},
             )
             request = StartAttempt(
                 ticket=replace(ticket, attempt_id=process.id),
-                log=str(self.log_path(ticket.attempt_id)),
+                log=str(self.log_path(start.id)),
                 containment=self._containment,
             )
             with self._lock:
@@ -206,7 +375,8 @@ class SlotProcesses:
                 ours.close()
                 raise
         with self._lock:
-            self._at[place] = process
+            slot = self._slots[name]
+            slot.process, slot.forks = process, False
         threading.Thread(target=self._listen, args=(process,), name=process.id, daemon=True).start()
         return process
 
@@ -215,33 +385,57 @@ class SlotProcesses:
         with suppress(EOFError, OSError):
             while True:
                 frame, content = receive(process.pipe)
-                attempt_id = frame["attempt"]
-                if attempt_id != process.attempt:
+                start = process.attempts.get(frame["attempt"])
+                if start is None:
                     continue
-                self._on_frame(attempt_id, frame, content)
-                if frame["kind"] == "end" and frame["lives"]:
-                    self._freed(process, attempt_id)
+                if frame["kind"] == "begin":
+                    start.has_begun = True
+                    continue
+                if frame["kind"] != "left":
+                    self._on_frame(start.id, frame, content)
+                if frame["kind"] in ("end", "left"):
+                    self._gone(process, start, frame)
         process.exited.wait()
+        process.pipe.close()
         with self._lock:
             self._all.pop(process.id, None)
-            if self._at.get(process.place) is process:
-                del self._at[process.place]
-            attempt, process.attempt = process.attempt, None
-        process.pipe.close()
-        if attempt is not None and process.exit is not None:
-            self._on_free(attempt, replace(process.exit, attempt_id=attempt))
+            starts, process.attempts = list(process.attempts.values()), {}
+            begun = [start for start in starts if start.has_begun]
+            others = [start for start in starts if not start.has_begun]
+            slot = self._slots[process.slot]
+            if slot.process is process:
+                slot.process = None
+            # Nothing of these is lost: another process begins with them.
+            again = [start for start in others if start.ends_within is None]
+            slot.waiting.extendleft(reversed(again))
+        if process.exit is not None:
+            ended = _of_several(process.exit) if len(begun) > 1 else process.exit
+            for start in begun:
+                self._on_free(start.id, replace(ended, attempt_id=start.id))
+        for start in others:
+            if start not in again:
+                self._on_free(start.id, Exit(start.id, None, None, _CALLED_BACK))
+        self._advance(process.slot)
 
-    def _freed(self, process: _Process, attempt_id: str) -> None:
+    def _gone(self, process: _Process, start: _Start, frame: Frame) -> None:
+        """An attempt has ended; its process may go on, with others or for others."""
         with self._lock:
-            if process.retired:
-                # It is about to be killed: the place is free when it is gone.
+            process.retired = process.retired or not frame["lives"]
+            is_last = len(process.attempts) == 1
+            if not frame["frees"] or (process.retired and is_last):
+                # It ends, or is about to be killed: the place is free when it is gone.
                 return
-            process.attempt, process.idle_since = None, time.monotonic()
+            del process.attempts[start.id]
+            process.idle_since = time.monotonic()
         if self._idle_seconds == 0:
             # Before anything else begins, which may need its place among processes.
             self.retire_idle()
-        how = Exit(attempt_id, 0, None, "exited with code 0", AttemptCause.EXITED)
-        self._on_free(attempt_id, how)
+        code = frame.get("code")
+        ended = Exit(start.id, code, None, f"exited with code {code}", AttemptCause.EXITED)
+        if code is None:
+            ended = Exit(start.id, None, None, _CALLED_BACK)
+        self._on_free(start.id, ended)
+        self._advance(process.slot)
 
     def _on_exit(self, ended: Exit) -> None:
         with self._lock:
@@ -262,3 +456,15 @@ class SlotProcesses:
         # No attempt's log has a name with two dots, see `log_file`.
         errors = self._logs / "fork-server.stderr.log"
         return ServerProcess(FORK_SERVER, launch=self._launch, errors=errors, on_exit=self._on_exit)
+
+
+def _of_several(ended: Exit) -> Exit:
+    """How each of several attempts ended that a process had when it did.
+
+    Whose doing it was is not known, so that all are suspected, see Note [Sudden deaths].
+    """
+    if ended.cause not in _OWN_DOING:
+        return ended
+    return replace(
+        ended, cause=AttemptCause.DIED, detail=f"with others in its process: {ended.detail}"
+    )

@@ -3,6 +3,7 @@
 from search.training.stacks.entries import (
     Clock,
     Entry,
+    Left,
     MemberHooks,
     StackHooks,
     TrainingResult,
@@ -13,6 +14,7 @@ from search.training.stacks.training import train_stack
 __all__ = [
     "Clock",
     "Entry",
+    "Left",
     "MemberHooks",
     "StackHooks",
     "TrainingResult",

@@ -35,7 +35,11 @@ class Engine(Protocol):
 
     members: list[Member]
     """Whom it computes, in the order of their places."""
-    networks: Networks
+
+    @property
+    def networks(self) -> Networks:
+        """Theirs."""
+        ...
 
     def begin_epoch(self) -> None:
         """Take learning rates from the members, and carry nothing over at an epoch's first batch.

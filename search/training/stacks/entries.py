@@ -14,8 +14,21 @@ from search.training.jobs import EpochReport, TrainJob, Verdict
 class MemberHooks(Protocol):
     """What a trial asks of whoever runs it; what any of them raises ends this trial alone."""
 
-    def epoch_done(self, report: EpochReport) -> Verdict:
-        """Take note of an epoch, and say whether to go on."""
+    @property
+    def leaves(self) -> bool:
+        """Whether it is to store its state at the next batch and end, as `Left`."""
+        ...
+
+    def say_epoch(self, report: EpochReport) -> None:
+        """Take note of an epoch.
+
+        All whose epochs are over say so before one hears what to do: whoever answers them does it
+        for all at once.
+        """
+        ...
+
+    def hear_verdict(self) -> Verdict:
+        """Say whether to go on after the epoch of which note was taken last."""
         ...
 
     def save(self, resume: bytes) -> None:
@@ -51,6 +64,10 @@ class Entry:
     """The module's state to start anew from, in place of the seed's initialisation."""
     original: Network | None = None
     """What the trial learns from besides, where its spec says that it does."""
+
+
+class Left(Exception):
+    """The trial was to leave, and its state is stored: it may go on from there elsewhere."""
 
 
 @dataclass(frozen=True)

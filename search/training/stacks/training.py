@@ -1,5 +1,6 @@
 """Training trials together: who is computed with whom, who joins, and who leaves."""
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -14,11 +15,12 @@ from search.tasks import Criterion, Splits
 from search.training.resume import Tensors
 from search.training.stacks.alone import Alone, OneNetwork
 from search.training.stacks.engine import Engine
-from search.training.stacks.entries import Clock, StackHooks
+from search.training.stacks.entries import Clock, Left, StackHooks
 from search.training.stacks.evaluation import evaluate
 from search.training.stacks.member import Found, Member, Step
 from search.training.stacks.numbers import GlobalGenerators, Numbers
 from search.training.stacks.together import ManyNetworks, Together
+from search.training.stacks.widths import WidthPolicy, Widths
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ def train_stack(
     task: Criterion,
     hooks: StackHooks,
     device: torch.device | str = "cpu",
-    width: int | None = None,
+    width: WidthPolicy = "auto",
 ) -> None:
     """Train trials of one `stack_key` until nobody is left.
 
@@ -49,7 +51,7 @@ def train_stack(
         task: gives the loss and the metric.
         hooks: who joins, who ended, and the lock around batches.
         device: where to train.
-        width: how many trials are computed in one call, at most; None: all.
+        width: how many trials are computed in one call, at most; `auto`: see `Widths`.
     """
     _Stack(splits, task=task, hooks=hooks, device=torch.device(device), width=width).run()
 
@@ -74,11 +76,11 @@ class _Stack:
         task: Criterion,
         hooks: StackHooks,
         device: torch.device,
-        width: int | None,
+        width: WidthPolicy,
     ) -> None:
         self._splits = splits.to(device)
         self._task, self._hooks, self._device = task, hooks, device
-        self._width = width
+        self._widths = Widths(width)
         self._generators = GlobalGenerators(device)
         self._engines: list[Engine] = []
         self._waiting: list[Member] = []
@@ -103,7 +105,6 @@ class _Stack:
     def _admit(self) -> bool:
         """Begin an epoch with those who stayed and those who join; whether there is anybody."""
         self._at = 0
-        self._merge()
         self._begin_epoch(self._members)
         while True:
             self._take_newcomers()
@@ -138,7 +139,6 @@ class _Stack:
         self._form([*self._members, *joining], {member: member.start for member in joining})
         # What is not trained yet is validated first.
         self._end_epoch([one for one in joining if one.progress.epoch == 0])
-        self._merge()
         self._begin_epoch([one for one in joining if one in self._members])
 
     def _begin_epoch(self, members: Sequence[Member]) -> None:
@@ -150,8 +150,11 @@ class _Stack:
     def _train_epoch(self) -> None:
         self._clock.restart()
         while (members := self._members) and self._at < len(members[0].batches):
+            self._regroup()
             last = self._at + 1 == len(members[0].batches)
+            began = self._clock.now()
             steps = self._of_each(lambda engine, last=last: self._step(engine, last=last))
+            self._widths.took(self._clock.now() - began, members=len(members))
             self._share_seconds(members)
             self._guard(
                 (member, lambda member=member, step=step: member.batch_done(step))
@@ -159,6 +162,7 @@ class _Stack:
             )
             self._at += 1
             self._save_if_due(self._members)
+            self._let_go()
             self._join()
 
     def _step(self, engine: Engine, *, last: bool) -> Sequence[Step]:
@@ -177,6 +181,10 @@ class _Stack:
         self._guard(
             (member, lambda member=member, found=found: self._report(member, found))
             for member, found in found
+        )
+        self._guard(
+            (member, lambda member=member: member.end_epoch(member.entry.hooks.hear_verdict()))
+            for member in [one for one in self._members if one in members]
         )
         self._save_if_due([one for one in self._members if one in members])
         over = [one for one in self._members if one in members and one.is_over]
@@ -212,7 +220,7 @@ class _Stack:
             margin=validated.margin,
             stood_still_seconds=self._hooks.stood_still_seconds,
         )
-        member.end_epoch(member.entry.hooks.epoch_done(report))
+        member.entry.hooks.say_epoch(report)
 
     def _finish(self, members: Sequence[Member]) -> None:
         """Test those who are over, and say what came of them."""
@@ -254,7 +262,7 @@ class _Stack:
     def _of_each(
         self, work: Callable[[Engine], Sequence[T]], members: Sequence[Member] | None = None
     ) -> list[tuple[Member, T]]:
-        """What work gives for all members, or some; an engine that fails is replaced by smaller ones.
+        """What work gives for all members, or some; smaller engines replace one that fails.
 
         One of one member that fails ends it.
         """
@@ -283,10 +291,11 @@ class _Stack:
         ended: list[Member] = []
         if len(engine.members) == 1:
             ended = engine.members
+            self._widths.limit(None)
         else:
             self._warn(len(engine.members), error)
             numbers = _numbers_of([engine])
-            self._width = -(-len(engine.members) // 2)
+            self._widths.limit(-(-len(engine.members) // 2))
             for half in _halves(engine.members):
                 engines += self._built(half, numbers)
             for one in engines:
@@ -301,11 +310,13 @@ class _Stack:
         numbers = {**_numbers_of(self._engines), **fresh}
         self._engines = [e for some in self._parts(members) for e in self._built(some, numbers)]
 
-    def _merge(self) -> None:
-        """Have no more engines than it takes."""
+    def _regroup(self) -> None:
+        """Compute members in as many calls as it takes by now."""
         members = self._members
-        if len(self._engines) > len(self._parts(members)):
+        if len(self._engines) != len(self._parts(members)):
             self._form(members, {})
+            for engine in self._engines:
+                engine.begin_epoch()
 
     def _separate(self, members: Sequence[Member]) -> None:
         """Have none of these be computed with any other."""
@@ -327,9 +338,11 @@ class _Stack:
             return [Together(members, taken, self._splits.train)]
         except Exception as error:  # fewer need less, and one has but itself to blame
             if len(members) == 1:
+                self._widths.limit(None)
                 self._hooks.ended(members[0].entry, error)
                 return []
             self._warn(len(members), error)
+            self._widths.limit(-(-len(members) // 2))
         return [engine for half in _halves(members) for engine in self._built(half, numbers)]
 
     def _leave(self, members: Sequence[Member]) -> None:
@@ -367,6 +380,24 @@ class _Stack:
             if now - member.saved_at >= member.job.checkpoint_seconds
         )
 
+    def _let_go(self) -> None:
+        """Have those store where they are who are to leave, and go on without them."""
+        waiting = [one for one in self._waiting if one.entry.hooks.leaves]
+        self._waiting = [one for one in self._waiting if one not in waiting]
+        for member in waiting:
+            # What it begins with is stored.
+            self._hooks.ended(member.entry, Left())
+
+        def leave(member: Member) -> None:
+            self._save(member)
+            raise Left
+
+        self._guard(
+            (member, lambda member=member: leave(member))
+            for member in self._members
+            if member.entry.hooks.leaves
+        )
+
     def _save(self, member: Member) -> None:
         (engine,) = (one for one in self._engines if member in one.members)
         member.save(engine.numbers(engine.members.index(member)))
@@ -379,10 +410,9 @@ class _Stack:
 
     def _parts(self, members: Sequence[Member]) -> list[Sequence[Member]]:
         """As few parts as there must be, of about equal sizes."""
-        width = self._width or len(members)
-        count = -(-len(members) // width) if members else 0
-        bounds = [len(members) * part // count for part in range(count + 1)] if count else []
-        return [members[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        count = -(-len(members) // self._widths.width(len(members)))
+        bounds = [len(members) * part // count for part in range(count + 1)] if members else []
+        return [members[a:b] for a, b in itertools.pairwise(bounds)]
 
     def _warn(self, members: int, error: Exception) -> None:
         _log.warning("%d trials cannot be computed in one call: %s", members, error, exc_info=True)
@@ -423,16 +453,17 @@ class _Stopwatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._started = self._now()
+        self._started = self.now()
 
     def restart(self) -> None:
         """Begin a lap now."""
-        self._started = self._now()
+        self._started = self.now()
 
     def lap(self) -> float:
         """What this one took; the next one begins."""
-        before, self._started = self._started, self._now()
+        before, self._started = self._started, self.now()
         return max(0.0, self._started - before)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds since some time."""
         return time.monotonic() - self._clock.stood_still_seconds

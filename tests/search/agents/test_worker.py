@@ -22,8 +22,9 @@ from models.parametrizations import Dense, LowRank
 from models.report import ParameterReport, parameter_report
 from search.agents import worker
 from search.agents.forking.unforked import Unforked
-from search.agents.slots.slot_line import SlotLine, receive
-from search.agents.warm_data import WarmData
+from search.agents.slots.frames import receive
+from search.agents.slots.shares import Shares
+from search.agents.slots.slot_line import SlotLine
 from search.agents.worker import DONE, FAILED, TERMINATED
 from search.measuring.measurement_lock import MeasurementLock
 from search.tasks import DataSources, Digits, Mirror, Mnist, RawSamples
@@ -167,9 +168,10 @@ def test_a_download_says_how_far_it_is(tmp_path: Path) -> None:
     ours, theirs = Pipe()
     # In this process, since a ticket names no mirror.
     with ours, MeasurementLock(tmp_path / "lock") as lock:
-        line = SlotLine(theirs)
+        line = SlotLine(theirs).begin("a1", held=Shares(), stood_still=Shares())
+        assert receive(ours)[0]["kind"] == "begin"
         sources = DataSources(cache=tmp_path / "cache", mirrors={"mnist": mirror})
-        attempt = worker._Attempt(line, line, lock, sources, "cpu", WarmData(0))
+        attempt = worker._Attempt(line, line, lock, sources, "cpu")
         completion = worker._prepare(job, attempt)
         while ours.poll():
             frame, _ = receive(ours)

@@ -13,7 +13,7 @@ import psutil
 from models.spec import Spec
 from search.agents.executor import AttemptTicket, Exit
 from search.agents.forking.server_process import Launch, by_exec
-from search.agents.slots.slot_line import Frame
+from search.agents.slots.frames import Frame
 from search.agents.slots.slot_processes import SlotProcesses
 from search.training.jobs import (
     Completion,
@@ -139,10 +139,12 @@ class Slots:
     def _on_free(self, attempt: str, ended: Exit) -> None:
         self._ends[attempt] = ended
 
-    def start(self, attempt: str, job: Job, **given: Any) -> Heard:
-        """Have a job begin."""
+    def start(self, attempt: str, job: Job, *, lane: int | None = None, **given: Any) -> Heard:
+        """Have a job begin; on a lane it may be trained with others."""
+        given = given if lane is None else {"together": True, **given}
         told = ticket(attempt, self._folder, **given)
-        self.processes.start(told, job.model_dump(mode="json"), place=PLACE)
+        place = f"{PLACE}+{lane}" if lane else PLACE
+        self.processes.start(told, job.model_dump(mode="json"), place=place)
         return self._heard[attempt]
 
     def end_of(self, attempt: str) -> Exit:
@@ -162,6 +164,10 @@ class Slots:
     def log(self, attempt: str) -> str:
         """What an attempt wrote."""
         return self.processes.log_path(attempt).read_text()
+
+    def has_ended(self, attempt: str) -> bool:
+        """Whether an attempt has ended."""
+        return attempt in self._ends
 
     def said(self, attempt: str, kind: str) -> list[tuple[Frame, bytes | None]]:
         """What an attempt said of a kind, in order."""

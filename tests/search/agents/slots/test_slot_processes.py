@@ -10,7 +10,7 @@ import pytest
 from models.architectures import Gru, Mlp, Rnn
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
-from search.agents.slot_process import MOST_JOBS
+from search.agents.slots.wear import MOST_JOBS
 from search.agents.worker import DONE, FAILED, TERMINATED
 from search.errors import ExecutorError
 from search.tasks import Digits

@@ -1,6 +1,6 @@
 """Hooks of stacks, and what the same trials come to one by one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from search.tasks import Splits
 from search.training.jobs import EpochReport, TrainJob, Verdict
 from search.training.run import TrainingResult, train
 from search.training.stacks import Entry, train_stack
+from search.training.stacks.widths import WidthPolicy
 from tests.search.training_cases import RecordingHooks
 
 
@@ -29,6 +30,14 @@ class Told(RecordingHooks):
     def epoch_done(self, report: EpochReport) -> Verdict:
         super().epoch_done(report)
         return self.verdicts.get(report.epoch, Verdict(lease_seconds=1))
+
+    leaves = False
+
+    def say_epoch(self, report: EpochReport) -> None:
+        self._verdict = self.epoch_done(report)
+
+    def hear_verdict(self) -> Verdict:
+        return self._verdict
 
     @property
     def outcome(self) -> TrainingResult:
@@ -71,7 +80,7 @@ def told_of(entry: Entry) -> Told:
 
 
 def together(
-    entries: Sequence[Entry], splits: Splits, *, width: int | None = None, **hooks: Any
+    entries: Sequence[Entry], splits: Splits, *, width: WidthPolicy = 99, **hooks: Any
 ) -> list[Told]:
     """Train members in one stack."""
     task = entries[0].job.task
@@ -132,8 +141,6 @@ def close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, bound: f
             tensor,
             rtol=0,
             atol=bound * max(1.0, largest),
-            msg=lambda m: f"{name}: {m}",
+            msg=f"{name} differs",
         )
 
-
-Act = Callable[[], object]
