@@ -10,6 +10,7 @@ Its core is pure: `search.samplers.pausing.options`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Literal, final
 
 import numpy as np
@@ -43,6 +44,8 @@ _KEPT_PER_SLOT = 2
 """So many of the best paused trials are kept for each slot, whatever room they take."""
 _RANDOM, _DECISION = 0x7264, 0x6463
 """Keep the draws of random suggestions and of decisions apart from others of the same seed."""
+_MOST_OF_SERIES = 8
+"""So many suggestions of one shape are chosen at once."""
 _MOST_JUDGED = 16
 """For so many running trials one decision says anew with which errors they go on."""
 _INTEGER = TypeAdapter(int)
@@ -170,7 +173,7 @@ class _Search:
         pins: Mapping[str, Scalar] | None = None,
     ) -> None:
         self._sampler, self._study, self._generator = sampler, study, generator
-        self._slots = slots
+        self._slots, self._pins = slots, pins or {}
         self._rungs = (*sampler.rungs(study.epochs), study.epochs)
         self._table = TrialTable(
             study,
@@ -183,13 +186,15 @@ class _Search:
         self._trials, self._own = self._table.trials, self._table.own
         self._complete = {one.number for one in known if one.state is TrialState.COMPLETE}
         self._draws = CandidateDraws(
-            study, self._trials, self._table.costs, generator, pins=pins or {}
+            study, self._trials, self._table.costs, generator, pins=self._pins
         )
 
     def suggestion(self, number: int) -> DrawnTrial:
         """The configuration that a new trial has."""
         if len(self._trials) < self._startup_trials():
             return self._draws.spread()
+        if (kept := self._study.sampler_cache.next_of_series(self._pins)) is not None:
+            return kept
         begun = self._table.begun()
         if self._is_random(number) or np.isnan(begun.errors).all():
             return self._draws.random()
@@ -202,7 +207,12 @@ class _Search:
             return self._draws.random()
         order: list[int] = np.argsort(-index, kind="stable").tolist()
         allowed = (fresh[place] for place in order if not self._study.is_refused(fresh[place]))
-        return next(allowed, fresh[order[0]])
+        if not self._pins:
+            return next(allowed, fresh[order[0]])
+        # Of one shape the best few are taken: nothing is known of one before the others begin.
+        best = [*islice(allowed, _MOST_OF_SERIES)] or [fresh[order[0]]]
+        self._study.sampler_cache.keep_series(self._pins, best[1:])
+        return best[0]
 
     def ranking(self, question: Question) -> Ranking:
         """What is to train next."""

@@ -68,7 +68,11 @@ class CandidateDraws:
         Where a study replicates, those that are complete are among them, too. What breaks a limit,
         as far as that is known or predicted, is not. `front` are places among the trials.
         """
-        drawn = [self._draw() for _ in range(_RANDOM_CANDIDATES)]
+        # Of one shape there is less to choose from.
+        if self._pins:
+            front = front[-_MOST_MUTATED // 3 :]
+        count = _RANDOM_CANDIDATES // 3 if self._pins else _RANDOM_CANDIDATES
+        drawn = [self._draw() for _ in range(count)]
         drawn += self._mutations(front)
         replicates = self._study.replicates
         tried = [

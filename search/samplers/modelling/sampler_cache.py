@@ -3,9 +3,10 @@
 See Note [SamplerCache] in `search/README.md`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast, final
 
+from search.spaces import DrawnTrial, Scalar
 from storage.records import TrialRecord
 
 T = TypeVar("T")
@@ -17,6 +18,7 @@ class SamplerCache:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[int, tuple[TrialRecord, object]]] = {}
+        self._series: tuple[Mapping[str, Scalar], list[DrawnTrial]] = {}, []
 
     def of(self, trial: TrialRecord, what: str, compute: Callable[[TrialRecord], T]) -> T:
         """What follows from a record and the study alone, by the name of its computation."""
@@ -33,6 +35,15 @@ class SamplerCache:
                 kept = known[trial.number] = (trial, compute(trial))
             found.append(kept[1])
         return cast(list[T], found)
+
+    def next_of_series(self, pins: Mapping[str, Scalar]) -> DrawnTrial | None:
+        """What is to be suggested next of the shape that has these values; null: nothing is."""
+        kept_pins, drawn = self._series
+        return drawn.pop(0) if drawn and kept_pins == pins else None
+
+    def keep_series(self, pins: Mapping[str, Scalar], drawn: Sequence[DrawnTrial]) -> None:
+        """Have these suggested one after the other, as long as that shape is asked for."""
+        self._series = pins, [*drawn]
 
 
 def is_settled(trial: TrialRecord) -> bool:
