@@ -91,8 +91,10 @@ class StackedNetwork:
             name: nn.Parameter(parameter.detach().to(device))
             for name, parameter in self.parameters.items()
         }
-        self.buffers = {name: one.to(device) for name, one in self.buffers.items()}
-        self._reals = {where: one.to(device) for where, one in self._reals.items()}
+        buffers: Mapping[str, Tensor] = self.buffers
+        reals: Mapping[tuple[str, str], Tensor] = self._reals
+        self.buffers = {name: one.to(device) for name, one in buffers.items()}
+        self._reals = {where: one.to(device) for where, one in reals.items()}
         self._keep_filling()
         return self
 
@@ -128,8 +130,8 @@ class StackedNetwork:
     @torch.no_grad()
     def spectral_margins(self) -> list[float | None]:
         """Each member's `models.model.spectral_margin`."""
-        largest: Tensor = self.of_each(_spectral_distance)
-        return [None if value < 0 else value for value in largest.tolist()]
+        largest = cast(list[float], self.of_each(_spectral_distance).tolist())
+        return [None if value < 0 else value for value in largest]
 
     @contextmanager
     def observed(self) -> Generator[StackedProbe]:

@@ -1,9 +1,8 @@
 """One member, computed by its own module and torch's optimizer."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from collections.abc import Generator
 
 from torch import Tensor
 

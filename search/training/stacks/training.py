@@ -95,8 +95,7 @@ class _Stack:
                 self._train_epoch()
                 self._end_epoch(self._members)
         except _OfHooks as error:
-            assert error.__cause__ is not None
-            raise error.__cause__ from None
+            raise error.error from None
 
     @property
     def _members(self) -> list[Member]:
@@ -401,7 +400,7 @@ class _Stack:
         try:
             manager.__enter__()
         except Exception as error:
-            raise _OfHooks from error
+            raise _OfHooks(error) from error
         try:
             yield
         finally:
@@ -423,6 +422,10 @@ def _numbers_of(engines: Sequence[Engine]) -> dict[Member, Numbers]:
 
 class _OfHooks(BaseException):
     """What the hooks of all raised, which is no failure of whoever computes."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
 
 
 class _Stopwatch:

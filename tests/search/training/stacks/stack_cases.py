@@ -135,4 +135,3 @@ def close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, bound: f
             atol=bound * max(1.0, largest),
             msg=f"{name} differs",
         )
-

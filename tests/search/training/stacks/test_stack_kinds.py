@@ -129,9 +129,9 @@ def test_texts_are_read_by_each_member(
         {
             "corpus": "file",
             "file": "verse.txt",
-            "window": 7,
             "batching": batching,
             "embedding": embedding,
+            **({"window": 7} if batching == "stream" else {}),
         }
     ).resolved(sources)
     model = ModelSpec(
