@@ -234,7 +234,6 @@ class StackedNetwork:
             arguments: `[K, ...]`.
             shared: so many of the arguments, the first ones, are the same for all members, `[...]`.
         """
-
         named = self._numbers()
         count = len(named), len(self._reals)
 
@@ -444,10 +443,9 @@ def _filled(state: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor
 def _place(one: nn.Module, name: str) -> tuple[dict[str, Any], str]:
     """Where a module keeps a parameter or buffer, and under which name."""
     path, _, own = name.rpartition(".")
-    owner = one.get_submodule(path)
-    return cast(
-        dict[str, Any], owner._parameters if own in owner._parameters else owner._buffers
-    ), own  # noqa: SLF001
+    kept: Any = vars(one.get_submodule(path))
+    parameters, buffers = kept["_parameters"], kept["_buffers"]
+    return parameters if own in parameters else buffers, own
 
 
 def _region(shape: torch.Size) -> tuple[slice, ...]:

@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from models.backends.loops import State
 from models.network import Network
-from search.tasks import Batch, Criterion
-from search.tasks.samples import Batches
+from search.tasks import Batch, Batches, Criterion
 from search.training.compression import Distillation
 
 

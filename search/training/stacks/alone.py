@@ -18,7 +18,7 @@ from search.training.optimizers import decay_weights, make_optimizer, restore_st
 from search.training.resume import Tensors
 from search.training.stacks.engine import settle
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Drawing, GlobalGenerators, Numbers
+from search.training.stacks.member_numbers import Drawing, GlobalGenerators, Numbers
 
 
 class OneNetwork:

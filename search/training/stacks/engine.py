@@ -11,7 +11,7 @@ from models.backends.loops import State
 from search.tasks import Batch, Samples
 from search.training.resume import Tensors
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Numbers
+from search.training.stacks.member_numbers import Numbers
 
 
 class Networks(Protocol):

@@ -18,7 +18,7 @@ from search.training.distillation import Teacher
 from search.training.jobs import EpochReport, Verdict
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.training.stacks.entries import Entry, TrainingResult
-from search.training.stacks.numbers import Numbers, seeded
+from search.training.stacks.member_numbers import Numbers, seeded
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",

@@ -10,13 +10,17 @@ from torch import Tensor
 from models.backends.loops import State
 from models.network import Network
 from models.stacked import StackedNetwork, penalty_of
-from search.tasks import Batch, Criterion, Samples
-from search.tasks.samples import Batches, take_each
+from search.tasks import Batch, Batches, Criterion, Samples, take_each
 from search.training.resume import Tensors
 from search.training.stacks.engine import listed, settle
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Numbers
-from search.training.stacks.optimizers import QUANTITIES, StackedOptimizer, foreach_copy_, split
+from search.training.stacks.member_numbers import Numbers
+from search.training.stacks.stacked_optimizer import (
+    QUANTITIES,
+    StackedOptimizer,
+    foreach_copy_,
+    split,
+)
 
 
 class ManyNetworks:

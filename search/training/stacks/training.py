@@ -18,7 +18,7 @@ from search.training.stacks.engine import Engine
 from search.training.stacks.entries import Clock, StackHooks
 from search.training.stacks.evaluation import evaluate
 from search.training.stacks.member import Found, Member, Step
-from search.training.stacks.numbers import GlobalGenerators, Numbers
+from search.training.stacks.member_numbers import GlobalGenerators, Numbers
 from search.training.stacks.together import ManyNetworks, Together
 from search.training.stacks.widths import WidthPolicy, Widths
 
