@@ -78,6 +78,8 @@ class Together:
         states = [one.model for one in numbers]
         self._stack = StackedNetwork(specs, states, generators=generators).to(self._device)
         self.networks = ManyNetworks(self._stack, self._task)
+        # Of torch's generator of the other kind of device, from which nothing is drawn here.
+        self._generators = [one.generators for one in numbers]
         self._quantities = QUANTITIES[members[0].training.optimizer]
         self._sizes = [one[0].numel() for one in self._stack.parameters.values()]
         steps = [[_steps(one, name) for name in self._stack.parameters] for one in numbers]
@@ -181,8 +183,7 @@ class Together:
                     optimizer[f"{name}/{quantity}"] = own.clone()
                     optimizer[f"{name}/step"] = torch.tensor(count, dtype=torch.float32)
         generator = self._stack.generators[place].get_state()
-        # Torch's own on the CPU, where nothing is drawn on a GPU.
-        drawn = self.members[place].start.generators
+        drawn = self._generators[place]
         kind = "cuda" if self._device.type == "cuda" else "torch"
         return Numbers(
             model=self.state(place),
@@ -195,6 +196,7 @@ class Together:
         """See `Engine`."""
         self._stack.keep(places)
         self._optimizer.keep(places)
+        self._generators = [self._generators[place] for place in places]
         rows = torch.tensor([*places], device=self._device)
         self._carried = tuple(part[rows] for part in self._carried)
         self._carried_by_teacher = tuple(part[rows] for part in self._carried_by_teacher)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -10,11 +11,12 @@ from search.errors import TrainingDiverged
 from search.tasks import DataSources, Split, Splits
 from search.training.jobs import EpochReport, Verdict
 from search.training.resume import from_bytes
-from search.training.stacks import Entry
+from search.training.stacks import Entry, train_stack
 from search.training.stacks.together import Together
 from search.training.trial_spec import TrainingSpec
 from tests.search.training.stacks import stack_cases
 from tests.search.training.stacks.stack_cases import (
+    Hooks,
     Told,
     alone,
     assert_same,
@@ -22,7 +24,7 @@ from tests.search.training.stacks.stack_cases import (
     told,
     told_of,
 )
-from tests.search.training_cases import PIXELS, load_splits, make_job, make_overflowing_job
+from tests.search.training_cases import PIXELS, TASK, load_splits, make_job, make_overflowing_job
 
 STOP = Verdict(verdict="stop", reason="beaten", lease_seconds=1)
 PAUSE = Verdict(verdict="pause", reason="others are better", lease_seconds=1)
@@ -186,6 +188,24 @@ def test_a_call_that_fails_is_done_again_in_smaller_ones(
     assert_as_alone(entries, splits)
     assert "5 trials cannot be computed in one call: can't allocate memory" in caplog.text
     caplog.clear()
+
+
+def test_who_cannot_be_computed_with_the_others_is_refused(splits: Splits[Split]) -> None:
+    entries = told(make_job(seed=1), make_job("gru-low_rank_diagonal", seed=2))
+    together(entries, splits)
+    assert_as_alone(entries[:1], splits)
+    assert "one stack_key" in str(told_of(entries[1]).result)
+
+
+def test_what_the_hooks_of_all_raise_is_raised(splits: Splits[Split]) -> None:
+    class Refused(Hooks):
+        def batch(self) -> AbstractContextManager[None]:
+            raise InterruptedError("the lease is over")
+
+    entries = told(make_job(seed=1), make_job(seed=2))
+    with pytest.raises(InterruptedError, match="the lease is over"):
+        train_stack(splits, task=TASK, hooks=Refused(*entries))
+    assert [told_of(entry).result for entry in entries] == [None, None]
 
 
 def test_seconds_of_an_epoch_are_shares(splits: Splits[Split]) -> None:
