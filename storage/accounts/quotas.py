@@ -182,7 +182,7 @@ def _queued_trials(tenant: str) -> list[Select[int]]:
 
 
 def _slots(tenant: str) -> list[Select[int]]:
-    """Slots with attempts, which are several where they train together; a measurement lock is none."""
+    """Slots with attempts, of which a stack has several; a measurement lock is none."""
     return [
         select(func.count(AttemptRow.slot.distinct()))
         .execution_options(**ACROSS_TENANTS)
