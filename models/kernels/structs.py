@@ -9,10 +9,12 @@ from typing import Literal
 CellName = Literal["rnn", "gru_reset_before", "gru_reset_after", "lstm"]
 StackName = Literal["plain_layers", "residual_layers", "highway_layers"]
 ActivationName = Literal["tanh", "relu", "leaky_relu", "abs", "identity"]
+OptimizerName = Literal["adam", "rmsprop", "adagrad", "sgd"]
 
 CELLS: tuple[CellName, ...] = ("rnn", "gru_reset_before", "gru_reset_after", "lstm")
 STACKS: tuple[StackName, ...] = ("plain_layers", "residual_layers", "highway_layers")
 ACTIVATIONS: tuple[ActivationName, ...] = ("tanh", "relu", "leaky_relu", "abs", "identity")
+OPTIMIZERS: tuple[OptimizerName, ...] = ("adam", "rmsprop", "adagrad", "sgd")
 
 TENSORS = (
     *("x", "addends", "w_in", "bias"),
@@ -105,11 +107,28 @@ class UnitaryGradients(ctypes.Structure):
     )
 
 
+class OptimizerShape(ctypes.Structure):
+    """The sizes of a step of an optimizer."""
+
+    _fields_ = _numbers("members", "tensors", "optimizer", "threads")
+
+
+class OptimizerArguments(ctypes.Structure):
+    """What a step reads and changes."""
+
+    _fields_ = _pointers(
+        *("sizes", "scales", "gradients", "parameters", "first", "second"),
+        *("learning_rate", "weight_decay", "clip_value", "clip_norm", "recovery"),
+        *("norms", "steps"),
+    )
+
+
 _STRUCTS: tuple[type[ctypes.Structure], ...] = (
     *(Shape, Arguments, Gradients),
     *(SvdShape, SvdArguments, SvdGradients),
     *(RotationShape, RotationArguments),
     *(UnitaryShape, UnitaryArguments, UnitaryGradients),
+    *(OptimizerShape, OptimizerArguments),
 )
 
 
@@ -119,4 +138,5 @@ def layout() -> list[int]:
     for struct in _STRUCTS:
         names = [field[0] for field in struct._fields_]
         found += [ctypes.sizeof(struct), *(getattr(struct, name).offset for name in names)]
-    return [*found, *range(len(CELLS) + len(STACKS)), *range(len(ACTIVATIONS))]
+    enums = len(CELLS) + len(STACKS), len(ACTIVATIONS), len(OPTIMIZERS)
+    return [*found, *(value for count in enums for value in range(count))]

@@ -1,6 +1,7 @@
 // The sizes and offsets of the structs that Python fills, and the enums, for it to compare.
 #include <stddef.h>
 
+#include "optimizer.h"
 #include "reflectors.h"
 #include "rotations.h"
 #include "sequence.h"
@@ -57,8 +58,18 @@ static const int64_t layout[] = {
     AT(UnitaryGradients, states), AT(UnitaryGradients, last_h), AT(UnitaryGradients, addends),
     AT(UnitaryGradients, phases), AT(UnitaryGradients, vectors), AT(UnitaryGradients, bias),
     AT(UnitaryGradients, h0),
+    sizeof(OptimizerShape),
+    AT(OptimizerShape, members), AT(OptimizerShape, tensors), AT(OptimizerShape, optimizer),
+    AT(OptimizerShape, threads),
+    sizeof(OptimizerArguments),
+    AT(OptimizerArguments, sizes), AT(OptimizerArguments, scales), AT(OptimizerArguments, gradients),
+    AT(OptimizerArguments, parameters), AT(OptimizerArguments, first), AT(OptimizerArguments, second),
+    AT(OptimizerArguments, learning_rate), AT(OptimizerArguments, weight_decay),
+    AT(OptimizerArguments, clip_value), AT(OptimizerArguments, clip_norm),
+    AT(OptimizerArguments, recovery), AT(OptimizerArguments, norms), AT(OptimizerArguments, steps),
     RNN, GRU_RESET_BEFORE, GRU_RESET_AFTER, LSTM, PLAIN_LAYERS, RESIDUAL_LAYERS, HIGHWAY_LAYERS,
     TANH, RELU, LEAKY_RELU, ABS, IDENTITY,
+    ADAM, RMSPROP, ADAGRAD, SGD,
 };
 
 extern "C" {

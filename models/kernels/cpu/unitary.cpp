@@ -15,13 +15,6 @@ namespace {
 
 constexpr float SMALL = 1e-5f;  // added to moduli before dividing by them
 
-inline Vec sqrt_of(Vec x) {
-  float each[LANES];
-  memcpy(each, &x, sizeof x);
-  for (int i = 0; i < LANES; i++) each[i] = __builtin_sqrtf(each[i]);
-  memcpy(&x, each, sizeof x);
-  return x;
-}
 inline Vec positive(Vec x) { return x < 0.f ? fill(0.f) : x; }
 
 int64_t forward_floats(int64_t n) {

@@ -96,6 +96,14 @@ static inline void prefetch_to_write(const float *p, int64_t count) {
   for (int64_t i = 0; i < count; i += 16) __builtin_prefetch(p + i, 1);
 }
 
+static inline Vec sqrt_of(Vec x) {
+  float each[LANES];
+  memcpy(each, &x, sizeof x);
+  for (int i = 0; i < LANES; i++) each[i] = __builtin_sqrtf(each[i]);
+  memcpy(&x, each, sizeof x);
+  return x;
+}
+
 // The sum over all lanes, by halves.
 static inline float sum_of(Vec v) {
   typedef float Half __attribute__((vector_size(LANES * 2), aligned(4), may_alias));

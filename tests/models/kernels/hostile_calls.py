@@ -7,6 +7,7 @@ that was taken for good ends it with 1.
 import re
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 import torch
@@ -17,8 +18,9 @@ import models.kernels.sequence
 import models.kernels.stack
 import models.kernels.unitary  # noqa: F401 -- registers its operators, as the others do
 from models.kernels.calls import GATES, Kind, Packed, Tensors
+from models.kernels.optimizer import MOMENTS, MemberRates, gradient_norms, update_
 from models.kernels.rotations import rotations_backward, rotations_forward, rotations_sweep_
-from models.kernels.structs import CELLS, STACKS
+from models.kernels.structs import CELLS, OPTIMIZERS, STACKS, OptimizerName
 from models.math.rotations import circle_partners
 from tests.models.kernels.cases import FormName, Sizes, random_tensors
 
@@ -51,6 +53,9 @@ RIGHT_AS_WELL = tuple(
             r"rotations_forward with .* in dimension 0 as argument 0",  # matrices
             r"rotations_forward with another type as argument 0",
             r"unitary_sequence with one more in dimension 1 as argument 0",  # steps
+            r"gradient_norms with .* in dimension 1 as argument 0",
+            r"gradient_norms with (another type|halves) as argument 0",  # not by the kernel
+            r"update_ \w+ with numbers that are too large as argument 0",  # steps
         ),
     )
 )
@@ -102,6 +107,36 @@ def cases() -> Iterator[Case]:
     yield "rotations_backward", rotations_backward, [SQUARES, ANGLES, PARTNERS, SQUARES]
     yield "rotations_sweep_", rotations_sweep_, [SQUARES.double(), ANGLES.double(), PARTNERS]
     yield from of_a_unitary_sequence()
+    yield "gradient_norms", norms_of_one, [torch.randn(4, 8), torch.ones(4).double()]
+    for optimizer in OPTIMIZERS:
+        yield from of_an_optimizer(optimizer)
+
+
+def norms_of_one(gradient: Tensor, clip_value: Tensor) -> Tensor:
+    """Norms of the gradients of one parameter."""
+    return gradient_norms([gradient], clip_value)
+
+
+def of_an_optimizer(optimizer: OptimizerName) -> Iterator[Case]:
+    """A step of one parameter."""
+    rates = [torch.rand(4).double() for _ in fields(MemberRates)]
+    moments = [torch.zeros(4, 8) for _ in range(MOMENTS[optimizer])]
+    tensors = [torch.zeros(4, dtype=torch.int64), torch.ones(4).double(), *rates]
+
+    def step(steps: Tensor, norms: Tensor, *given: Tensor) -> None:
+        parameter, gradient, *kept = given[len(rates) :]
+        update_(
+            optimizer,
+            [parameter],
+            [gradient],
+            [[one] for one in kept],
+            steps=steps,
+            norms=norms,
+            rates=MemberRates(*given[: len(rates)]),
+            scales=[1.0],
+        )
+
+    yield f"update_ {optimizer}", step, [*tensors, torch.randn(4, 8), torch.randn(4, 8), *moments]
 
 
 def of_a_cell(cell: Any, form: FormName, sizes: Sizes) -> Iterator[Case]:

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 ALL = frozenset().union(*(target.needs for target in TARGETS))
 SOURCES = digest_of_sources()
 CROSS = "aarch64-linux-gnu-g++"
-KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "unitary", "checks")
+KERNEL_TESTS = ("sequence", "stack", "reflectors", "rotations", "unitary", "optimizer", "checks")
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 
 
