@@ -91,6 +91,8 @@ _PUT_ASIDE_SECONDS = 10.0
 
 
 _MOST_WISHES = 4096
+_COMPANION_PRICE = 1 / 3
+"""What an epoch costs beside other trials, of what it costs alone: so much it has to promise."""
 
 
 @dataclass(frozen=True)
@@ -381,11 +383,13 @@ class StudyRun:
     def _add_companions(
         self, decisions: Decisions, choice: Choice, by_number: Mapping[int, TrialRecord]
     ) -> None:
-        """Have the next best of a ranking trained beside its choice, as many as can be."""
+        """Have the next best of a ranking trained beside its choice, as many as are worth it."""
         first = self._wish_of(by_number[choice.trial])
         if first.together is None:
             return
         for other in decisions.companions():
+            if other.index < _COMPANION_PRICE * choice.index:
+                return
             trial = by_number.get(other.trial)
             wish = None if trial is None else self._wish_of(trial)
             if trial is None or wish is None or wish.together != first.together:

@@ -1,4 +1,4 @@
-"""One trial of those that are trained together in a slot's process: its job, up to its last word."""
+"""One trial of those that a slot's process trains together: its job, up to its last word."""
 
 import logging
 import math
