@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -63,13 +63,23 @@ class GradientProbe:
 class StackedProbe(GradientProbe):
     """The same for K networks that are computed in one call, see `models.stacked`."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaves: list[Tensor] = []
+        """Watched states that no parameter leads to: their gradients are to be asked for, too."""
+
     def norms(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """`|dL/dh|` of each member `[K]` at the first and the last state; NaN where unknown."""
         unknown = torch.full_like(like, torch.nan, dtype=torch.float64)
         return self._norms.get("first", unknown), self._norms.get("last", unknown)
 
     def _watch(self, end: str, state: Tensor) -> Tensor:
-        watched: Any = _Watched.apply(state, super()._watch, end)
+        return cast(Any, _Watched).apply(state, self._attach, end)
+
+    def _attach(self, end: str, states: Tensor) -> Tensor:
+        watched = super()._watch(end, states)
+        if watched.is_leaf:
+            self.leaves.append(watched)
         return watched
 
 
@@ -89,7 +99,7 @@ class _Watched(torch.autograd.Function):
         return gradients[0], None, None
 
     @staticmethod
-    def vmap(
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride] -- torch's has no types
         info: Any,
         in_dims: tuple[int | None, ...],
         state: Tensor,

@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Self, cast, final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from models.backends.call import State
 from models.hooks import Projected
@@ -58,7 +57,7 @@ class StackedNetwork:
                 f"{counts[0]} models, {counts[1]} states and {counts[2]} generators"
             )
         one = common_spec(specs).build()
-        self._caller = _Caller(one)
+        self._one = one
         plans = [spec.build_on_meta() for spec in specs]
         self._shapes = [_shapes(plan, state) for plan, state in zip(plans, states, strict=True)]
         self._reals = _reals_of(plans)
@@ -79,6 +78,7 @@ class StackedNetwork:
         """What members average while they train, by name, `[K, ...]`."""
         self.generators = [*generators]
         """What members draw with."""
+        self._places = [_place(one, name) for name in self._numbers()]
         self._keep_filling()
 
     def __len__(self) -> int:
@@ -86,13 +86,15 @@ class StackedNetwork:
 
     def to(self, device: torch.device | str) -> Self:
         """Bring all numbers to a device, in place; generators are the caller's to choose."""
-        self._caller.to(device)
+        self._one.to(device)
         self.parameters = {
             name: nn.Parameter(parameter.detach().to(device))
             for name, parameter in self.parameters.items()
         }
-        self.buffers = {name: one.to(device) for name, one in self.buffers.items()}
-        self._reals = {where: one.to(device) for where, one in self._reals.items()}
+        buffers: Mapping[str, Tensor] = self.buffers
+        reals: Mapping[tuple[str, str], Tensor] = self._reals
+        self.buffers = {name: one.to(device) for name, one in buffers.items()}
+        self._reals = {where: one.to(device) for where, one in reals.items()}
         self._keep_filling()
         return self
 
@@ -128,13 +130,13 @@ class StackedNetwork:
     @torch.no_grad()
     def spectral_margins(self) -> list[float | None]:
         """Each member's `models.model.spectral_margin`."""
-        largest: Tensor = self.of_each(_spectral_distance)
-        return [None if value < 0 else value for value in largest.tolist()]
+        largest = cast(list[float], self.of_each(_spectral_distance).tolist())
+        return [None if value < 0 else value for value in largest]
 
     @contextmanager
     def observed(self) -> Generator[StackedProbe]:
         """Watch the gradients of the forward passes made within the context."""
-        with observed_by(self._caller.one, StackedProbe()) as probe:
+        with observed_by(self._one, StackedProbe()) as probe:
             yield probe
 
     @contextmanager
@@ -150,14 +152,14 @@ class StackedNetwork:
             for_a_step: as `models.quantization.rounded_for_a_step`, else as `rounded_weights`.
             who: which members' are; None: all.
         """
-        schemes = {} if bits is None else rounded_names(self._caller)
+        schemes = {} if bits is None else rounded_names(self._one)
         chosen = None if who is None else torch.tensor([*who])
         replaced: list[tuple[Tensor, Callable[[Tensor], Tensor]]] = []
         for name, scheme in schemes.items():
             assert bits is not None
             replaced.append(
                 (
-                    self.parameters[name.removeprefix("one.")],
+                    self.parameters[name],
                     _rounding(scheme, bits, for_a_step=for_a_step, who=chosen),
                 )
             )
@@ -166,7 +168,7 @@ class StackedNetwork:
 
     def train(self, *, training: bool = True) -> None:
         """Compute as in training, or as afterwards."""
-        self._caller.train(training)
+        self._one.train(training)
 
     def state_of(self, member: int) -> dict[str, Tensor]:
         """A member's parameters and buffers, as its own `state_dict` has them."""
@@ -232,45 +234,52 @@ class StackedNetwork:
             arguments: `[K, ...]`.
             shared: so many of the arguments, the first ones, are the same for all members, `[...]`.
         """
+        named = self._numbers()
+        count = len(named), len(self._reals)
 
-        def of_one(
-            numbers: Mapping[str, Tensor],
-            reals: Mapping[tuple[str, str], Tensor],
-            *own: Tensor | None,
-        ) -> Any:
-            self._caller.use_reals(reals)
-            return functional_call(self._caller, _below_one(numbers), (function, *own))
+        def of_one(*tensors: Any) -> Any:
+            numbers, reals, own = (
+                tensors[: count[0]],
+                tensors[count[0] : sum(count)],
+                tensors[sum(count) :],
+            )
+            self._use_reals(dict(zip(self._reals, reals, strict=True)))
+            with self._using(numbers):
+                return function(self._one, *own)
 
         over = [None] * min(shared, len(arguments)) + [0] * (len(arguments) - shared)
         axes = [None if one is None else axis for one, axis in zip(arguments, over, strict=True)]
-        over_members: Any = torch.vmap(of_one, in_dims=(0, 0, *axes), randomness="error")
+        # Flat arguments: torch looks at nested ones leaf by leaf in Python, each time.
+        over_members: Any = torch.vmap(
+            of_one, in_dims=(*[0] * sum(count), *axes), randomness="error"
+        )
         with drawn_by(self.generators):
-            return over_members(self._numbers(), self._reals, *arguments)
+            return over_members(*named.values(), *self._reals.values(), *arguments)
 
+    @contextmanager
+    def _using(self, numbers: Sequence[Tensor]) -> Generator[None]:
+        """Within the context the network computes with these, in the order of `_numbers`.
 
-class _Caller(nn.Module):
-    """Calls functions of a network, for `functional_call` knows modules' forward passes alone."""
+        As `torch.func.functional_call`, which takes a third of a small network's forward pass.
+        """
+        own = [places[name] for places, name in self._places]
+        try:
+            for (places, name), tensor in zip(self._places, numbers, strict=True):
+                places[name] = tensor
+            yield
+        finally:
+            for (places, name), tensor in zip(self._places, own, strict=True):
+                places[name] = tensor
 
-    def __init__(self, one: Network) -> None:
-        super().__init__()
-        self.one = one
-
-    def use_reals(self, reals: Mapping[tuple[str, str], Tensor]) -> None:
+    def _use_reals(self, reals: Mapping[tuple[str, str], Tensor]) -> None:
         """Compute with these, by the names of a linear map and of its number."""
         by_map: dict[str, dict[str, Tensor]] = {}
         for (path, name), value in reals.items():
             by_map.setdefault(path, {})[name] = value
         for path, values in by_map.items():
-            linear = self.one.get_submodule(path)
+            linear = self._one.get_submodule(path)
             assert isinstance(linear, StructuredLinear)
             linear.use_reals(values)
-
-    def forward(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return function(self.one, *arguments)
-
-
-def _below_one(numbers: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {f"one.{name}": tensor for name, tensor in numbers.items()}
 
 
 def _after_step(one: Network) -> Tensor:
@@ -429,6 +438,14 @@ def _filled(state: Mapping[str, Tensor], name: str, shape: torch.Size) -> Tensor
     filled = own.new_zeros(shape)
     filled[_region(own.shape)] = own
     return filled
+
+
+def _place(one: nn.Module, name: str) -> tuple[dict[str, Any], str]:
+    """Where a module keeps a parameter or buffer, and under which name."""
+    path, _, own = name.rpartition(".")
+    kept: Any = vars(one.get_submodule(path))
+    parameters, buffers = kept["_parameters"], kept["_buffers"]
+    return parameters if own in parameters else buffers, own
 
 
 def _region(shape: torch.Size) -> tuple[slice, ...]:

@@ -10,7 +10,15 @@ from search.tasks.images.digits import Digits
 from search.tasks.images.mnist import Mnist
 from search.tasks.multilabel.multilabel import Multilabel
 from search.tasks.raw_samples import MOST_SAMPLE_BYTES, MOST_SAMPLES, SAMPLES_FORMAT, RawSamples
-from search.tasks.samples import EVALUATION_ROWS, Batch, Samples, Split, Splits
+from search.tasks.samples import (
+    EVALUATION_ROWS,
+    Batch,
+    Batches,
+    Samples,
+    Split,
+    Splits,
+    take_each,
+)
 from search.tasks.sources import DatasetShelf, DataSources, DownloadProgress, Mirror
 from search.tasks.synthetic.addition import Addition
 from search.tasks.synthetic.copy_tail import CopyTail
@@ -50,6 +58,7 @@ __all__ = [
     "Addition",
     "AnyTask",
     "Batch",
+    "Batches",
     "Copy",
     "CopyTail",
     "CopyVariableLag",
@@ -74,4 +83,5 @@ __all__ = [
     "Task",
     "Ucr",
     "sha256_of",
+    "take_each",
 ]

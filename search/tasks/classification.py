@@ -11,10 +11,10 @@ from torch.nn import functional as F
 from models import interface
 from models.spec import Spec
 from search.tasks.array_cache import Arrays
-from search.tasks.samples import Split, Splits
+from search.tasks.samples import IGNORED, Split, Splits
 from search.tasks.soft_targets import soft_classes
 from search.tasks.sources import DataSources
-from search.tasks.task import IGNORED, SHARE, Metric, Range
+from search.tasks.task import SHARE, Metric, Range
 
 ARRAY_NAMES = ("train_x", "train_y", "validation_x", "validation_y", "test_x", "test_y")
 """The arrays of three splits: x [N, pixels] float32, y [N] int64."""

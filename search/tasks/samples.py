@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, Self
+from typing import Any, Generic, Protocol, Self, cast
 
 import torch
 from torch import Tensor
@@ -100,13 +100,16 @@ def take_each(samples: Samples, batches: Sequence[Tensor]) -> Batches:
         x, y = (one.expand(members, *one.shape) for one in (batch.x, batch.y))
         return Batches(x, y, None, [batch.counts] * members)
     batch = samples.take(torch.cat([*batches]))
-    shape = members, len(first)
-    y = batch.y.unflatten(0, shape)
-    lengths = None if batch.lengths is None else batch.lengths.unflatten(0, shape)
+
+    def each(of_all: Tensor) -> Tensor:
+        return of_all.view(members, len(first), *of_all.shape[1:])
+
     counts = [len(first)] * members
     if batch.weight is not None:
-        counts = (y != IGNORED).flatten(1).sum(1).tolist()
-    return Batches(batch.x.unflatten(0, shape), y, lengths, counts)
+        counted: Any = (each(batch.y) != IGNORED).flatten(1).sum(1)
+        counts = cast(list[int], counted.tolist())
+    lengths = None if batch.lengths is None else each(batch.lengths)
+    return Batches(each(batch.x), each(batch.y), lengths, counts)
 
 
 @dataclass(frozen=True)

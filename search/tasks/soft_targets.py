@@ -8,7 +8,7 @@ and keeps its weight beside the task's own loss.
 from torch import Tensor
 from torch.nn import functional as F
 
-from search.tasks.task import IGNORED
+from search.tasks.samples import IGNORED
 
 
 def soft_classes(output: Tensor, teacher: Tensor, target: Tensor, temperature: float) -> Tensor:

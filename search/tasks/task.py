@@ -11,7 +11,7 @@ from models.interface import Interface
 from models.spec import Signature, Spec
 from search.documents.catalog import Metric
 from search.tasks.raw_samples import RawSamples
-from search.tasks.samples import IGNORED, Splits
+from search.tasks.samples import Splits
 from search.tasks.sources import DataSources, DownloadProgress
 
 

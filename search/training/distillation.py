@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from models.backends.loops import State
 from models.network import Network
-from search.tasks import Batch, Criterion
-from search.tasks.samples import Batches
+from search.tasks import Batch, Batches, Criterion
 from search.training.compression import Distillation
 
 
@@ -44,12 +43,16 @@ class Teacher:
             carried: where it ended their last ones, parts `[K, B, n]`.
             carries_state: whether it goes on from there.
         """
-        shape, x = batches.x.shape[:2], batches.x.flatten(0, 1)
+        members, x = len(batches.x), batches.x.flatten(0, 1)
+
+        def each(of_all: Tensor) -> Tensor:
+            return of_all.view(members, -1, *of_all.shape[1:])
+
         if not carries_state:
             lengths = None if batches.lengths is None else batches.lengths.flatten()
-            return self._network(x, lengths=lengths).unflatten(0, shape), ()
+            return each(self._network(x, lengths=lengths).contiguous()), ()
         answers, state = self._step(x, tuple(part.flatten(0, 1) for part in carried))
-        return answers.unflatten(0, shape), tuple(part.unflatten(0, shape) for part in state)
+        return each(answers.contiguous()), tuple(each(part) for part in state)
 
     def _answer(self, batch: Batch, *, carries_state: bool) -> Tensor:
         if not carries_state:

@@ -153,7 +153,11 @@ class EpochReport(Spec):
     recovered_batches: int = Field(
         default=0, ge=0, lt=2**31, description="batches that `nan_recovery` stepped in for"
     )
-    seconds: float = Field(ge=0, description="training time of the epoch, without standing still")
+    seconds: float = Field(
+        ge=0,
+        description="training time of the epoch, without standing still; of trials that are "
+        "trained together each one's share, so that what they took adds up",
+    )
     stood_still_seconds: float = Field(default=0.0, ge=0, description="in all, by this attempt")
     held_seconds: HeldSeconds = None
 

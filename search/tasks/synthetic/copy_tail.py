@@ -5,10 +5,11 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from models.spec import Signature
+from search.tasks.samples import IGNORED
 from search.tasks.synthetic import copying
 from search.tasks.synthetic.copying import DATA_STEPS, Alphabet, CopyMeter, Symbols
 from search.tasks.synthetic.lagged_copy import CopyingTask
-from search.tasks.task import IGNORED, Metric
+from search.tasks.task import Metric
 
 _SYMBOLS = Alphabet(first=2, count=10, blank=1, signal=0)
 

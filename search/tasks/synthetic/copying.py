@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.spec import Signature
+from search.tasks.samples import IGNORED
 from search.tasks.synthetic import hashed
 from search.tasks.synthetic.generated import Make
-from search.tasks.task import IGNORED, NOT_NEGATIVE, SHARE, Metric, Range
+from search.tasks.task import NOT_NEGATIVE, SHARE, Metric, Range
 
 DATA_STEPS = 10
 """Symbols to be remembered, at most."""

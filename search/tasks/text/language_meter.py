@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from search.tasks.task import IGNORED, NOT_NEGATIVE, Range
+from search.tasks.samples import IGNORED
+from search.tasks.task import NOT_NEGATIVE, Range
 
 _PERPLEXITY = Range(1.0)
 

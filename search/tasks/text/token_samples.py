@@ -7,8 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from search.tasks.samples import Batch
-from search.tasks.task import IGNORED
+from search.tasks.samples import IGNORED, Batch
 
 _STREAM_EVALUATION_ROWS = 20
 # Answers are wide, [rows, steps, vocabulary], and sentences are padded to their longest.

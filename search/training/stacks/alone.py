@@ -1,9 +1,8 @@
 """One member, computed by its own module and torch's optimizer."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from collections.abc import Generator
 
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from search.training.optimizers import decay_weights, make_optimizer, restore_st
 from search.training.resume import Tensors
 from search.training.stacks.engine import settle
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Drawing, GlobalGenerators, Numbers
+from search.training.stacks.member_numbers import Drawing, GlobalGenerators, Numbers
 
 
 class OneNetwork:

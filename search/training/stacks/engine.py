@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from models.backends.loops import State
 from search.tasks import Batch, Samples
 from search.training.resume import Tensors
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Numbers
+from search.training.stacks.member_numbers import Numbers
 
 
 class Networks(Protocol):
@@ -81,3 +81,8 @@ def settle(device: torch.device) -> None:
     """Wait for the device: what it still computes after a batch would disturb a measurer."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def listed(tensor: Tensor) -> list[Any]:
+    """The numbers of a tensor, for which a GPU is waited for."""
+    return cast(Any, tensor).tolist()

@@ -47,7 +47,7 @@ class Clock(Protocol):
     def batch(self) -> AbstractContextManager[None]:
         """Enclose the device's work on one batch, of training or of evaluation.
 
-        What it raises ends training as a whole.
+        What it raises ends training as a whole, for all trials, of which none is told.
         """
         ...
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from models.backends.loops import State
 from search.errors import TrainingDiverged
 from search.tasks import EVALUATION_ROWS, Meter, Samples
-from search.training.stacks.engine import Networks, settle
+from search.training.stacks.engine import Networks, listed, settle
 from search.training.stacks.member import Found, Member
 
 
@@ -39,7 +39,7 @@ def evaluate(
             with batch():
                 taken = samples.take(named)
                 outputs, carried = networks.answer(samples, taken, carried)
-                finite = torch.isfinite(outputs).flatten(1).all(1).tolist()
+                finite = listed(torch.isfinite(outputs).flatten(1).all(1))
                 losses = networks.losses(outputs, taken.y)
                 for place, one in enumerate(sums):
                     one.add(

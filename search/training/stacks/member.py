@@ -18,7 +18,7 @@ from search.training.distillation import Teacher
 from search.training.jobs import EpochReport, Verdict
 from search.training.resume import Position, ResumeState, Tensors, from_bytes, to_bytes
 from search.training.stacks.entries import Entry, TrainingResult
-from search.training.stacks.numbers import Numbers, seeded
+from search.training.stacks.member_numbers import Numbers, seeded
 
 _OUTCOMES: Final[Mapping[str, Literal["stopped", "paused"]]] = {
     "stop": "stopped",
@@ -115,13 +115,20 @@ class Member:
         state = None if entry.resume is None else from_bytes(entry.resume, job=self.job)
         self.module: Network = trial.model.unrounded.build(seed=trial.seed).to(device)
         """The trial's module: who computes it alone does it with this one."""
-        self.start = self._restored(state) if state is not None else self._fresh(entry)
-        """What it begins with."""
+        self._start: Numbers | None = (
+            self._restored(state) if state is not None else self._fresh(entry)
+        )
         self.order_at_epoch_start = self.order.get_state()
         self.batches: Sequence[Tensor] = ()
         """Those of the epoch underway."""
         self.saved_at = time.monotonic()
         self.verdict = Verdict(lease_seconds=0)
+
+    def take_start(self) -> Numbers:
+        """What it begins with, which is asked for once."""
+        start, self._start = self._start, None
+        assert start is not None
+        return start
 
     @property
     def is_over(self) -> bool:

@@ -10,13 +10,17 @@ from torch import Tensor
 from models.backends.loops import State
 from models.network import Network
 from models.stacked import StackedNetwork, penalty_of
-from search.tasks import Batch, Criterion, Samples
-from search.tasks.samples import Batches, take_each
+from search.tasks import Batch, Batches, Criterion, Samples, take_each
 from search.training.resume import Tensors
-from search.training.stacks.engine import settle
+from search.training.stacks.engine import listed, settle
 from search.training.stacks.member import Member, Step
-from search.training.stacks.numbers import Numbers
-from search.training.stacks.optimizers import QUANTITIES, StackedOptimizer
+from search.training.stacks.member_numbers import Numbers
+from search.training.stacks.stacked_optimizer import (
+    QUANTITIES,
+    StackedOptimizer,
+    foreach_copy_,
+    split,
+)
 
 
 class ManyNetworks:
@@ -53,7 +57,7 @@ class ManyNetworks:
     def losses(self, outputs: Tensor, y: Tensor) -> list[float]:
         """See `Networks`."""
         over_members: Any = torch.vmap(self._task.loss, in_dims=(0, None))
-        return over_members(outputs, y).tolist()
+        return listed(over_members(outputs, y))
 
 
 class Together:
@@ -74,13 +78,16 @@ class Together:
         states = [one.model for one in numbers]
         self._stack = StackedNetwork(specs, states, generators=generators).to(self._device)
         self.networks = ManyNetworks(self._stack, self._task)
-        name = members[0].training.optimizer
-        self._quantities = QUANTITIES[name]
+        # Of torch's generator of the other kind of device, from which nothing is drawn here.
+        self._generators = [one.generators for one in numbers]
+        self._quantities = QUANTITIES[members[0].training.optimizer]
+        self._sizes = [one[0].numel() for one in self._stack.parameters.values()]
+        steps = [[_steps(one, name) for name in self._stack.parameters] for one in numbers]
         self._optimizer = StackedOptimizer(
-            name,
             [member.training for member in members],
+            self._sizes,
             kept=[self._laid_out(quantity, numbers) for quantity in self._quantities],
-            steps=[_steps(one.optimizer) for one in numbers],
+            steps=torch.tensor(steps, dtype=torch.float64, device=self._device),
         )
         parts = zip(*(one.carried for one in numbers), strict=True)
         carried = tuple(torch.stack(part).to(self._device) for part in parts)
@@ -133,19 +140,22 @@ class Together:
                 totals, by_teacher = self._taught(outputs, batches, losses)
             if stack.has_penalties:
                 totals = totals + carried.pop()
-            gradients = torch.autograd.grad(totals.sum(), parameters, allow_unused=True)
+            leaves = [] if probe is None else probe.leaves
+            gradients = torch.autograd.grad(
+                totals.sum(), [*parameters, *leaves], allow_unused=True
+            )[: len(parameters)]
         norms = self._optimizer.step(parameters, gradients, totals)
         stack.after_step()
         found = [totals, norms, losses]
         if probe is not None:
             found += probe.norms(losses)
-        rows = torch.stack([one.detach().double() for one in found], 1).tolist()
+        rows: list[list[float]] = listed(torch.stack([one.detach().double() for one in found], 1))
         self._carried = tuple(part.detach() for part in carried)
         self._carried_by_teacher = by_teacher
         settle(self._device)
         steps: list[Step] = []
         for (total, norm, loss, *probed), counts in zip(rows, batches.counts, strict=True):
-            first, end = probed or (None, None)
+            first, end = probed if probed else (None, None)
             steps.append(Step(total, norm, loss, counts, first, end))
         return steps
 
@@ -164,18 +174,16 @@ class Together:
     def numbers(self, place: int) -> Numbers:
         """See `Engine`."""
         optimizer: dict[str, Tensor] = {}
-        steps = self._optimizer.steps[place]
-        sizes = [one[0].numel() for one in self._stack.parameters.values()]
+        steps: list[float] = listed(self._optimizer.steps[place])
         for quantity, rows in zip(self._quantities, self._optimizer.kept, strict=True):
-            parts = zip(self._stack.parameters.items(), rows.split(sizes, 1), strict=True)
-            for (name, parameter), part in parts:
-                if steps and self._stack.has(place, name):
+            parts = zip(self._stack.parameters.items(), split(rows, self._sizes), strict=True)
+            for count, ((name, parameter), part) in zip(steps, parts, strict=True):
+                if count and self._stack.has(place, name):
                     own = self._stack.own_part(place, name, part.view_as(parameter))
                     optimizer[f"{name}/{quantity}"] = own.clone()
-                    optimizer[f"{name}/step"] = torch.tensor(float(steps))
+                    optimizer[f"{name}/step"] = torch.tensor(count, dtype=torch.float32)
         generator = self._stack.generators[place].get_state()
-        # Torch's own on the CPU, where nothing is drawn on a GPU.
-        drawn = self.members[place].start.generators
+        drawn = self._generators[place]
         kind = "cuda" if self._device.type == "cuda" else "torch"
         return Numbers(
             model=self.state(place),
@@ -188,6 +196,7 @@ class Together:
         """See `Engine`."""
         self._stack.keep(places)
         self._optimizer.keep(places)
+        self._generators = [self._generators[place] for place in places]
         rows = torch.tensor([*places], device=self._device)
         self._carried = tuple(part[rows] for part in self._carried)
         self._carried_by_teacher = tuple(part[rows] for part in self._carried_by_teacher)
@@ -256,14 +265,14 @@ class Together:
     def _undo(self) -> None:
         """Go back to before the step."""
         with torch.no_grad():
-            torch._foreach_copy_(self._tensors(), self._kept)
+            foreach_copy_(self._tensors(), self._kept)
         self._optimizer.kept, self._optimizer.steps = self._past
         for generator, state in zip(self._stack.generators, self._drawn, strict=True):
             generator.set_state(state)
 
     @torch.no_grad()
     def _remember(self) -> None:
-        torch._foreach_copy_(self._kept, self._tensors())
+        foreach_copy_(self._kept, self._tensors())
         self._past = self._optimizer.kept, self._optimizer.steps
         self._drawn = [generator.get_state() for generator in self._stack.generators]
 
@@ -274,6 +283,7 @@ def _generator(states: Mapping[str, Tensor], device: torch.device) -> torch.Gene
     return generator
 
 
-def _steps(optimizer: Mapping[str, Tensor]) -> int:
-    counts = [int(value) for name, value in optimizer.items() if name.endswith("/step")]
-    return max(counts, default=0)
+def _steps(numbers: Numbers, name: str) -> float:
+    """How many were made with a parameter."""
+    count = numbers.optimizer.get(f"{name}/step")
+    return 0.0 if count is None else float(count)

@@ -15,10 +15,11 @@ from search.tasks import Criterion, Splits
 from search.training.resume import Tensors
 from search.training.stacks.alone import Alone, OneNetwork
 from search.training.stacks.engine import Engine
-from search.training.stacks.entries import Clock, Left, StackHooks
+from search.training.stacks.entries import Clock, Entry, Left, StackHooks
 from search.training.stacks.evaluation import evaluate
+from search.training.stacks.key import stack_key
 from search.training.stacks.member import Found, Member, Step
-from search.training.stacks.numbers import GlobalGenerators, Numbers
+from search.training.stacks.member_numbers import GlobalGenerators, Numbers
 from search.training.stacks.together import ManyNetworks, Together
 from search.training.stacks.widths import WidthPolicy, Widths
 
@@ -44,7 +45,7 @@ def train_stack(
     alone.
 
     Where a call for several fails, for want of memory or however, these go on from before it in
-    calls for fewer.
+    calls for fewer. What `hooks` themselves raise ends all, and is raised.
 
     Args:
         splits: the task's data.
@@ -87,6 +88,7 @@ class _Stack:
         self._at = 0
         """Batches of the epoch underway that are done."""
         self._clock = _Stopwatch(hooks)
+        self._key: str | None = None
 
     def run(self) -> None:
         """Train until nobody is left."""
@@ -95,8 +97,7 @@ class _Stack:
                 self._train_epoch()
                 self._end_epoch(self._members)
         except _OfHooks as error:
-            assert error.__cause__ is not None
-            raise error.__cause__ from None
+            raise error.error from None
 
     @property
     def _members(self) -> list[Member]:
@@ -121,6 +122,7 @@ class _Stack:
     def _take_newcomers(self) -> None:
         for entry in self._hooks.newcomers():
             try:
+                self._check_key(entry)
                 member = Member(entry, task=self._task, device=self._device)
             except Exception as error:  # whatever it is, the others have no part in it
                 self._hooks.ended(entry, error)
@@ -130,13 +132,22 @@ class _Stack:
             else:
                 self._waiting.append(member)
 
+    def _check_key(self, entry: Entry) -> None:
+        """Refuse who cannot be trained with those who came first."""
+        key = stack_key(entry.job)
+        if self._key not in (None, key):
+            raise ValueError(
+                f"trials of one stack have one stack_key; this one's is {key}, not {self._key}"
+            )
+        self._key = key
+
     def _join(self) -> None:
         """Have those begin who wait for the batch that comes next."""
         joining = [one for one in self._waiting if one.progress.batch == self._at]
         if not joining:
             return
         self._waiting = [one for one in self._waiting if one not in joining]
-        self._form([*self._members, *joining], {member: member.start for member in joining})
+        self._form([*self._members, *joining], {member: member.take_start() for member in joining})
         # What is not trained yet is validated first.
         self._end_epoch([one for one in joining if one.progress.epoch == 0])
         self._begin_epoch([one for one in joining if one in self._members])
@@ -420,15 +431,14 @@ class _Stack:
     @contextmanager
     def _batch(self) -> Generator[None]:
         """The hooks' own, whose errors end training as a whole."""
-        manager = self._hooks.batch()
-        try:
-            manager.__enter__()
-        except Exception as error:
-            raise _OfHooks from error
+        with _raised_as_theirs():
+            context = self._hooks.batch()
+            context.__enter__()
         try:
             yield
         finally:
-            manager.__exit__(None, None, None)
+            with _raised_as_theirs():
+                context.__exit__(None, None, None)
 
 
 def _halves(members: Sequence[Member]) -> tuple[Sequence[Member], Sequence[Member]]:
@@ -446,6 +456,18 @@ def _numbers_of(engines: Sequence[Engine]) -> dict[Member, Numbers]:
 
 class _OfHooks(BaseException):
     """What the hooks of all raised, which is no failure of whoever computes."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+@contextmanager
+def _raised_as_theirs() -> Generator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _OfHooks(error) from error
 
 
 class _Stopwatch:

@@ -16,9 +16,8 @@ from models.errors import CheckpointError
 from models.model import ModelSpec
 from models.parametrizations import Dense, LowRank
 from search.tasks import Addition, DataSources, Digits, Language, Multilabel, Splits
-from search.tasks.samples import Split
+from search.tasks.samples import IGNORED, Split
 from search.tasks.soft_targets import soft_classes, soft_labels, soft_numbers
-from search.tasks.task import IGNORED
 from search.training.compression import Compression, Distillation
 from search.training.conversion import calibration_of, converted, original_of
 from search.training.distillation import Teacher

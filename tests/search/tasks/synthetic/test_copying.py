@@ -14,12 +14,12 @@ from models.model import ModelSpec
 from models.parametrizations import Dense
 from models.spec import Signature
 from search.tasks import Batch, DataSources, Samples, Task
+from search.tasks.samples import IGNORED
 from search.tasks.synthetic.copy_tail import CopyTail
 from search.tasks.synthetic.copy_task import Copy
 from search.tasks.synthetic.copy_variable_lag import CopyVariableLag
 from search.tasks.synthetic.copy_variable_length import CopyVariableLength
 from search.tasks.synthetic.generated import TEST_ROWS
-from search.tasks.task import IGNORED
 from tests.search.tasks.synthetic.splitmix import reference_word
 
 NOWHERE = DataSources(cache=Path("nowhere"))

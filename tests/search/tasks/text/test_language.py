@@ -18,9 +18,8 @@ from models.model import ModelSpec
 from models.network import Network
 from models.parametrizations import Dense
 from search.errors import DataError, TaskUnresolved
-from search.tasks.samples import Samples
+from search.tasks.samples import IGNORED, Samples
 from search.tasks.sources import DataSources, Mirror
-from search.tasks.task import IGNORED
 from search.tasks.text import tokens as tokens_module
 from search.tasks.text.language import Language
 from search.tasks.text.language_meter import LanguageMeter

@@ -3,7 +3,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from search.tasks.task import IGNORED
+from search.tasks.samples import IGNORED
 from search.tasks.text.token_samples import Sentences, TokenStream
 
 FEW = settings(max_examples=80, deadline=None)

@@ -45,7 +45,7 @@ class Told(RecordingHooks):
         return self.result
 
 
-class Together:
+class Hooks:
     """The hooks of a stack whose members are all there, or come at a time."""
 
     def __init__(self, *entries: Entry, later: Mapping[int, Sequence[Entry]] | None = None) -> None:
@@ -84,7 +84,7 @@ def together(
 ) -> list[Told]:
     """Train members in one stack."""
     task = entries[0].job.task
-    train_stack(splits, task=task, hooks=Together(*entries, **hooks), width=width)
+    train_stack(splits, task=task, hooks=Hooks(*entries, **hooks), width=width)
     return [told_of(entry) for entry in entries]
 
 
@@ -143,4 +143,3 @@ def close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], *, bound: f
             atol=bound * max(1.0, largest),
             msg=f"{name} differs",
         )
-

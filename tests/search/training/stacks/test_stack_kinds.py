@@ -1,5 +1,6 @@
 """Members of a stack are as they are alone: dropout, bits, an original, ragged samples, texts."""
 
+import copy
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -129,9 +130,9 @@ def test_texts_are_read_by_each_member(
         {
             "corpus": "file",
             "file": "verse.txt",
-            "window": 7,
             "batching": batching,
             "embedding": embedding,
+            **({"window": 7} if batching == "stream" else {}),
         }
     ).resolved(sources)
     model = ModelSpec(
@@ -149,6 +150,22 @@ def test_texts_are_read_by_each_member(
         for job in jobs
     ]
     check(told(*small), task.load(sources))
+    # Both learn from one original, whose state is carried on as well.
+    original = model.build(seed=77)
+    compression = Compression(
+        sha256="0" * 64, calibration_samples=4, distillation=Distillation(temperature=1.5)
+    )
+    taught = [
+        Entry(
+            job.model_copy(
+                update={"trial": job.trial.model_copy(update={"compression": compression})}
+            ),
+            Told(),
+            original=copy.deepcopy(original),
+        )
+        for job in small
+    ]
+    check(taught, task.load(sources))
 
 
 def test_members_learn_from_one_original(splits: Splits[Split]) -> None:

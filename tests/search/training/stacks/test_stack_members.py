@@ -2,19 +2,21 @@
 
 import itertools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
 
 from search.errors import TrainingDiverged
-from search.tasks import Split, Splits
+from search.tasks import DataSources, Split, Splits
 from search.training.jobs import EpochReport, Verdict
 from search.training.resume import from_bytes
-from search.training.stacks import Entry
+from search.training.stacks import Entry, train_stack
 from search.training.stacks.together import Together
 from search.training.trial_spec import TrainingSpec
 from tests.search.training.stacks import stack_cases
 from tests.search.training.stacks.stack_cases import (
+    Hooks,
     Told,
     alone,
     assert_same,
@@ -22,7 +24,7 @@ from tests.search.training.stacks.stack_cases import (
     told,
     told_of,
 )
-from tests.search.training_cases import load_splits, make_job, make_overflowing_job
+from tests.search.training_cases import PIXELS, TASK, load_splits, make_job, make_overflowing_job
 
 STOP = Verdict(verdict="stop", reason="beaten", lease_seconds=1)
 PAUSE = Verdict(verdict="pause", reason="others are better", lease_seconds=1)
@@ -130,7 +132,7 @@ def test_one_that_diverges_leaves_or_recovers(
             )
         }
     )
-    data = load_splits_of(wild, tmp_path_factory)
+    data = PIXELS.load(DataSources(cache=tmp_path_factory.mktemp("pixels")))
     entries = told(tame, wild, tame.model_copy(update={"epochs": 2}))
     together(entries, data)
     for entry in (entries[0], entries[2]):
@@ -141,14 +143,6 @@ def test_one_that_diverges_leaves_or_recovers(
         assert "epoch 1, batch" in str(found.result)
     else:
         assert any(report.recovered_batches for report in found.reports)
-
-
-def load_splits_of(job: object, factory: pytest.TempPathFactory) -> Splits:
-    from search.tasks import DataSources
-    from tests.search.training_cases import PIXELS
-
-    del job
-    return PIXELS.load(DataSources(cache=factory.mktemp("pixels")))
 
 
 class Raising(Told):
@@ -173,7 +167,10 @@ def test_what_a_members_hooks_raise_ends_it_alone(splits: Splits[Split]) -> None
 
 @pytest.mark.parametrize("failing", [2, 3, 6])
 def test_a_call_that_fails_is_done_again_in_smaller_ones(
-    failing: int, splits: Splits[Split], monkeypatch: pytest.MonkeyPatch
+    failing: int,
+    splits: Splits[Split],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The failure comes late in the n-th step, when parameters have changed already."""
     entries = told(*(make_job(seed=seed, epochs=2) for seed in range(5)))
@@ -189,6 +186,26 @@ def test_a_call_that_fails_is_done_again_in_smaller_ones(
     monkeypatch.setattr(Together, "_stepped", stepped)
     together(entries, splits)
     assert_as_alone(entries, splits)
+    assert "5 trials cannot be computed in one call: can't allocate memory" in caplog.text
+    caplog.clear()
+
+
+def test_who_cannot_be_computed_with_the_others_is_refused(splits: Splits[Split]) -> None:
+    entries = told(make_job(seed=1), make_job("gru-low_rank_diagonal", seed=2))
+    together(entries, splits)
+    assert_as_alone(entries[:1], splits)
+    assert "one stack_key" in str(told_of(entries[1]).result)
+
+
+def test_what_the_hooks_of_all_raise_is_raised(splits: Splits[Split]) -> None:
+    class Refused(Hooks):
+        def batch(self) -> AbstractContextManager[None]:
+            raise InterruptedError("the lease is over")
+
+    entries = told(make_job(seed=1), make_job(seed=2))
+    with pytest.raises(InterruptedError, match="the lease is over"):
+        train_stack(splits, task=TASK, hooks=Refused(*entries))
+    assert [told_of(entry).result for entry in entries] == [None, None]
 
 
 def test_seconds_of_an_epoch_are_shares(splits: Splits[Split]) -> None:

@@ -1,7 +1,5 @@
 """Members of a stack come to what the same trials come to by themselves."""
 
-from pathlib import Path
-
 import pytest
 
 from search.tasks import Split, Splits
