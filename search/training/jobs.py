@@ -115,7 +115,8 @@ HeldSeconds = Annotated[
     float | None,
     Field(
         ge=0,
-        description="how long the attempt's process has had its slot, by a clock that nobody sets",
+        description="how long the attempt has had its slot, by a clock that nobody sets; what "
+        "attempts have together is divided, each moment by those who are there",
     ),
 ]
 

@@ -69,7 +69,6 @@ class Member:
         self._files = _Files()
         self._trouble: Exception | None = None
         self._epochs_trained = 0
-        self._ends_with_process = False
 
     @property
     def sources(self) -> DataSources:
@@ -120,11 +119,7 @@ class Member:
     @property
     def leaves(self) -> bool:
         """Whether it is to store its state and end, at the next batch."""
-        return self.line.leaves or self._ends_with_process
-
-    def end_with_process(self) -> None:
-        """Have it store its state and end: SIGTERM came."""
-        self._ends_with_process = True
+        return self.line.leaves
 
     def say_epoch(self, report: EpochReport) -> None:
         """Take note of an epoch."""

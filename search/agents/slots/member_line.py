@@ -2,9 +2,10 @@
 
 import queue
 from collections.abc import Callable
+from contextlib import suppress
 from io import BufferedRandom
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from search.agents.attempt_line import AttemptLine, Hold
 from search.agents.slots.frames import Frame
@@ -17,9 +18,13 @@ from search.training.jobs import (
     Progress,
     Verdict,
 )
+from search.training.stacks import Left
 
 Say = Callable[[Frame, bytes | None], None]
 """Sends a frame, with its bytes if it has some; raises `WorkerRefused` when nobody hears it."""
+
+
+_LEAVE: Final[tuple[Frame, bytes | None]] = ({"kind": "leave"}, None)
 
 
 @final
@@ -51,9 +56,17 @@ class MemberLine:
             verdict = "pause" if frame.get("pauses") else "stop"
             self._stop = Verdict(verdict=verdict, reason=frame["reason"], lease_seconds=0)
         if frame["kind"] == "leave":
-            self.leaves = True
+            self.leave()
         if frame["kind"] in ("go_on", "fetched"):
             self._answers.put((frame, content))
+
+    def leave(self) -> None:
+        """Have it store its state and go, also where it waits for an answer: none may come.
+
+        May be called by the handler of a signal.
+        """
+        self.leaves = True
+        self._answers.put(_LEAVE)
 
     def hear_the_end(self) -> None:
         """Nothing comes any more; called by the thread that listens."""
@@ -105,7 +118,9 @@ class MemberLine:
         """Hear whether to train another one than the epoch that was reported last."""
         if self._waits:
             self._waits = False
-            self._answer()
+            # Who leaves hears nothing, and is asked next whether it does.
+            with suppress(Left):
+                self._answer()
         return self._stop or Verdict(lease_seconds=0)
 
     def measurement(self, report: MeasurementReport) -> None:
@@ -155,6 +170,8 @@ class MemberLine:
         answer = self._answers.get()
         if answer is None:
             raise WorkerRefused("this machine's agent is gone")
+        if answer is _LEAVE:
+            raise Left
         return answer
 
 

@@ -64,7 +64,8 @@ class SlotLine:
         member = MemberLine(attempt_id, self._say, held=held, stood_still=stood_still)
         with self._changed:
             self._members[attempt_id] = member
-            member.leaves = attempt_id in self._called_back
+            if attempt_id in self._called_back:
+                member.leave()
             if self._is_over:
                 member.hear_the_end()
         self._say({"kind": "begin", "attempt": attempt_id})

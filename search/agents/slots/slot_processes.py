@@ -7,12 +7,11 @@ import itertools
 import logging
 import threading
 import time
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from multiprocessing import Pipe
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -22,7 +21,8 @@ from search.agents.executor import AttemptTicket, Exit, log_file, slot_of
 from search.agents.forking.containment import Containment
 from search.agents.forking.frames import CancelAttempt, StartAttempt
 from search.agents.forking.server_process import Launch, ServerProcess, by_exec
-from search.agents.slots.frames import Frame, receive, send
+from search.agents.slots.frames import Frame, receive
+from search.agents.slots.slot_states import Process, SlotState, Start, of_several
 from search.errors import ExecutorError
 from storage.endings import AttemptCause
 
@@ -36,12 +36,7 @@ IDLE_SECONDS: Final = 60.0
 LEAVE_SECONDS: Final = 10.0
 """How long an attempt has at the least to leave others: a kill would cost all of them."""
 _CALLED_BACK: Final = "not started: it was called back"
-_OWN_DOING: Final = (
-    AttemptCause.EXITED,
-    AttemptCause.CRASHED,
-    AttemptCause.OUT_OF_MEMORY,
-    AttemptCause.MEMORY_LIMIT,
-)
+
 
 _TICKET: TypeAdapter[AttemptTicket] = TypeAdapter(AttemptTicket)
 
@@ -49,76 +44,6 @@ OnFrame = Callable[[str, Frame, bytes | None], None]
 """Takes what an attempt says, from a thread of its slot's own."""
 OnFree = Callable[[str, Exit], None]
 """Hears that an attempt's slot is free, after all that it has said."""
-
-
-@dataclass(eq=False)
-class _Start:
-    """An attempt that is to be done, or is being done."""
-
-    ticket: AttemptTicket
-    job: Mapping[str, Any]
-    place: str
-    has_begun: bool = False
-    """Whether its process may have done anything for it: else nothing is lost with that."""
-    ends_within: float | None = None
-    """The grace seconds of the order to end it, if there was one."""
-    killed_at: float = float("inf")
-    """When its process is killed if it has not left that, by the monotonic clock."""
-
-    @property
-    def id(self) -> str:
-        return self.ticket.attempt_id
-
-
-@dataclass(eq=False)
-class _Process:
-    """One slot's process; what changes is changed under the lock of all."""
-
-    id: str
-    slot: str
-    tenant: str
-    threads: int
-    pipe: Connection
-    server: ServerProcess
-    attempts: dict[str, _Start] = field(default_factory=dict[str, _Start])
-    """Those that it was given and has not ended, in order."""
-    idle_since: float = 0.0
-    retired: bool = False
-    """It gets no job any more."""
-    exit: Exit | None = None
-    exited: threading.Event = field(default_factory=threading.Event)
-    sending: threading.Lock = field(default_factory=threading.Lock)
-
-    def tell(self, frame: Frame, content: bytes | None = None) -> None:
-        """Send a frame; a process that is gone hears nothing."""
-        with suppress(OSError), self.sending:
-            send(self.pipe, frame, content)
-
-    def takes(self, start: _Start) -> bool:
-        """Whether an attempt may be given to it now."""
-        ticket = start.ticket
-        if self.retired or self.server.ended:
-            return False
-        if (self.tenant, self.threads) != (ticket.tenant, ticket.threads):
-            return False
-        # What the jobs are, and whether they can be computed together, the process itself knows.
-        company = [other.ticket.together for other in self.attempts.values()]
-        return not company or (ticket.together and all(company))
-
-
-@dataclass(eq=False)
-class _Slot:
-    """What is done at a slot, and what waits there."""
-
-    process: _Process | None = None
-    waiting: deque[_Start] = field(default_factory=deque[_Start])
-    """What its process cannot take yet, in order; a process that forks has what it is for."""
-    forks: bool = False
-
-    def starts(self) -> list[_Start]:
-        """All attempts that are here."""
-        at_work = () if self.process is None else self.process.attempts.values()
-        return [*at_work, *self.waiting]
 
 
 @final
@@ -155,8 +80,8 @@ class SlotProcesses:
         self._idle_seconds = idle_seconds
         self._containment = containment or Containment(kind="none")
         self._lock = threading.Lock()
-        self._slots: defaultdict[str, _Slot] = defaultdict(_Slot)
-        self._all: dict[str, _Process] = {}
+        self._slots: defaultdict[str, SlotState] = defaultdict(SlotState)
+        self._all: dict[str, Process] = {}
         """By its own id, also those that are on their way out."""
         self._numbers = itertools.count(1)
         self._closed = False
@@ -171,7 +96,7 @@ class SlotProcesses:
         Raises:
             ExecutorError: no process could be started for it.
         """
-        start, slot = _Start(ticket, job, place), slot_of(place)
+        start, slot = Start(ticket, job, place), slot_of(place)
         with self._lock:
             others = self._slots[slot].starts()
             other = next((one for one in others if one.place == place), None)
@@ -228,7 +153,7 @@ class SlotProcesses:
     def retire_idle(self, seconds: float | None = None) -> None:
         """End processes that have had no job for so long; by default for as long as they may."""
         since = time.monotonic() - (self._idle_seconds if seconds is None else seconds)
-        idle: list[_Process] = []
+        idle: list[Process] = []
         with self._lock:
             for slot in self._slots.values():
                 process = slot.process
@@ -250,10 +175,10 @@ class SlotProcesses:
             server = self._server
         server.close()
 
-    def _of(self, attempt_id: str) -> _Process | None:
+    def _of(self, attempt_id: str) -> Process | None:
         return next((one for one in self._all.values() if attempt_id in one.attempts), None)
 
-    def _withdraw(self, attempt_id: str) -> _Start | None:
+    def _withdraw(self, attempt_id: str) -> Start | None:
         """Take an attempt out that waits; null: it does not."""
         for slot in self._slots.values():
             for start in slot.waiting:
@@ -262,7 +187,7 @@ class SlotProcesses:
                     return start
         return None
 
-    def _kill_later(self, process: _Process, attempt_id: str, seconds: float) -> None:
+    def _kill_later(self, process: Process, attempt_id: str, seconds: float) -> None:
         """Kill a process after so long, if it still has an attempt."""
         with self._lock:
             start = process.attempts.get(attempt_id)
@@ -283,14 +208,14 @@ class SlotProcesses:
         timer.daemon = True
         timer.start()
 
-    def _advance(self, name: str, *, own: _Start | None = None) -> None:
+    def _advance(self, name: str, *, own: Start | None = None) -> None:
         """Give what waits at a slot to a process, in order, as far as that can be.
 
         Raises:
             ExecutorError: no process could be started for `own`.
         """
         while True:
-            dismissed: _Process | None = None
+            dismissed: Process | None = None
             with self._lock:
                 slot = self._slots[name]
                 if slot.forks or not slot.waiting:
@@ -313,7 +238,7 @@ class SlotProcesses:
             else:
                 self._give(process, start)
 
-    def _give(self, process: _Process, start: _Start) -> None:
+    def _give(self, process: Process, start: Start) -> None:
         process.tell(
             {
                 "kind": "job",
@@ -324,7 +249,7 @@ class SlotProcesses:
             }
         )
 
-    def _fork_for(self, start: _Start, name: str, *, own: _Start | None) -> None:
+    def _fork_for(self, start: Start, name: str, *, own: Start | None) -> None:
         """Have a process forked for an attempt, and give it to that."""
         try:
             process = self._forked(start, name)
@@ -344,14 +269,14 @@ class SlotProcesses:
             # The order came before there was a process.
             self.cancel(start.id, ends_within)
 
-    def _forked(self, start: _Start, name: str) -> _Process:
+    def _forked(self, start: Start, name: str) -> Process:
         ours, theirs = Pipe()
         ticket = start.ticket
         with theirs:
             server = self._living_server()
             # Whatever becomes of the process, it was for this attempt.
             start.has_begun = True
-            process = _Process(
+            process = Process(
                 id=f"slot-{next(self._numbers)}",
                 slot=name,
                 tenant=ticket.tenant,
@@ -380,7 +305,7 @@ class SlotProcesses:
         threading.Thread(target=self._listen, args=(process,), name=process.id, daemon=True).start()
         return process
 
-    def _listen(self, process: _Process) -> None:
+    def _listen(self, process: Process) -> None:
         """Pass on what a process says, up to its end."""
         with suppress(EOFError, OSError):
             while True:
@@ -409,7 +334,7 @@ class SlotProcesses:
             again = [start for start in others if start.ends_within is None]
             slot.waiting.extendleft(reversed(again))
         if process.exit is not None:
-            ended = _of_several(process.exit) if len(begun) > 1 else process.exit
+            ended = of_several(process.exit) if len(begun) > 1 else process.exit
             for start in begun:
                 self._on_free(start.id, replace(ended, attempt_id=start.id))
         for start in others:
@@ -417,7 +342,7 @@ class SlotProcesses:
                 self._on_free(start.id, Exit(start.id, None, None, _CALLED_BACK))
         self._advance(process.slot)
 
-    def _gone(self, process: _Process, start: _Start, frame: Frame) -> None:
+    def _gone(self, process: Process, start: Start, frame: Frame) -> None:
         """An attempt has ended; its process may go on, with others or for others."""
         with self._lock:
             process.retired = process.retired or not frame["lives"]
@@ -456,15 +381,3 @@ class SlotProcesses:
         # No attempt's log has a name with two dots, see `log_file`.
         errors = self._logs / "fork-server.stderr.log"
         return ServerProcess(FORK_SERVER, launch=self._launch, errors=errors, on_exit=self._on_exit)
-
-
-def _of_several(ended: Exit) -> Exit:
-    """How each of several attempts ended that a process had when it did.
-
-    Whose doing it was is not known, so that all are suspected, see Note [Sudden deaths].
-    """
-    if ended.cause not in _OWN_DOING:
-        return ended
-    return replace(
-        ended, cause=AttemptCause.DIED, detail=f"with others in its process: {ended.detail}"
-    )

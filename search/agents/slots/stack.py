@@ -303,7 +303,7 @@ class Stack:
         """Have all store where they are, and end; called within the handler of SIGTERM."""
         self._is_terminating = True
         for member in tuple(self._members):
-            member.end_with_process()
+            member.line.leave()
         self._ready.put(None)
 
 
