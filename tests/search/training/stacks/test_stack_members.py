@@ -1,8 +1,8 @@
 """Who joins a stack, who leaves it, and that the others do not notice."""
 
 import itertools
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -199,7 +199,9 @@ def test_who_cannot_be_computed_with_the_others_is_refused(splits: Splits[Split]
 
 def test_what_the_hooks_of_all_raise_is_raised(splits: Splits[Split]) -> None:
     class Refused(Hooks):
-        def batch(self) -> AbstractContextManager[None]:
+        @contextmanager
+        def batch(self) -> Iterator[None]:
+            yield from ()
             raise InterruptedError("the lease is over")
 
     entries = told(make_job(seed=1), make_job(seed=2))
