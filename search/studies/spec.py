@@ -94,10 +94,10 @@ class Resources(Spec):
     )
     stack: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
         default="auto",
-        description="how many trials one slot trains in the same calls, each with results of its "
-        "own: trials of one architecture and size, which may differ in counts, ranks, learning "
-        "rates and seeds. `auto`: up to 8, and fewer where that is no faster on the machine; 1: "
-        "each alone, which is bit for bit the same each time",
+        description="how many trials one slot trains together, each with results of its own: trials "
+        "of one architecture, parametrization and size, which may differ in counts, ranks, "
+        "learning rates and seeds. As many of them are computed in one call as is fastest on the "
+        "machine. `auto`: up to 8; 1: each alone, which is bit for bit the same each time",
     )
 
     @property
