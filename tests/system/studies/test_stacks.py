@@ -99,6 +99,25 @@ def test_a_share_of_the_slot_counts_for_each(
     assert seconds <= whole
 
 
+def test_suggestions_come_in_series_of_one_size(server: Server) -> None:
+    study_id = server.submit(
+        {
+            **_SPEC,
+            "sampler": {"kind": "random"},
+            "space": {"hidden_size": {"low": 8, "high": 64}, "batch_size": 64},
+            "budget": {"trials": 8, "epochs": 1},
+            "resources": {"stack": 4},
+        }
+    )
+    assert server.wait(study_id)["state"] == "finished"
+    trials = sorted(server.trials(study_id), key=lambda trial: trial["number"])
+    drawn = [trial["hyperparameters"] for trial in trials]
+    sizes = [one["gru.hidden_size"] for one in drawn]
+    assert len(set(sizes[:4])) == len(set(sizes[4:])) == 1
+    assert sizes[0] != sizes[4]
+    assert len({one["training.learning_rate"] for one in drawn}) == 8
+
+
 @pytest.mark.parametrize("stack", [0, 65, "all", 2.5])
 def test_other_stacks_are_refused_by_name(server: Server, stack: object) -> None:
     with pytest.raises(AssertionError, match=r"resources\.stack|resources.*stack"):
