@@ -3,11 +3,19 @@
 A program goes through all steps of a launch with its state in registers. The weights are read once
 and stay in shared memory; with `STREAMED` the second thin factor is read at every step instead.
 What inputs and biases add, and in the backward pass what the gates were given, is there for all
-steps: large products outside make both, and the gradients of all weights (see `sequence`). A step
+steps: large products outside make both, and the gradients of all weights. A step
 in here holds nothing but the products that have to wait for the step before.
 
 Tiles are `[ROWS, N]` with N the power of two that holds n, and K the one that holds the rank. What
-lies outside is read as 0, which no product sees, and is never written.
+lies outside is read as 0, which no product sees, and is never written. Matrices lie in memory as a
+product reads them, row by row: who calls transposes.
+
+Note [Four times one]
+Several products of one state are, to the compiler, products of one operand, of which each thread
+would keep whole rows in registers from the first to the last: 256 numbers at n = 256, which spill.
+Each operand is therefore multiplied by a 1 of its own, which the compiler does not know to be one.
+Measured with ptxas, a GRU of n = 256 goes from 255 registers and 1,632 bytes of spills to 128 and
+none.
 """
 # pyright: basic
 # Triton ships no types, and what it compiles is not quite Python.
@@ -21,24 +29,14 @@ _VARYING = ("start", "steps", "total", "batch")
 
 @triton.jit
 def _tile(
-    base,
-    rows,
-    row_stride,
-    row_count,
-    columns,
-    column_stride,
-    column_count,
-    ROUNDED: tl.constexpr,
+    base, row_count, column_count, ROWS: tl.constexpr, COLUMNS: tl.constexpr, ROUNDED: tl.constexpr
 ):
-    """A matrix with zeros around it, in bfloat16 where it is to be `ROUNDED`."""
-    inside = (rows < row_count)[:, None] & (columns < column_count)[None, :]
-    places = rows[:, None] * row_stride + columns[None, :] * column_stride
-    found = tl.load(base + places, mask=inside, other=0.0)
-    if ROUNDED:
-        found = found.to(tl.bfloat16)
-    else:
-        found = found.to(tl.float32)
-    return found
+    """A matrix with zeros behind it, in bfloat16 where it is to be `ROUNDED`."""
+    rows = tl.arange(0, ROWS)[:, None]
+    columns = tl.arange(0, COLUMNS)[None, :]
+    inside = (rows < row_count) & (columns < column_count)
+    found = tl.load(base + rows * column_count + columns, mask=inside, other=0.0)
+    return found.to(tl.bfloat16 if ROUNDED else tl.float32)
 
 
 @triton.jit
@@ -50,46 +48,25 @@ def _first(
     N: tl.constexpr,
     K: tl.constexpr,
     THIN: tl.constexpr,
-    BACK: tl.constexpr,
     ROUNDED: tl.constexpr,
 ):
-    """What a state is multiplied by first: R^T or W^T; backwards L or W."""
-    units = tl.arange(0, N)
+    """What rows of n numbers are multiplied by first."""
     if THIN:
-        at = base + gate * n * d
-        ranks = tl.arange(0, K)
-        if BACK:
-            found = _tile(at, units, d, n, ranks, 1, d, ROUNDED)
-        else:
-            found = _tile(at, units, 1, n, ranks, n, d, ROUNDED)
+        found = _tile(base + gate * n * d, n, d, N, K, ROUNDED)
     else:
-        at = base + gate * n * n
-        others = tl.arange(0, N)
-        if BACK:
-            found = _tile(at, units, n, n, others, 1, n, ROUNDED)
-        else:
-            found = _tile(at, units, 1, n, others, n, n, ROUNDED)
+        found = _tile(base + gate * n * n, n, n, N, N, ROUNDED)
     return found
 
 
 @triton.jit
-def _second(
-    base, gate, n, d, N: tl.constexpr, K: tl.constexpr, BACK: tl.constexpr, ROUNDED: tl.constexpr
-):
-    """What comes after it where matrices are thin: L^T; backwards R."""
-    at = base + gate * n * d
-    ranks = tl.arange(0, K)
-    units = tl.arange(0, N)
-    if BACK:
-        found = _tile(at, ranks, n, d, units, 1, n, ROUNDED)
-    else:
-        found = _tile(at, ranks, 1, d, units, d, n, ROUNDED)
-    return found
+def _second(base, gate, n, d, N: tl.constexpr, K: tl.constexpr, ROUNDED: tl.constexpr):
+    """What comes after it where matrices are thin."""
+    return _tile(base + gate * n * d, d, n, K, N, ROUNDED)
 
 
 @triton.jit
 def _vector(base, gate, n, N: tl.constexpr):
-    """n numbers of a gate as a row."""
+    """A gate's n numbers as a row."""
     units = tl.arange(0, N)
     return tl.load(base + gate * n + units, mask=units < n, other=0.0).to(tl.float32)[None, :]
 
@@ -145,8 +122,8 @@ def _through(gradient, stored, slope, ACTIVATION: tl.constexpr):
 @triton.jit(do_not_specialize=_VARYING)
 def forward_steps(
     addends,  # [M, steps, B, G n] with steps of `addends_member` between models
-    first,  # right [M, RIGHTS, d, n], or weight [M, G, n, n]
-    second,  # left [M, G, n, d]
+    first,  # R^T [M, RIGHTS, n, d], or W^T [M, G, n, n]
+    second,  # L^T [M, G, d, n]
     diagonal,  # [M, G, n]
     inner_bias,  # [M, n], what is added to the candidate's product of a GRU that resets after it
     h_carried,  # [M, B, n] float32, read and written
@@ -162,10 +139,14 @@ def forward_steps(
     n,
     d,
     slope,
+    one0,  # 1, see Note [Four times one]
+    one1,
+    one2,
+    one3,
     CELL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATES: tl.constexpr,
-    RIGHTS: tl.constexpr,  # 0 of whole matrices
+    RIGHTS: tl.constexpr,  # 0 of whole matrices; one for each gate where it resets before
     DIAGONAL: tl.constexpr,
     BIASED: tl.constexpr,
     RAGGED: tl.constexpr,
@@ -196,19 +177,19 @@ def forward_steps(
     inner_bias += member * n
 
     # All weights before the first step: from here on they stay.
-    first0 = _first(first, 0, n, d, N, K, THIN, False, ROUNDED)
+    first0 = _first(first, 0, n, d, N, K, THIN, ROUNDED)
     if GATES > 1 and not TIED:
-        first1 = _first(first, 1, n, d, N, K, THIN, False, ROUNDED)
-        first2 = _first(first, 2, n, d, N, K, THIN, False, ROUNDED)
+        first1 = _first(first, 1, n, d, N, K, THIN, ROUNDED)
+        first2 = _first(first, 2, n, d, N, K, THIN, ROUNDED)
     if GATES > 3 and not TIED:
-        first3 = _first(first, 3, n, d, N, K, THIN, False, ROUNDED)
+        first3 = _first(first, 3, n, d, N, K, THIN, ROUNDED)
     if THIN and not STREAMED:
-        second0 = _second(second, 0, n, d, N, K, False, ROUNDED)
+        second0 = _second(second, 0, n, d, N, K, ROUNDED)
         if GATES > 1:
-            second1 = _second(second, 1, n, d, N, K, False, ROUNDED)
-            second2 = _second(second, 2, n, d, N, K, False, ROUNDED)
+            second1 = _second(second, 1, n, d, N, K, ROUNDED)
+            second2 = _second(second, 2, n, d, N, K, ROUNDED)
         if GATES > 3:
-            second3 = _second(second, 3, n, d, N, K, False, ROUNDED)
+            second3 = _second(second, 3, n, d, N, K, ROUNDED)
     if DIAGONAL:
         diagonal0 = _vector(diagonal, 0, n, N)
         if GATES > 1:
@@ -231,11 +212,11 @@ def forward_steps(
     for step in range(steps):
         # Each gate's product is `x R^T L^T + x D`, or `x W^T`.
         z0 = _read(addend, 0, inside)
-        inner = _dot(h, first0, PRECISION)
+        inner = _dot(h * one0, first0, PRECISION)
         if THIN:
             if STREAMED:
-                second0 = _second(second, 0, n, d, N, K, False, ROUNDED)
-            z0 += _dot(inner, second0, PRECISION)
+                second0 = _second(second, 0, n, d, N, K, ROUNDED)
+            z0 += _dot(inner * one0, second0, PRECISION)
         else:
             z0 += inner
         if DIAGONAL:
@@ -243,11 +224,11 @@ def forward_steps(
         if GATES > 1:
             z1 = _read(addend + n, 0, inside)
             if not TIED:
-                inner = _dot(h, first1, PRECISION)
+                inner = _dot(h * one1, first1, PRECISION)
             if THIN:
                 if STREAMED:
-                    second1 = _second(second, 1, n, d, N, K, False, ROUNDED)
-                z1 += _dot(inner, second1, PRECISION)
+                    second1 = _second(second, 1, n, d, N, K, ROUNDED)
+                z1 += _dot(inner * one1, second1, PRECISION)
             else:
                 z1 += inner
             if DIAGONAL:
@@ -257,13 +238,11 @@ def forward_steps(
             if CELL == "gru_reset_before":
                 x = _sigmoid(z1) * h
             if not TIED:
-                inner = _dot(x, first2, PRECISION)
-            elif CELL == "gru_reset_before":
-                inner = _dot(x, first0, PRECISION)
+                inner = _dot(x * one2, first2, PRECISION)
             if THIN:
                 if STREAMED:
-                    second2 = _second(second, 2, n, d, N, K, False, ROUNDED)
-                product2 = _dot(inner, second2, PRECISION)
+                    second2 = _second(second, 2, n, d, N, K, ROUNDED)
+                product2 = _dot(inner * one2, second2, PRECISION)
             else:
                 product2 = inner
             if DIAGONAL:
@@ -275,11 +254,11 @@ def forward_steps(
         elif CELL == "lstm":
             z3 = _read(addend + 3 * n, 0, inside)
             if not TIED:
-                inner = _dot(h, first3, PRECISION)
+                inner = _dot(h * one3, first3, PRECISION)
             if THIN:
                 if STREAMED:
-                    second3 = _second(second, 3, n, d, N, K, False, ROUNDED)
-                z3 += _dot(inner, second3, PRECISION)
+                    second3 = _second(second, 3, n, d, N, K, ROUNDED)
+                z3 += _dot(inner * one3, second3, PRECISION)
             else:
                 z3 += inner
             if DIAGONAL:
@@ -323,8 +302,8 @@ def forward_steps(
 def backward_steps(
     gates,  # [M, steps, B, G n]: what each gate was given; what reaches that takes its place
     inner,  # [M, steps, B, n]: a candidate's product before its reset; what reaches its addend
-    first,  # left [M, G, n, d], or weight [M, G, n, n]
-    second,  # right [M, RIGHTS, d, n]
+    first,  # L [M, G, n, d], or W [M, G, n, n]
+    second,  # R [M, RIGHTS, d, n]
     diagonal,  # [M, G, n]
     states,  # [M, total, B, n], RNN alone
     before,  # [M, steps, B, n], h before each step; GRU alone
@@ -345,7 +324,7 @@ def backward_steps(
     CELL: tl.constexpr,
     ACTIVATION: tl.constexpr,
     GATES: tl.constexpr,
-    RIGHTS: tl.constexpr,  # 0 of whole matrices
+    RIGHTS: tl.constexpr,  # 0 of whole matrices; one for each gate where it resets before
     DIAGONAL: tl.constexpr,
     RAGGED: tl.constexpr,
     OF_STATES: tl.constexpr,
@@ -374,19 +353,19 @@ def backward_steps(
         first += member * GATES * n * n
     diagonal += member * GATES * n
 
-    first0 = _first(first, 0, n, d, N, K, THIN, True, ROUNDED)
+    first0 = _first(first, 0, n, d, N, K, THIN, ROUNDED)
     if GATES > 1:
-        first1 = _first(first, 1, n, d, N, K, THIN, True, ROUNDED)
-        first2 = _first(first, 2, n, d, N, K, THIN, True, ROUNDED)
+        first1 = _first(first, 1, n, d, N, K, THIN, ROUNDED)
+        first2 = _first(first, 2, n, d, N, K, THIN, ROUNDED)
     if GATES > 3:
-        first3 = _first(first, 3, n, d, N, K, THIN, True, ROUNDED)
+        first3 = _first(first, 3, n, d, N, K, THIN, ROUNDED)
     if THIN and not STREAMED:
-        second0 = _second(second, 0, n, d, N, K, True, ROUNDED)
+        second0 = _second(second, 0, n, d, N, K, ROUNDED)
         if GATES > 1 and not TIED:
-            second1 = _second(second, 1, n, d, N, K, True, ROUNDED)
-            second2 = _second(second, 2, n, d, N, K, True, ROUNDED)
+            second1 = _second(second, 1, n, d, N, K, ROUNDED)
+            second2 = _second(second, 2, n, d, N, K, ROUNDED)
         if GATES > 3 and not TIED:
-            second3 = _second(second, 3, n, d, N, K, True, ROUNDED)
+            second3 = _second(second, 3, n, d, N, K, ROUNDED)
     if DIAGONAL:
         diagonal0 = _vector(diagonal, 0, n, N)
         if GATES > 1:
@@ -412,9 +391,8 @@ def backward_steps(
             if ACTIVATION == "abs":
                 arriving = _through(arriving, stored, slope, ACTIVATION)
             g += arriving
-        if CELL == "lstm":
-            if OF_CELLS:
-                grad_c += _read(grad_cells, place, inside)
+        if CELL == "lstm" and OF_CELLS:
+            grad_c += _read(grad_cells, place, inside)
         if RAGGED:
             alive = start + steps - 1 - back < length
         # What reaches the gates' addends and products.
@@ -467,11 +445,8 @@ def backward_steps(
             through = _dot(dz2, first2, PRECISION)
             if THIN:
                 if STREAMED:
-                    second2 = _second(second, 0 if TIED else 2, n, d, N, K, True, ROUNDED)
-                if TIED and not STREAMED:
-                    through = _dot(through, second0, PRECISION)
-                else:
-                    through = _dot(through, second2, PRECISION)
+                    second2 = _second(second, 2, n, d, N, K, ROUNDED)
+                through = _dot(through, second2, PRECISION)
             if DIAGONAL:
                 through += dz2 * diagonal2
             dz1 = through * h * reset * (1.0 - reset)
@@ -487,13 +462,12 @@ def backward_steps(
         middle = _dot(dz0, first0, PRECISION)
         if TIED:
             middle += _dot(dz1, first1, PRECISION)
-            if CELL != "gru_reset_before":
-                middle += _dot(dz2, first2, PRECISION)
+            middle += _dot(dz2, first2, PRECISION)
             if CELL == "lstm":
                 middle += _dot(dz3, first3, PRECISION)
         if THIN:
             if STREAMED:
-                second0 = _second(second, 0, n, d, N, K, True, ROUNDED)
+                second0 = _second(second, 0, n, d, N, K, ROUNDED)
             next_g += _dot(middle, second0, PRECISION)
         else:
             next_g += middle
@@ -501,7 +475,7 @@ def backward_steps(
             middle = _dot(dz1, first1, PRECISION)
             if THIN:
                 if STREAMED:
-                    second1 = _second(second, 1, n, d, N, K, True, ROUNDED)
+                    second1 = _second(second, 1, n, d, N, K, ROUNDED)
                 next_g += _dot(middle, second1, PRECISION)
             else:
                 next_g += middle
@@ -509,7 +483,7 @@ def backward_steps(
                 middle = _dot(dz2, first2, PRECISION)
                 if THIN:
                     if STREAMED:
-                        second2 = _second(second, 2, n, d, N, K, True, ROUNDED)
+                        second2 = _second(second, 2, n, d, N, K, ROUNDED)
                     next_g += _dot(middle, second2, PRECISION)
                 else:
                     next_g += middle
@@ -517,7 +491,7 @@ def backward_steps(
             middle = _dot(dz3, first3, PRECISION)
             if THIN:
                 if STREAMED:
-                    second3 = _second(second, 3, n, d, N, K, True, ROUNDED)
+                    second3 = _second(second, 3, n, d, N, K, ROUNDED)
                 next_g += _dot(middle, second3, PRECISION)
             else:
                 next_g += middle

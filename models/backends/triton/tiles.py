@@ -18,6 +18,9 @@ TF32; bfloat16. Sums are in single precision, whatever it is."""
 LEAST_INNER = 16
 """The least a product on a GPU sums over."""
 
+MOST_OF_A_FACTOR = 32_768
+"""Numbers of one factor, filled up: more of them and threads run out of registers."""
+
 SHARED_BYTES = {80: 166_912, 90: 232_448}
 """What a block may have of shared memory, by compute capability: A100, H100 and H200."""
 
@@ -56,27 +59,36 @@ def tiles_for(weights: Weights, *, precision: Precision, shared_bytes: int) -> T
     """How to cut such a sequence, or None where it does not fit; see Note [What fits]."""
     units = max(_power_of_two(weights.size), LEAST_INNER)
     inner = max(_power_of_two(weights.rank), LEAST_INNER) if weights.rank else units
-    rows = 4 if precision == "ieee" else 16
-    each = 2 if precision == "bf16" else 4
-    # States go from all threads to all threads, as do sums of parts.
-    exchanged = 3 * rows * units * 4
-    if weights.rank == 0:
-        first, second = weights.gates * units * units * each, 0
-    else:
-        one = units * inner * each
-        first = max(weights.gates, weights.rights) * one
-        second = max(weights.gates, weights.rights) * one
-        if weights.rights < weights.gates:
-            # Forwards the first factor is shared, backwards the second one.
-            second = one
-    if units > 1024 or units * inner > 16384 * 2:
+    if units * inner > MOST_OF_A_FACTOR:
         return None
-    warps = 4 if units <= 64 else 8
+    one = units * inner * (2 if precision == "bf16" else 4)
     for streamed in (False, True) if weights.rank else (False,):
-        needed = first + exchanged + (0 if streamed else second)
+        rows = _rows(weights, precision, streamed=streamed)
+        # What threads exchange: the state, the gates' gradients, a factor that is read anew.
+        needed = (weights.gates + 1) * rows * units * 4 + (one if streamed else 0)
+        needed += one * _factors(weights, streamed=streamed)
         if needed <= shared_bytes:
+            warps = 4 if units <= 64 else 8
             return Tiles(rows, units, inner, warps, streamed, needed)
     return None
+
+
+def _rows(weights: Weights, precision: Precision, *, streamed: bool) -> int:
+    """Samples of a program: what tensor cores take, or as many as registers leave room for.
+
+    Without tensor cores a step costs as much for each sample, and few of them are soonest done.
+    """
+    if precision != "ieee":
+        return 16
+    large = weights.gates == 4 or weights.rank == 0 or weights.size > 256
+    return 2 if streamed or (weights.gates > 1 and large) else 4
+
+
+def _factors(weights: Weights, *, streamed: bool) -> int:
+    """Tiles of weights that stay on chip, in the pass that has more of them."""
+    if streamed or weights.rank == 0:
+        return weights.gates
+    return weights.gates + weights.rights
 
 
 def _power_of_two(number: int) -> int:

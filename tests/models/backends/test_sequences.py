@@ -371,7 +371,9 @@ def test_an_unknown_backend_is_refused_with_those_that_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("REFLECTORY_BACKEND", "fortran")
-    with pytest.raises(ValueError, match="'fortran'; allowed are cpp, vendor, graph, torch"):
+    with pytest.raises(
+        ValueError, match="'fortran'; allowed are cpp, triton, vendor, graph, torch"
+    ):
         choose(asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
 
 
