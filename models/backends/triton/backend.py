@@ -35,7 +35,7 @@ class TritonKernels:
             and state.dtype in (torch.float32, torch.bfloat16)
             and _is_one_dtype(call)
             and triton_runs(state.device)
-            and _fits(call)
+            and precision_of(call) is not None
         )
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:
@@ -44,7 +44,8 @@ class TritonKernels:
         assert kind is not None
         lengths = None if call.lengths is None else call.lengths.unsqueeze(0)
         keep = call.return_sequences or call.learns()
-        precision = precision_of(call.state.dtype)
+        precision = precision_of(call)
+        assert precision is not None
         states, _, last_h, last_c = sequence(
             kind, tensors_of(call), lengths, precision=precision, keep=keep
         )
@@ -54,17 +55,24 @@ class TritonKernels:
         return modulus(states[0]) if kind.activation == "abs" else states[0], last
 
 
-def precision_of(dtype: torch.dtype) -> Precision:
-    """As torch's own products on GPUs have it: TF32 where it is allowed, see Note [TF32]."""
-    if dtype == torch.bfloat16:
-        return "bf16"
-    return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+def precision_of(call: SequenceCall) -> Precision | None:
+    """As torch's own products on GPUs have it: TF32 where it is allowed, see Note [TF32].
+
+    Single precision where only that fits, and None where nothing does.
+    """
+    if call.state.dtype == torch.bfloat16:
+        allowed: tuple[Precision, ...] = ("bf16",)
+    else:
+        allowed = ("tf32", "ieee") if torch.backends.cuda.matmul.allow_tf32 else ("ieee",)
+    return next((precision for precision in allowed if _fits(call, precision)), None)
 
 
 def triton_runs(device: torch.device) -> bool:
     """Whether Triton's kernels run on a device: a GPU, or anything where they are interpreted."""
     if device.type == "cuda":
-        return _is_installed() and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
+        # Tensors of nothing but sizes may be of a GPU that is not here.
+        is_here = _is_installed() and torch.cuda.is_available()
+        return is_here and torch.cuda.get_device_capability(device) >= LEAST_CAPABILITY
     return device.type == "cpu" and _is_interpreted()
 
 
@@ -84,7 +92,7 @@ def _is_one_dtype(call: SequenceCall) -> bool:
     return all(tensor.dtype == call.state.dtype for tensor in tensors)
 
 
-def _fits(call: SequenceCall) -> bool:
+def _fits(call: SequenceCall, precision: Precision) -> bool:
     parts, size = call.form.parts(), call.state.shape[-1]
     assert call.kind is not None
     assert isinstance(parts, Whole | Thin)
@@ -94,5 +102,4 @@ def _fits(call: SequenceCall) -> bool:
         rights = rights_of(call.kind, 1 if parts.shared_by == gates else gates)
         weights = Weights(gates, size, parts.left.shape[-1], rights)
     shared_bytes = shared_bytes_of(call.state.device)
-    precision = precision_of(call.state.dtype)
     return tiles_for(weights, precision=precision, shared_bytes=shared_bytes) is not None

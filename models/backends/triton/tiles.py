@@ -62,7 +62,9 @@ def tiles_for(weights: Weights, *, precision: Precision, shared_bytes: int) -> T
     if units * inner > MOST_OF_A_FACTOR:
         return None
     one = units * inner * (2 if precision == "bf16" else 4)
-    for streamed in (False, True) if weights.rank else (False,):
+    # With TF32 what is read anew takes more registers than threads have.
+    may_stream = weights.rank > 0 and precision in ("ieee", "bf16")
+    for streamed in (False, True) if may_stream else (False,):
         rows = _rows(weights, precision, streamed=streamed)
         # What threads exchange: the state, the gates' gradients, a factor that is read anew.
         needed = (weights.gates + 1) * rows * units * 4 + (one if streamed else 0)
