@@ -5,7 +5,6 @@ raises, as does whoever reads a number back, for which a GPU would be waited for
 that results are said to be on the GPU, through the branches that ask for one.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ Pair = tuple[type[Architecture], type[Family]]
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Every tensor without numbers of which one was read; it reads as 1."""
     found: list[Tensor] = []
     read = Tensor.item
@@ -44,7 +43,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         return 1.0
 
     monkeypatch.setattr(Tensor, "item", item)
-    yield found
+    return found
 
 
 @pytest.mark.parametrize("pair", pairs(), ids=pair_name)
@@ -85,7 +84,7 @@ def test_a_training_step_makes_nothing_on_the_cpu_and_reads_one_number(
 )
 def test_answers_are_on_the_gpu(pair: Pair, who: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triton_backend, "triton_runs", lambda device: device.type == "cuda")
-    monkeypatch.setattr(triton_backend, "shared_bytes_of", lambda device: SHARED_BYTES[90])
+    monkeypatch.setattr(triton_backend, "shared_bytes_of", lambda _: SHARED_BYTES[90])
     network = spec_of(small(pair[0]), pair[1]).build_on_meta().eval()
     numbers = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     with FakeTensorMode(), prefer(who), _Unguarded():
@@ -98,7 +97,7 @@ def test_answers_are_on_the_gpu(pair: Pair, who: Backend, monkeypatch: pytest.Mo
 
 
 class _Unguarded(TorchFunctionMode):
-    """Some methods without a guard of the device, which CPU builds of torch have none of for GPUs."""
+    """Some methods without a guard of the device, of which CPU builds have none for GPUs."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

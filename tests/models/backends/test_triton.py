@@ -5,11 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from models.backends.triton.tiles import SHARED_BYTES, Precision, Weights, tiles_for
+from tests.benchmarks.triton_builds import FILE, SHAPES, Pass, Shape, build
 from tests.models.backends.triton_cases import Case, cases, errors, tolerance
 
 needs_triton = pytest.mark.skipif(
@@ -173,3 +175,38 @@ def test_the_backend_computes_what_the_loop_does_alone_and_for_members_of_a_stac
 def test_triton_is_asked_for_by_nobody_but_who_runs_a_sequence() -> None:
     program = "import sys, models.backends.sequences; print('triton' in sys.modules)"
     assert interpreted("-c", program).strip() == "False"
+
+
+@needs_triton
+@pytest.mark.parametrize("capability", SHARED_BYTES)
+@pytest.mark.parametrize("which", ["forward", "backward"])
+def test_a_kernel_compiles_without_a_gpu_within_registers_and_memory(
+    which: Pass, capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    shape = Shape("gru_reset_after", 128, 24)
+    tiles = tiles_for(
+        shape.weights, precision=shape.precision, shared_bytes=SHARED_BYTES[capability]
+    )
+    assert tiles is not None
+    found = build(shape, tiles, which, capability, ragged=True)
+    # Of a few numbers before the first step; what a step spills is a hundred times more.
+    assert found.spilled_bytes <= 16
+    assert found.shared_bytes <= tiles.shared_bytes
+
+
+def test_the_document_has_every_shape_on_both_gpus() -> None:
+    document = FILE.read_text()
+    for shape in SHAPES:
+        for capability in SHARED_BYTES:
+            assert f"| {shape.named} | {shape.precision} | sm_{capability} |" in document
+
+
+@needs_triton
+def test_the_benchmark_for_gpus_runs_through_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "measured.md"
+    said = interpreted("-m", "tests.benchmarks.gpu_sequences", "--dry", str(file))
+    assert "triton, triton" in said
+    assert "2 stacked lstm of n = 8" in said
+    assert said.strip() in file.read_text()
+    assert file.read_text().startswith("# Sequences on a GPU")

@@ -74,7 +74,11 @@ def answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
     driver.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return lambda program: (tmp_path / "torch.py").write_text(program) and None
+
+    def give(program: str) -> None:
+        (tmp_path / "torch.py").write_text(program)
+
+    return give
 
 
 def test_gpus_that_a_driver_has_are_slots_with_their_share_of_memory(
@@ -98,7 +102,7 @@ def test_a_driver_without_a_gpu_is_no_slot_and_one_that_fails_says_why(
         gpu_slots()
     answer("import time\ntime.sleep(60)")
     monkeypatch.setattr(slots_module, "_ASK_SECONDS", 0.2)
-    with pytest.raises(ExecutorError, match="did not list the GPUs in 0.2 s"):
+    with pytest.raises(ExecutorError, match=r"did not list the GPUs in 0\.2 s"):
         gpu_slots()
 
 
