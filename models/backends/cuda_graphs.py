@@ -49,6 +49,8 @@ def can_be_used(device: torch.device) -> bool:
     """Whether graphs can be captured now: on a GPU, and within no other capture or autocast."""
     return (
         device.type == "cuda"
+        # Tensors of nothing but sizes may be of a GPU that is not here.
+        and torch.cuda.is_available()
         and not torch.is_autocast_enabled("cuda")
         and not torch.cuda.is_current_stream_capturing()
     )

@@ -1,7 +1,8 @@
 """One layer's sequence, by whichever backend computes it fastest.
 
-The backends: `cpp`, our kernels on the CPU; `vendor`, torch's own recurrent kernels, for dense
-matrices; `torch`, a loop over the steps in torch's operations; `graph`, that loop in CUDA graphs.
+The backends: `cpp`, our kernels on the CPU; `triton`, those on GPUs; `vendor`, torch's own
+recurrent kernels, for dense matrices; `torch`, a loop over the steps in torch's operations;
+`graph`, that loop in CUDA graphs.
 """
 
 import functools
@@ -14,6 +15,7 @@ from torch import Tensor
 from models.backends.call import SequenceBackend, SequenceCall, State
 from models.backends.cpp import CppKernels
 from models.backends.torch_loop import GraphedLoop, TorchLoop
+from models.backends.triton.backend import TritonKernels
 from models.backends.unitary import UnitaryKernel
 from models.backends.vendor import VendorKernels
 from models.forms import Whole
@@ -26,7 +28,7 @@ VENDOR_LSTM_BATCH = 64
 VENDOR_LSTM_SIZE = 384
 
 CPP, UNITARY, VENDOR = CppKernels(), UnitaryKernel(), VendorKernels()
-GRAPH, TORCH = GraphedLoop(), TorchLoop()
+GRAPH, TORCH, TRITON = GraphedLoop(), TorchLoop(), TritonKernels()
 
 
 def run_sequence(call: SequenceCall) -> tuple[Tensor, State]:
@@ -95,10 +97,11 @@ def _anything(_: SequenceCall) -> bool:
 # Measured in fp32 with one thread (tests/benchmarks): our kernels take 0.2 to 0.6 of torch.nn's
 # time for every RNN and GRU, and less for low rank. A dense LSTM is oneDNN's own ground: inference
 # is a draw; training takes us 1.1 to 1.8 of its time up to B = 64 or from n = 384 on, and 0.65 to
-# 1 where the batch is larger and n smaller. A GPU has no kernels of ours: cuDNN where it computes
-# the same, else the loop as a graph, which saves the launches.
+# 1 where the batch is larger and n smaller. On a GPU nothing is measured yet (`make gpu` does):
+# cuDNN has what it computes, which is dense, but for stacks; ours have what else fits on chip, see
+# Note [What fits]; then comes the loop as a graph, which saves the launches.
 _FASTEST_FIRST: tuple[tuple[Callable[[SequenceCall], bool], tuple[SequenceBackend, ...]], ...] = (
-    (_on_a_gpu, (VENDOR, GRAPH, TORCH)),
+    (_on_a_gpu, (VENDOR, TRITON, GRAPH, TORCH)),
     (_trains_a_dense_lstm, (VENDOR, CPP, TORCH)),
     (_anything, (CPP, UNITARY, VENDOR, TORCH)),
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 from models.backends import cuda_graphs
 from models.backends.call import ProjectedInputs, SequenceCall, State, with_own_ends
 from models.kernels.choice import Backend
+from models.kernels.members import is_stacked
 
 
 class TorchLoop:
@@ -46,6 +47,8 @@ class GraphedLoop:
             and call.form.replayable
             and call.state.shape[0] > 0
             and not torch.compiler.is_compiling()
+            # A graph's own tensors are those of one member.
+            and not is_stacked()
             and cuda_graphs.can_be_used(call.state.device)
         )
 

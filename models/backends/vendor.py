@@ -19,6 +19,7 @@ from models.backends.call import PlainInputs, SequenceCall, State, with_own_ends
 from models.forms import Whole
 from models.kernels.calls import Kind
 from models.kernels.choice import Backend
+from models.kernels.members import is_stacked
 
 _vendor = cast(Any, torch._VF)  # pyright: ignore[reportPrivateUsage] -- nn.RNN calls the same
 _COMPUTED: Mapping[tuple[str, str], Callable[..., Any]] = {
@@ -65,6 +66,8 @@ class VendorKernels:
             and call.state.shape[0] > 0
             # torch.compile traces around these kernels, which leaves a model in pieces.
             and not torch.compiler.is_compiling()
+            # Nor can they be carried over a stack's members.
+            and not is_stacked()
         )
 
     def run(self, call: SequenceCall) -> tuple[Tensor, State]:

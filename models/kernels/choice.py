@@ -11,8 +11,9 @@ from torch import Tensor
 
 from models.kernels.library import library
 
-Backend: TypeAlias = Literal["cpp", "vendor", "graph", "torch"]
-"""Our kernels, torch's recurrent ones, steps in CUDA graphs, torch's single operations."""
+Backend: TypeAlias = Literal["cpp", "triton", "vendor", "graph", "torch"]
+"""Our kernels on CPUs, those on GPUs, torch's recurrent ones, steps in CUDA graphs, torch's single
+operations."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

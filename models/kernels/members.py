@@ -5,12 +5,18 @@ gives results, and the places of their members' axes.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 Rule = Callable[..., tuple[Any, Any]]
+
+
+def is_stacked() -> bool:
+    """Whether what is computed now is carried over the members of a stack."""
+    functorch = cast(Any, torch._C)._functorch  # pyright: ignore[reportPrivateUsage] -- nothing public says it
+    return functorch.maybe_current_level() is not None
 
 
 def folded(tensor: Tensor, axis: int | None, members: int) -> Tensor:

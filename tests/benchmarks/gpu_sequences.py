@@ -1,14 +1,21 @@
-"""`python -m tests.benchmarks.gpu_sequences [FILE]`: sequences on a GPU, the vendor's beside ours.
+"""`python -m tests.benchmarks.gpu_sequences [--dry] [FILE]`: sequences on a GPU beside cuDNN's.
 
-torch's own modules (cuDNN) in fp32, with TF32 and in bf16, eagerly and as replays of a CUDA graph;
-and what our dispatch runs in fp32. Needs torch alone. Writes a Markdown table to the terminal and
-to a file, `deploy/GPU_BENCHMARKS.md` unless another is named; without a GPU it says so.
+Ours with diagonal plus low rank, and whole, beside torch's own modules (cuDNN, dense) of equal n;
+then 16 stacked members beside one. fp32 without TF32 on both sides. Contestants take turns in
+random order; what is compared is the median of each round's ratios. Every shape is checked against
+double precision in the same run, and the targets are printed as reached or not. Writes the section
+"Measured" of `deploy/GPU_BENCHMARKS.md` unless another file is named; without a GPU it says so.
+
+`--dry` goes the same way at tiny sizes without a GPU, in Triton's interpreter: its times say
+nothing.
 """
 
+import os
+import random
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -18,229 +25,273 @@ import torch
 from torch import Tensor, nn
 
 from models.backends.call import Loop, PlainInputs, SequenceCall
-from models.backends.loops import (
-    gru_sequence_reset_after,
-    gru_sequence_reset_before,
-    lstm_sequence,
-    rnn_sequence,
-)
-from models.backends.sequences import choose, run_sequence
+from models.backends.loops import gru_sequence_reset_after, lstm_sequence, rnn_sequence
+from models.backends.sequences import TORCH, TRITON, choose, run_sequence
 from models.backends.vendor import allow_tf32
 from models.forms import DenseForm, Form, LowRankForm
 from models.kernels.calls import GATES, Kind
 from models.kernels.structs import CellName
-from models.math.activations import activation_of
 
 FILE = Path(__file__).parents[2] / "deploy" / "GPU_BENCHMARKS.md"
-STEPS = 200
-FEATURES = 64
-SIZES = (128, 256, 512, 1024)
-BATCHES = (128, 20)
+BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
 RANK_SHARE = 16
-ROUNDS = 5
-CALLS = 10
-WARM_UPS = 3
+TOLERANCE = 1e-4
+"""Of single precision over all steps, as a share of the largest number."""
 
 Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Case:
-    """One shape, forward alone or with its backward pass."""
+class Plan:
+    """What is measured, and how often."""
 
-    size: int
+    device: str
+    sizes: tuple[int, ...]
+    steps: int
     batch: int
-    training: bool
+    features: int
+    members: int
+    rounds: int
+    calls: int
+
+
+REAL = Plan("cuda", (128, 256, 512, 1024), 200, 128, 64, 16, 9, 10)
+DRY = Plan("cpu", (8,), 2, 2, 3, 2, 2, 1)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of ours, and torch's module of the same equations where there is one."""
+    """A cell of ours, and torch's module of the same equations."""
 
     name: str
-    kind: Kind
+    cell: CellName
     loop: Loop
-    vendor: Callable[[int, int], nn.Module] | None
+    vendor: Callable[[int, int], nn.Module]
 
 
 CELLS: tuple[Cell, ...] = (
-    Cell(
-        "rnn tanh",
-        Kind("rnn", "tanh", 0.0),
-        partial(rnn_sequence, activation=torch.tanh),
-        nn.RNN,
-    ),
-    Cell(
-        "rnn leaky_relu",
-        Kind("rnn", "leaky_relu", 0.1),
-        partial(rnn_sequence, activation=activation_of("leaky_relu", leak=0.1)),
-        None,
-    ),
-    Cell("gru after", Kind("gru_reset_after", "tanh", 0.0), gru_sequence_reset_after, nn.GRU),
-    Cell("gru before", Kind("gru_reset_before", "tanh", 0.0), gru_sequence_reset_before, None),
-    Cell("lstm", Kind("lstm", "tanh", 0.0), lstm_sequence, nn.LSTM),
+    Cell("rnn", "rnn", partial(rnn_sequence, activation=torch.tanh), nn.RNN),
+    Cell("gru", "gru_reset_after", gru_sequence_reset_after, nn.GRU),
+    Cell("lstm", "lstm", lstm_sequence, nn.LSTM),
 )
 
 
-def microseconds_per_step(call: Call) -> float:
-    """Median of rounds of calls between two events."""
-    for _ in range(WARM_UPS):
-        call()
-    found: list[float] = []
-    for _ in range(ROUNDS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        begin.record()
-        for _ in range(CALLS):
-            call()
-        end.record()
-        end.synchronize()
-        found.append(1000 * begin.elapsed_time(end) / CALLS / STEPS)
-    return statistics.median(found)
+class Problem:
+    """One cell at one size with random numbers, of several members or of one."""
+
+    def __init__(self, plan: Plan, cell: Cell, size: int, *, whole: bool, members: int = 1) -> None:
+        self.plan, self.cell, self.size, self.whole = plan, cell, size, whole
+        gates, rank = GATES[cell.cell], max(size // RANK_SHARE, 1)
+
+        def draw(*shape: int, scale: float) -> Tensor:
+            return (scale * torch.randn(members, *shape, device=plan.device)).requires_grad_()
+
+        matrices = (
+            [draw(gates, size, size, scale=0.7 / size**0.5)]
+            if whole
+            else [
+                draw(gates, size, rank, scale=0.5 / rank**0.5),
+                draw(gates, rank, size, scale=0.8 / size**0.5),
+                draw(gates, size, scale=0.2),
+            ]
+        )
+        own = draw(gates * size, plan.features, scale=0.1), draw(gates * size, scale=0.1)
+        self.tensors = [*matrices, *own]
+        self.x = torch.randn(plan.steps, plan.batch, plan.features, device=plan.device)
+        self.upstream = torch.randn(members, plan.steps, plan.batch, size, device=plan.device)
+
+    def sequence(self, *tensors: Tensor) -> SequenceCall:
+        *matrices, w_in, bias = tensors
+        form: Form = DenseForm(*matrices) if self.whole else LowRankForm(*matrices)
+        state = self.x.new_zeros(self.plan.batch, self.size, dtype=bias.dtype)
+        parts = 2 if self.cell.cell == "lstm" else 1
+        kind = Kind(self.cell.cell, "tanh", 0.0)
+        inputs = PlainInputs(self.x.to(bias.dtype), w_in, bias)
+        return SequenceCall(kind, self.cell.loop, form, inputs, (state,) * parts)
+
+    def one(self) -> list[Tensor]:
+        return [tensor[0] for tensor in self.tensors]
+
+    def who(self) -> str:
+        call = self.sequence(*self.one())
+        return TRITON.name if TRITON.takes(call) else choose(call)
+
+    def states(self, *tensors: Tensor) -> Tensor:
+        """By our kernels where they take it, whatever dispatch would choose."""
+        call = self.sequence(*tensors)
+        return (TRITON.run(call) if TRITON.takes(call) else run_sequence(call))[0]
+
+    def train(self) -> Sequence[Tensor]:
+        """A forward and a backward pass of all members."""
+        of_all = torch.vmap(self.states) if len(self.upstream) > 1 else self._alone
+        return torch.autograd.grad(of_all(*self.tensors), self.tensors, self.upstream)
+
+    def infer(self) -> object:
+        with torch.inference_mode():
+            return self.states(*self.one())
+
+    def error(self) -> float:
+        """Of states and gradients against a loop in double precision."""
+        exact = [tensor.detach().double().requires_grad_() for tensor in self.one()]
+        expected = TORCH.run(self.sequence(*exact))[0]
+        theirs = torch.autograd.grad(expected, exact, self.upstream[0].double())
+        found = [self._alone(*self.tensors)[0], *(one[0] for one in self.train())]
+        pairs = zip(found, (expected, *theirs), strict=True)
+        return max(((a - b).abs().max() / b.abs().max()).item() for a, b in pairs)
+
+    def _alone(self, *tensors: Tensor) -> Tensor:
+        return self.states(*(tensor[0] for tensor in tensors)).unsqueeze(0)
 
 
-def replays(call: Call) -> float | str:
-    """The same for a graph of the call; why not, where it cannot be captured."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UPS):
-            call()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            call()
-    except RuntimeError as error:
-        return type(error).__name__
-    return microseconds_per_step(graph.replay)
-
-
-def vendor_call(module: nn.Module, case: Case, dtype: torch.dtype) -> Call:
-    module = module.to("cuda", dtype)
-    x = torch.randn(STEPS, case.batch, FEATURES, device="cuda", dtype=dtype)
-    if not case.training:
-
-        @torch.inference_mode()
-        def infer() -> object:
-            return module(x)
-
-        return infer
+def vendor_calls(plan: Plan, cell: Cell, size: int) -> tuple[Call, Call]:
+    """Torch's module, trained and asked."""
+    module = cell.vendor(plan.features, size).to(plan.device)
     parameters = list(module.parameters())
-    upstream = torch.randn(STEPS, case.batch, case.size, device="cuda", dtype=dtype)
+    x = torch.randn(plan.steps, plan.batch, plan.features, device=plan.device)
+    upstream = torch.randn(plan.steps, plan.batch, size, device=plan.device)
 
     def train() -> object:
-        states, _ = module(x)
-        return torch.autograd.grad(states, parameters, upstream)
+        return torch.autograd.grad(module(x)[0], parameters, upstream)
 
-    return train
+    def infer() -> object:
+        with torch.inference_mode():
+            return module(x)
 
-
-def our_call(cell: Cell, case: Case, rank: int | None) -> tuple[Call, str]:
-    """What dispatch runs in fp32, and its name."""
-    name: CellName = cell.kind.cell  # pyright: ignore[reportAssignmentType] -- cells only
-    gates, n = GATES[name], case.size
-
-    def draw(*shape: int, scale: float) -> Tensor:
-        return (scale * torch.randn(shape, device="cuda")).requires_grad_(case.training)
-
-    if rank is None:
-        weights = [draw(gates, n, n, scale=0.7 / n**0.5)]
-    else:
-        weights = [
-            draw(gates, n, rank, scale=0.5 / rank**0.5),
-            draw(gates, rank, n, scale=0.8 / n**0.5),
-            draw(gates, n, scale=0.2),
-        ]
-    w_in, bias = draw(gates * n, FEATURES, scale=0.1), draw(gates * n, scale=0.1)
-    x = torch.randn(STEPS, case.batch, FEATURES, device="cuda")
-    parts = 2 if cell.kind.cell == "lstm" else 1
-    initial = tuple(torch.zeros(case.batch, n, device="cuda") for _ in range(parts))
-    upstream = torch.randn(STEPS, case.batch, n, device="cuda")
-
-    def sequence() -> SequenceCall:
-        form: Form = DenseForm(*weights) if rank is None else LowRankForm(*weights)
-        inputs = PlainInputs(x, w_in, bias)
-        return SequenceCall(cell.kind, cell.loop, form, inputs, initial)
-
-    def forward() -> Tensor:
-        return run_sequence(sequence())[0]
-
-    def call() -> object:
-        if not case.training:
-            with torch.inference_mode():
-                return forward()
-        return torch.autograd.grad(forward(), [*weights, w_in, bias], upstream)
-
-    return call, choose(sequence())
+    return train, infer
 
 
-@contextmanager
-def tf32(*, allowed: bool) -> Iterator[None]:
-    allow_tf32(allowed=allowed)
-    try:
-        yield
-    finally:
-        allow_tf32(allowed=False)
+def microseconds_per_step(plan: Plan, call: Call) -> float:
+    """Between two events on the device."""
+    if plan.device == "cpu":
+        begin = time.perf_counter()
+        for _ in range(plan.calls):
+            call()
+        return 1e6 * (time.perf_counter() - begin) / plan.calls / plan.steps
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    first.record()
+    for _ in range(plan.calls):
+        call()
+    last.record()
+    last.synchronize()
+    return 1000 * first.elapsed_time(last) / plan.calls / plan.steps
 
 
-def row(cell: Cell, case: Case) -> list[str]:
-    """One line of the table, in microseconds per step."""
-    cells: list[float | str] = []
-    kinds = ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False))
-    for dtype, rounded in kinds:
-        if cell.vendor is None:
-            cells += ["", ""]
-            continue
-        with tf32(allowed=rounded):
-            call = vendor_call(cell.vendor(FEATURES, case.size), case, dtype)
-            cells += [microseconds_per_step(call), replays(call)]
-    for rank in (None, max(case.size // RANK_SHARE, 1)):
-        call, backend = our_call(cell, case, rank)
-        cells.append(f"{microseconds_per_step(call):.2f} {backend}")
-    what = "training" if case.training else "inference"
-    head = [cell.name, str(case.size), str(case.batch), what]
-    return head + [found if isinstance(found, str) else f"{found:.2f}" for found in cells]
+def interleaved(plan: Plan, calls: Mapping[str, Call]) -> dict[str, list[float]]:
+    """Microseconds per step of each round, after two calls to warm up."""
+    for call in calls.values():
+        call()
+        call()
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    order = random.Random(0)
+    for _ in range(plan.rounds):
+        for name in order.sample(sorted(calls), len(calls)):
+            found[name].append(microseconds_per_step(plan, calls[name]))
+    return found
 
 
-def table() -> Iterator[Sequence[str]]:
+def with_spread(times: Sequence[float]) -> str:
+    """Median and median distance from it."""
+    median = statistics.median(times)
+    return f"{median:.2f} ± {statistics.median(abs(one - median) for one in times):.2f}"
+
+
+def ratio(times: Sequence[float], base: Sequence[float]) -> float:
+    """Median of the rounds' ratios."""
+    return statistics.median(a / b for a, b in zip(times, base, strict=True))
+
+
+def table(plan: Plan) -> Iterator[str]:
+    """Lines of Markdown: times, then what became of the targets."""
     yield (
-        *("cell", "n", "B", "pass"),
-        *(f"cuDNN {kind} {how}" for kind in ("fp32", "TF32", "bf16") for how in ("eager", "graph")),
-        *("ours dense", f"ours low rank n/{RANK_SHARE} + diagonal"),
+        "| cell | n | pass | cuDNN whole, µs a step | ours low rank | of cuDNN's | ours whole | "
+        "of cuDNN's | by | error |\n"
     )
-    yield ("---",) * 12
+    yield f"|{'---|' * 10}\n"
+    trained: dict[tuple[str, int], float] = {}
     for cell in CELLS:
-        for size in SIZES:
-            for batch in BATCHES:
-                for training in (False, True):
-                    yield row(cell, Case(size, batch, training))
+        for size in plan.sizes:
+            thin, whole = (Problem(plan, cell, size, whole=kind) for kind in (False, True))
+            error = max(thin.error(), whole.error())
+            train, infer = vendor_calls(plan, cell, size)
+            for name, calls in (
+                ("training", {"theirs": train, "thin": thin.train, "whole": whole.train}),
+                ("inference", {"theirs": infer, "thin": thin.infer, "whole": whole.infer}),
+            ):
+                found = interleaved(plan, calls)
+                shares = {who: ratio(found[who], found["theirs"]) for who in ("thin", "whole")}
+                if name == "training":
+                    trained[cell.name, size] = shares["thin"]
+                yield (
+                    f"| {cell.name} | {size} | {name} | {with_spread(found['theirs'])} | "
+                    f"{with_spread(found['thin'])} | {shares['thin']:.2f} | "
+                    f"{with_spread(found['whole'])} | {shares['whole']:.2f} | "
+                    f"{thin.who()}, {whole.who()} | {error:.1e} |\n"
+                )
+            if error > TOLERANCE:
+                raise SystemExit(f"{cell.name} of n = {size} is off by {error:.1e}")
+    yield from targets(trained)
+    yield from stacks(plan)
+
+
+def targets(trained: Mapping[tuple[str, int], float]) -> Iterator[str]:
+    """Low-rank GRU and LSTM against cuDNN's dense."""
+    yield "\n"
+    for (cell, size), found in trained.items():
+        if cell != "rnn":
+            yield _said(f"{cell}, n = {size}, trained", found, 1.0 if size <= 256 else 1 / 3)
+
+
+def stacks(plan: Plan) -> Iterator[str]:
+    """Members of a stack beside one alone, at the smallest size."""
+    for cell in CELLS:
+        one = Problem(plan, cell, plan.sizes[0], whole=False)
+        many = Problem(plan, cell, plan.sizes[0], whole=False, members=plan.members)
+        found = interleaved(plan, {"one": one.train, "many": many.train})
+        what = f"{plan.members} stacked {cell.name} of n = {plan.sizes[0]}, of the time of one"
+        yield _said(what, ratio(found["many"], found["one"]), 1.5)
+
+
+def _said(what: str, found: float, most: float) -> str:
+    return f"- {what}: {found:.2f}, target {most:.2f}: {'' if found <= most else 'not '}reached\n"
+
+
+def written(document: str, section: str) -> str:
+    """A document with what was measured replaced."""
+    before, _, rest = document.partition(BEGIN)
+    return f"{before}{BEGIN}{section}{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
     """Measure, print and write."""
-    if not torch.cuda.is_available():
+    arguments = [one for one in sys.argv[1:] if one != "--dry"]
+    dry = "--dry" in sys.argv
+    if dry:
+        # Read when the kernels are imported, which the first sequence does.
+        os.environ["TRITON_INTERPRET"] = "1"
+    elif not torch.cuda.is_available():
         sys.stdout.write("No GPU here that torch can use: nothing was measured.\n")
         return
-    file = Path(sys.argv[1]) if len(sys.argv) > 1 else FILE
+    plan = DRY if dry else REAL
     torch.manual_seed(0)
+    allow_tf32(allowed=False)
+    device = "no GPU" if dry else torch.cuda.get_device_name()
     title = (
-        f"# Sequences on a GPU\n\n"
-        f"{torch.cuda.get_device_name()} · torch {torch.__version__} · "
-        f"CUDA {torch.version.cuda} · cuDNN {torch.backends.cudnn.version()} · "
-        f"{datetime.now(UTC):%Y-%m-%d}\n\n"
-        f"Microseconds per step of T = {STEPS} steps with {FEATURES} inputs, medians of {ROUNDS} "
-        f"rounds of {CALLS} calls by CUDA events; training is a forward and a backward pass. Ours "
-        "is fp32 without TF32, by the backend that dispatch chose. `python -m "
-        "tests.benchmarks.gpu_sequences` writes this file.\n\n"
+        f"\n{device}, torch {torch.__version__}, CUDA {torch.version.cuda}, "
+        f"{datetime.now(UTC):%Y-%m-%d}. T = {plan.steps}, B = {plan.batch}, {plan.features} "
+        f"inputs, rank n / {RANK_SHARE}; medians of {plan.rounds} rounds of {plan.calls} calls "
+        "by events on the device, and of each round's ratios.\n\n"
     )
     lines = [title]
     sys.stdout.write(title)
-    for cells in table():
-        lines.append(f"| {' | '.join(cells)} |\n")
-        sys.stdout.write(lines[-1])
+    for line in table(plan):
+        lines.append(line)
+        sys.stdout.write(line)
         sys.stdout.flush()
-    file.write_text("".join(lines))
+    if arguments or not dry:
+        file = Path(arguments[0]) if arguments else FILE
+        before = file.read_text() if file.exists() else FILE.read_text()
+        file.write_text(written(before, f"{''.join(lines)}\n"))
 
 
 if __name__ == "__main__":

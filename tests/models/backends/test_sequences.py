@@ -371,7 +371,9 @@ def test_an_unknown_backend_is_refused_with_those_that_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("REFLECTORY_BACKEND", "fortran")
-    with pytest.raises(ValueError, match="'fortran'; allowed are cpp, vendor, graph, torch"):
+    with pytest.raises(
+        ValueError, match="'fortran'; allowed are cpp, triton, vendor, graph, torch"
+    ):
         choose(asked(Kind("rnn", "tanh", 0.0), "dense", SMALL))
 
 
@@ -524,3 +526,21 @@ def test_what_runs_on_a_gpu_is_collected_with_torch_alone() -> None:
     said = run_python(COLLECT_WITH_TORCH_ALONE, *arguments, "-m", "gpu", **environment)
     assert "error" not in said, said
     assert re.search(r"\d+/\d+ tests collected", said), said
+
+
+def test_the_vendor_is_not_asked_for_members_of_a_stack() -> None:
+    """Its kernels cannot be carried over them."""
+    kind, tensors = Kind("rnn", "tanh", 0.0), drawn(Kind("rnn", "tanh", 0.0), "dense", SMALL)
+    call = as_call(kind, tensors, loop_of(kind))
+
+    def states(weight: Tensor) -> Tensor:
+        own = call._replace(form=call.form.rebuild([*call.form.tensors()[:-1], weight]))
+        assert "vendor" not in computing(own)
+        return run_sequence(own)[0]
+
+    assert "vendor" in computing(call)
+    *_, weight = call.form.tensors()
+    with prefer("vendor"), torch.no_grad():
+        together = torch.vmap(states)(torch.stack((weight, weight.mT)))
+    alone, _ = run_sequence(call)
+    close(together[0], alone.detach().double(), 5e-6)

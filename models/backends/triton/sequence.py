@@ -1,0 +1,160 @@
+"""Whole recurrent sequences on a GPU as torch operators, with a leading model axis.
+
+What `models.kernels.sequence` is on CPUs, on other devices. Only what waits for the step before is
+computed step by step (`kernels`). What inputs add to the gates, what the gates were given, and the
+gradients of inputs and weights are products of many steps at once, which torch's own libraries
+compute for all models together. They go over chunks of steps, so that what has G n numbers for each
+step and sample never exists for all steps.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from models.backends.triton.gradients import Backward
+from models.backends.triton.launches import run_forward, run_of
+from models.backends.triton.tiles import Precision
+from models.kernels.calls import Kind, Tensors
+from models.kernels.members import any_learns, folded, unfolded
+
+_TENSORS = (
+    "Tensor? x, Tensor? addends, Tensor? w_in, Tensor? bias, Tensor? weight, Tensor? left, "
+    "Tensor? right, Tensor? diagonal, Tensor h0, Tensor? c0"
+)
+_KIND = "str cell, str activation, float slope, str precision"
+_COUNT = len(_TENSORS.split(","))
+_library = cast(Any, torch.library)
+
+_library.define(
+    "reflectory::triton_sequence",
+    f"({_TENSORS}, Tensor? lengths, {_KIND}, bool keep) -> (Tensor, Tensor, Tensor, Tensor)",
+)
+_library.define(
+    "reflectory::triton_sequence_backward",
+    "(Tensor? grad_states, Tensor? grad_cells, Tensor? grad_last_h, Tensor? grad_last_c, "
+    f"{_TENSORS}, Tensor? lengths, Tensor states, Tensor cells, {_KIND}, bool[] wanted) "
+    "-> Tensor[]",
+)
+
+
+def sequence(
+    kind: Kind,
+    tensors: Tensors,
+    lengths: Tensor | None,
+    *,
+    precision: Precision,
+    keep: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What `models.kernels.sequence.sequence` computes, of tensors on a GPU.
+
+    Args:
+        kind: cell and activation.
+        tensors: all float32 or all bfloat16; no turns.
+        lengths: int64 `[M, B]`, at least 1 each: a sample's state stays after its length.
+        precision: what factors of the products within the recurrence are rounded to.
+        keep: whether to keep the states; needed where gradients are.
+
+    Raises:
+        ValueError: it does not fit on the GPU, see Note [What fits].
+    """
+    operator = torch.ops.reflectory.triton_sequence
+    given = tensors.in_order()[:_COUNT]
+    how = kind.cell, kind.activation, kind.slope, precision
+    return operator(*given, lengths, *how, keep)
+
+
+def _run(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tensors, (lengths, *how, keep) = _split(arguments)
+    results = _results(tensors, how[0], keep=keep)
+    if tensors.h0.numel():
+        run_forward(run_of(tensors, lengths, *how), results, keep=keep)
+    return results
+
+
+def _run_backward(*arguments: Any) -> list[Tensor]:
+    tensors, (lengths, states, cells, *how, wanted) = _split(arguments[4:])
+    if not tensors.h0.numel():
+        return _gradients(tensors, wanted)
+    run = run_of(tensors, lengths, *how)
+    return Backward(run, states, cells, arguments[:4], wanted).run_all()
+
+
+def _run_fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    tensors, (_, cell, *_, keep) = _split(arguments)
+    return _results(tensors, cell, keep=keep)
+
+
+def _run_backward_fake(*arguments: Any) -> list[Tensor]:
+    tensors, (*_, wanted) = _split(arguments[4:])
+    return _gradients(tensors, wanted)
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *saved, cell, activation, slope, precision, keep = inputs
+    if not keep:
+        raise ValueError("a sequence that is to be differentiated has to be run with keep=True")
+    states, cells, _, _ = output
+    # A gradient of zeros for all states would cost as much as the states.
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*saved, states, cells)
+    ctx.how = cell, activation, slope, precision
+
+
+def _backward(ctx: Any, *incoming: Tensor | None) -> tuple[Tensor | None, ...]:
+    wanted = list(ctx.needs_input_grad[:_COUNT])
+    operator = torch.ops.reflectory.triton_sequence_backward
+    gradients = operator(*incoming, *ctx.saved_tensors, *ctx.how, wanted)
+    found = [gradient if want else None for gradient, want in zip(gradients, wanted, strict=True)]
+    return (*found, *[None] * 6)
+
+
+def _of_members(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+    """Members are models: one call for all of them."""
+    members, (*how, keep) = info.batch_size, arguments[_COUNT + 1 :]
+    given = [
+        None if tensor is None else folded(tensor, axis, members).contiguous()
+        for tensor, axis in zip(arguments[: _COUNT + 1], in_dims, strict=False)
+    ]
+    found = torch.ops.reflectory.triton_sequence(*given, *how, keep or any_learns(given))
+    is_there = [one.shape != (0,) for one in found]
+    results = (
+        unfolded(one, members) if there else one for one, there in zip(found, is_there, strict=True)
+    )
+    return tuple(results), tuple(0 if there else None for there in is_there)
+
+
+_library.impl("reflectory::triton_sequence", "default", _run)
+_library.impl("reflectory::triton_sequence_backward", "default", _run_backward)
+_library.register_fake("reflectory::triton_sequence", _run_fake)
+_library.register_fake("reflectory::triton_sequence_backward", _run_backward_fake)
+_library.register_autograd("reflectory::triton_sequence", _backward, setup_context=_setup_context)
+_library.register_vmap("reflectory::triton_sequence", _of_members)
+
+
+def _split(arguments: tuple[Any, ...]) -> tuple[Tensors, tuple[Any, ...]]:
+    return Tensors(*arguments[:_COUNT]), arguments[_COUNT:]
+
+
+def _results(tensors: Tensors, cell: str, *, keep: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tensors to be filled."""
+    h0 = tensors.h0
+    models, batch, size = h0.shape
+    every, last, none = (models, tensors.steps, batch, size), (models, batch, size), (0,)
+    has_cell = cell == "lstm"
+    return (
+        h0.new_empty(every if keep else none),
+        h0.new_empty(every if keep and has_cell else none),
+        h0.new_empty(last),
+        h0.new_empty(last if has_cell else none),
+    )
+
+
+def _gradients(tensors: Tensors, wanted: Sequence[bool]) -> list[Tensor]:
+    """Zeros for what is wanted, contiguous like no strided x would be; else empty tensors."""
+    given = tensors.in_order()[:_COUNT]
+    return [
+        tensors.h0.new_zeros(tensor.shape if want and tensor is not None else (0,))
+        for tensor, want in zip(given, wanted, strict=True)
+    ]
