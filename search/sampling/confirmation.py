@@ -25,17 +25,19 @@ class Confirmation:
         self._nothing_due: TrialCounts | None = None
 
     def ask(self, counts: TrialCounts) -> bool:
-        """Begin one confirmation, if one is due and there is room ahead.
+        """Begin the confirmations that are due, as many as there is room for ahead.
 
         Returns:
-            Whether one was begun.
+            Whether any was begun.
         """
         if self._study.spec.confirm == 0 or not self._study.front_is_settled:
             return False
-        if not self._suggestions.have_room(counts) or not self.due():
-            return False
-        self._enter(self._optuna_study.ask())
-        return True
+        did = False
+        # The front stays what it is while the first of them train, and slots wait for none.
+        while self._suggestions.have_room(counts) and (due := self.due()):
+            self._enter(self._optuna_study.ask(), due[0])
+            did, counts = True, self._study.trials.counts()
+        return did
 
     def due(self) -> list[TrialRecord]:
         """Points that lack confirmations, those that have the fewest first.
@@ -64,9 +66,8 @@ class Confirmation:
             self._nothing_due = counts
         return due
 
-    def _enter(self, asked: optuna.Trial) -> None:
-        """Make an asked trial the next confirmation that is due."""
-        point = self.due()[0]
+    def _enter(self, asked: optuna.Trial, point: TrialRecord) -> None:
+        """Make an asked trial a confirmation of a point."""
         self._suggestions.again(asked, point, origin=TrialOrigin.CONFIRMATION, repeats=point.number)
 
 
