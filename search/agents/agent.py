@@ -22,8 +22,8 @@ from search.agents.executor import AttemptTicket, Exit
 from search.agents.log_tail import LogTail
 from search.agents.outbox import Batch, Outbox, Word
 from search.agents.protocol import Join, Joined, Offer, Orders, Poll, Refusal, Synced
-from search.agents.slots.frames import Frame
 from search.agents.slots.place_queues import PlaceQueues
+from search.agents.slots.slot_frames import Frame
 from search.agents.slots.slot_processes import SlotProcesses
 from search.errors import ExecutorError, MachineRefused, SearchError
 from search.measuring.measurement_lock import lock_folder

@@ -13,8 +13,8 @@ from search.logs import LogFormat
 from storage.endings import AttemptCause
 from storage.records import LOCAL
 
-LANE = "+"
-"""Stands between a slot's name and a lane; no slot has it in its name."""
+PLACE_SIGN = "+"
+"""Stands between a slot's name and the number of a place on it; no slot has it in its name."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -63,13 +63,13 @@ class Slot:
     """Bytes of a GPU's own memory that an attempt on it may take; null: unknown, or a CPU."""
     compiles: bool = True
     """Whether its machine has a C compiler, as far as that is known."""
-    lane: int = 0
+    number: int = 0
     """Which of the places of a stack on it, see Note [Stacks] in `search/README.md`."""
 
 
 def slot_of(place: str) -> str:
-    """The slot of a place, which is that, or a lane of it: `cpu-0` of `cpu-0+3`."""
-    return place.partition(LANE)[0]
+    """The slot of a place, which is that, or one of several on it: `cpu-0` of `cpu-0+3`."""
+    return place.partition(PLACE_SIGN)[0]
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Executor(Protocol):
         """Take over an attempt that another coordinator left at work, or one that died.
 
         Returns:
-            Its lane; null: it is not at work, or ended with its coordinator.
+            The number of its place on the slot; null: it is not at work any more.
         """
         ...
 

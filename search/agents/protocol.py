@@ -143,7 +143,7 @@ class Offer(Spec):
     lease_seconds: float = Field(gt=0)
     place: str = Field(
         description="where it runs, by a slot's name; one attempt at a time is there. `cpu-0+3` is "
-        "lane 3 of slot `cpu-0`, whose attempts are trained together"
+        "place 3 on slot `cpu-0`, whose attempts are trained together"
     )
     device: str
     threads: int = Field(ge=1)

@@ -22,8 +22,8 @@ from models.backends.vendor import allow_tf32
 from models.math.precision import denormals_as_zero
 from search.agents.executor import AttemptTicket
 from search.agents.slots.attempt_logs import ByAttempt, formatter_of
-from search.agents.slots.frames import Frame
 from search.agents.slots.shares import Shares
+from search.agents.slots.slot_frames import Frame
 from search.agents.slots.slot_line import SlotLine
 from search.agents.slots.stack import Stack, Told
 from search.agents.slots.wear import Wear

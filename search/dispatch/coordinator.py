@@ -249,7 +249,7 @@ class Coordinator:
         slots = self.slots(device, share=share)
         return sum(slot.name not in taken and slot.machine not in closed for slot in slots)
 
-    def stack_lane(
+    def stack_place(
         self,
         device: str,
         together: Together,
@@ -258,15 +258,15 @@ class Coordinator:
         need: Need | None = None,
         is_passing: bool = False,
     ) -> Slot | None:
-        """A lane beside what a trial may be trained with, on the slot that has the most of that."""
+        """A place beside what a trial may be trained with; on the slot that has the most of it."""
         closed, counts = self._seclusion.closed(), self._occupancy.counts()
-        lanes = (
-            self._occupancy.lane_of(slot, together=together, need=need, is_passing=is_passing)
+        places = (
+            self._occupancy.place_of(slot, together=together, need=need, is_passing=is_passing)
             for slot in self.slots(device, share=share)
             if slot.name in counts.keys() - self._refused and slot.machine not in closed
         )
-        found = [lane for lane in lanes if lane is not None]
-        return max(found, key=lambda lane: counts[lane.name], default=None)
+        found = [place for place in places if place is not None]
+        return max(found, key=lambda place: counts[place.name], default=None)
 
     def is_stack_open(self, study_id: str) -> bool:
         """Whether a stack of the study's trials may be joined by further ones."""
@@ -291,11 +291,11 @@ class Coordinator:
         for slot in self.slots(device, share=share):
             if slot.name in self._refused or slot.machine in closed:
                 continue
-            lane = self._occupancy.lane_ahead(
+            place = self._occupancy.place_ahead(
                 slot, followed=self._ahead.places, together=together, need=need
             )
-            if lane is not None:
-                return lane
+            if place is not None:
+                return place
         return None
 
     def lone_slot(
@@ -352,11 +352,11 @@ class Coordinator:
         self, attempt: AttemptRecord, *, tenant: str, together: Together | None = None
     ) -> bool:
         """Take over an attempt that goes on without the coordinator that began it."""
-        lane = self._executor.adopt(attempt.id)
-        if lane is None:
+        number = self._executor.adopt(attempt.id)
+        if number is None:
             return False
         occupant = Occupant(attempt.id, together, need=None)
-        is_first = self._occupancy.take((attempt.slot, lane), occupant)
+        is_first = self._occupancy.take((attempt.slot, number), occupant)
         if attempt.kind is AttemptKind.TRAIN and attempt.trial is not None:
             self._training[attempt.id] = attempt.study_id, attempt.trial
         is_measuring = attempt.slot_share == 0
@@ -424,7 +424,7 @@ class Coordinator:
         """Have an attempt's row written with this round's others, then its process started.
 
         `alone`: nothing else runs with it; `ahead`: see `slot_ahead`; `together` and `need`: see
-        `stack_lane`. `also` is done in the transaction that writes the row.
+        `stack_place`. `also` is done in the transaction that writes the row.
 
         A process that cannot start is a lost attempt. Nothing begins on a slot that another
         coordinator took meanwhile, or while the tenant has as many as it may have, whoever gave it
@@ -452,7 +452,7 @@ class Coordinator:
         self._starts.add(start)
         if kind is AttemptKind.TRAIN and trial is not None:
             self._training[start.attempt_id] = study_id, trial
-        place, occupant = (slot.name, slot.lane), Occupant(start.attempt_id, together, need)
+        place, occupant = (slot.name, slot.number), Occupant(start.attempt_id, together, need)
         if ahead:
             self._ahead.book(place, occupant)
         else:

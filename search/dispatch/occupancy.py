@@ -1,6 +1,6 @@
 """What is on each slot: one attempt, or a stack of attempts that are trained together.
 
-A slot has lanes, numbered from 0, and each attempt has one of them. See Note [Stacks] in
+A slot has places, numbered from 0, and each attempt has one of them. See Note [Stacks] in
 `search/README.md`.
 """
 
@@ -13,7 +13,7 @@ from search.running import Together
 from search.studies import Need, of_stack
 
 Place = tuple[str, int]
-"""A slot's name and a lane of it."""
+"""A slot's name and the number of a place on it."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Occupant:
 
 @dataclass
 class _OnSlot:
-    by_lane: dict[int, Occupant]
+    by_number: dict[int, Occupant]
     admitted: int
     """How many it took in since nothing was on it."""
 
@@ -53,23 +53,23 @@ class Occupancy:
 
     def counts(self) -> Mapping[str, int]:
         """How many attempts each slot has that has any."""
-        return {name: len(on.by_lane) for name, on in self._on.items()}
+        return {name: len(on.by_number) for name, on in self._on.items()}
 
     def take(self, place: Place, occupant: Occupant) -> bool:
-        """Put an attempt on a lane; whether it is alone on its slot."""
-        name, lane = place
+        """Put an attempt on a place; whether it is alone on its slot."""
+        name, number = place
         on = self._on.setdefault(name, _OnSlot({}, 0))
-        on.by_lane[lane] = occupant
+        on.by_number[number] = occupant
         on.admitted += 1
-        return len(on.by_lane) == 1
+        return len(on.by_number) == 1
 
     def free(self, attempts: Set[str]) -> list[tuple[Place, str]]:
         """Take these attempts off their slots; gives where they were, and which was there."""
         gone = [(place, one.attempt_id) for place, one in self._all() if one.attempt_id in attempts]
-        for (name, lane), _ in gone:
+        for (name, number), _ in gone:
             on = self._on[name]
-            del on.by_lane[lane]
-            if not on.by_lane:
+            del on.by_number[number]
+            if not on.by_number:
                 del self._on[name]
         return gone
 
@@ -77,7 +77,7 @@ class Occupancy:
         """Forget all others."""
         self.free(self.attempts.keys() - attempts)
 
-    def lane_of(
+    def place_of(
         self,
         slot: Slot,
         *,
@@ -85,7 +85,7 @@ class Occupancy:
         need: Need | None = None,
         is_passing: bool = False,
     ) -> Slot | None:
-        """The slot with a lane that an attempt can have now, beside what is there; null: none.
+        """The slot with a place that an attempt can have now, beside what is there; null: none.
 
         `is_passing`: a better trial waits for a slot. What is on this one is then joined only up
         to as many as it may have at once, counted since it was free, so that it comes to its end.
@@ -95,12 +95,12 @@ class Occupancy:
             return slot if need is None or need.fits(slot) else None
         if together is None or (is_passing and on.admitted >= together.most):
             return None
-        if not _may_join([*on.by_lane.values()], slot, together=together, need=need):
+        if not _may_join([*on.by_number.values()], slot, together=together, need=need):
             return None
-        lane = next(lane for lane in range(together.most) if lane not in on.by_lane)
-        return replace(slot, lane=lane)
+        number = next(number for number in range(together.most) if number not in on.by_number)
+        return replace(slot, number=number)
 
-    def lane_ahead(
+    def place_ahead(
         self,
         slot: Slot,
         *,
@@ -108,7 +108,7 @@ class Occupancy:
         together: Together | None = None,
         need: Need | None = None,
     ) -> Slot | None:
-        """The slot with a lane whose attempt none follows yet, where one may that is asked for.
+        """The slot with a place whose attempt none follows yet, where one may that is asked for.
 
         What follows the attempts of a slot is one attempt, or a stack that begins when they are
         all gone. `followed` has by place what follows already.
@@ -119,13 +119,13 @@ class Occupancy:
         followers = [one for (name, _), one in followed.items() if name == slot.name]
         if not _may_join(followers, slot, together=together, need=need):
             return None
-        lanes = (lane for lane in sorted(on.by_lane) if (slot.name, lane) not in followed)
-        lane = next(lanes, None)
-        return None if lane is None else replace(slot, lane=lane)
+        numbers = (number for number in sorted(on.by_number) if (slot.name, number) not in followed)
+        number = next(numbers, None)
+        return None if number is None else replace(slot, number=number)
 
     def is_open(self, prefix: str, *, followed: Mapping[Place, Occupant]) -> bool:
         """Whether a stack takes in more whose key begins so, or one that follows others does."""
-        stacks = [[*on.by_lane.values()] for on in self._on.values()]
+        stacks = [[*on.by_number.values()] for on in self._on.values()]
         for name in {name for name, _ in followed}:
             stacks += [[one for (slot, _), one in followed.items() if slot == name]]
         return any(
@@ -138,8 +138,8 @@ class Occupancy:
 
     def _all(self) -> Iterator[tuple[Place, Occupant]]:
         for name, on in list(self._on.items()):
-            for lane, one in list(on.by_lane.items()):
-                yield (name, lane), one
+            for number, one in list(on.by_number.items()):
+                yield (name, number), one
 
 
 def _may_join(

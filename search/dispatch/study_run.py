@@ -394,11 +394,11 @@ class StudyRun:
             wish = None if trial is None else self._wish_of(trial)
             if trial is None or wish is None or wish.together != first.together:
                 continue
-            lane = self._study.stack_lane(wish.together, wish.need)
-            if lane is None:
+            place = self._study.stack_place(wish.together, wish.need)
+            if place is None:
                 return
             with decisions.accompanying(other, trial) as also:
-                self._start(trial, lane, also=also)
+                self._start(trial, place, also=also)
 
     def _may_start(self) -> bool:
         """Whether anything could begin, on a slot, beside others or after them."""
@@ -425,7 +425,7 @@ class StudyRun:
             together = wish.together
             if together is not None:
                 together = replace(together, most=min(part, together.most))
-            slot = self._study.stack_lane(together, wish.need, is_passing=is_passing)
+            slot = self._study.stack_place(together, wish.need, is_passing=is_passing)
             slot = slot or self._study.free_slot(wish.need)
             if slot is not None:
                 if trial.state == TrialState.QUEUED or self._may_try_again(trial):

@@ -68,7 +68,7 @@ class Dispatcher(Protocol):
         """How many have nothing on them."""
         ...
 
-    def stack_lane(
+    def stack_place(
         self,
         device: str,
         together: Together,
@@ -77,9 +77,9 @@ class Dispatcher(Protocol):
         need: Need | None = None,
         is_passing: bool = False,
     ) -> Slot | None:
-        """A lane beside what a trial may be trained with, and memory for its need.
+        """A place beside what a trial may be trained with, and memory for its need.
 
-        `is_passing`: a better trial waits for a slot, see `Occupancy.lane_of`.
+        `is_passing`: a better trial waits for a slot, see `Occupancy.place_of`.
         """
         ...
 
@@ -282,14 +282,14 @@ class StudyContext:
         wish = self.spec.resources
         return self.dispatcher.free_slots(wish.device, share=wish.fraction or 0.0)
 
-    def stack_lane(
+    def stack_place(
         self, together: Together | None, need: Need | None = None, *, is_passing: bool = False
     ) -> Slot | None:
-        """A lane of a slot beside what a trial may be trained with, and memory for its need."""
+        """A place on a slot beside what a trial may be trained with, and memory for its need."""
         wish = self.spec.resources
         if together is None:
             return None
-        return self.dispatcher.stack_lane(
+        return self.dispatcher.stack_place(
             wish.device,
             together,
             share=wish.fraction or 0.0,

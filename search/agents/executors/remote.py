@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from search.agents.executor import (
-    LANE,
+    PLACE_SIGN,
     AttemptTicket,
     Executor,
     Exit,
@@ -169,14 +169,14 @@ class RemoteExecutor:
             self._to_tell.add(self._machines.get(slot.machine, ""))
 
     def adopt(self, attempt_id: str) -> int | None:
-        """Take over an attempt that its machine still has; gives its lane."""
+        """Take over an attempt that its machine still has; gives its number on its slot."""
         with self._database.write() as session:
             place = Bookings(session).adopt(attempt_id, owner=self._owner)
         if place is None:
             return None
         with self._lock:
             self._running.add(attempt_id)
-        return int(place.partition(LANE)[2] or 0)
+        return int(place.partition(PLACE_SIGN)[2] or 0)
 
     def keeps(self, attempt_id: str) -> bool:
         """Machines go on with what they have, for the next coordinator."""
@@ -340,9 +340,9 @@ def _slot(machine: str, place: PlaceRecord) -> Slot:
 
 
 def _place(slot: Slot) -> str:
-    """What the machine itself calls a slot, or a lane of it."""
+    """What the machine itself calls a slot, or one of the places on it."""
     name = slot.name.replace(f"{slot.machine}/", "", 1)
-    return f"{name}{LANE}{slot.lane}" if slot.lane else name
+    return f"{name}{PLACE_SIGN}{slot.number}" if slot.number else name
 
 
 def _exit(booking: BookingRecord) -> Exit:

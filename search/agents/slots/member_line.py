@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from search.agents.attempt_line import AttemptLine, Hold
-from search.agents.slots.frames import Frame
 from search.agents.slots.shares import Shares
+from search.agents.slots.slot_frames import Frame
 from search.errors import SearchError, WorkerRefused
 from search.training.jobs import (
     Completion,
@@ -149,7 +149,7 @@ class MemberLine:
         return bool(answer["found"])
 
     def say_end(self, completion: Completion, *, code: int, frees: bool, lives: bool) -> None:
-        """Say the last word, see `search.agents.slots.frames`."""
+        """Say the last word, see `search.agents.slots.slot_frames`."""
         self._say(
             {"kind": "end", "code": code, "frees": frees, "lives": lives},
             report=completion.model_dump_json(),

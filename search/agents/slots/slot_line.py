@@ -1,4 +1,4 @@
-"""The slot's end of the line to its machine's agent, see `search.agents.slots.frames`."""
+"""The slot's end of the line to its machine's agent, see `search.agents.slots.slot_frames`."""
 
 import threading
 from collections import deque
@@ -7,9 +7,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Final, final
 
-from search.agents.slots.frames import Frame, receive, send
 from search.agents.slots.member_line import MemberLine
 from search.agents.slots.shares import Shares
+from search.agents.slots.slot_frames import Frame, receive, send
 from search.errors import WorkerRefused
 
 BEAT_SECONDS: Final = 1.0

@@ -21,7 +21,7 @@ from search.agents.executor import AttemptTicket, Exit, log_file, slot_of
 from search.agents.forking.containment import Containment
 from search.agents.forking.frames import CancelAttempt, StartAttempt
 from search.agents.forking.server_process import Launch, ServerProcess, by_exec
-from search.agents.slots.frames import Frame, receive
+from search.agents.slots.slot_frames import Frame, receive
 from search.agents.slots.slot_states import Process, SlotState, Start, of_several
 from search.errors import ExecutorError
 from storage.endings import AttemptCause
@@ -90,7 +90,7 @@ class SlotProcesses:
     def start(self, ticket: AttemptTicket, job: Mapping[str, Any], *, place: str) -> None:
         """Have an attempt done by the process of a place's slot.
 
-        Nothing else has the place just now. Where other lanes of the slot have attempts with which
+        Nothing else has the place just now. Where other places of the slot have attempts with which
         it cannot be trained, it waits until these are gone.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from search.agents.executor import AttemptTicket, Exit
 from search.agents.forking.server_process import ServerProcess
-from search.agents.slots.frames import Frame, send
+from search.agents.slots.slot_frames import Frame, send
 from storage.endings import AttemptCause
 
 _OWN_DOING: Final = (

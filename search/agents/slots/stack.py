@@ -21,10 +21,10 @@ from pydantic import TypeAdapter, ValidationError
 from models.errors import ModelError
 from search.agents.executor import AttemptTicket
 from search.agents.slots.attempt_logs import AttemptLog
-from search.agents.slots.frames import Frame
-from search.agents.slots.member import Member
 from search.agents.slots.shares import Shares
+from search.agents.slots.slot_frames import Frame
 from search.agents.slots.slot_line import SlotLine
+from search.agents.slots.stack_member import Member
 from search.agents.slots.wear import Wear
 from search.agents.warm_data import TaskData, WarmData
 from search.agents.worker import DONE, FAILED, TERMINATED

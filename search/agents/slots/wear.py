@@ -3,7 +3,7 @@
 import gc
 from typing import Final, final
 
-from search.agents.slots.member import OUT_OF_MEMORY
+from search.agents.slots.stack_member import OUT_OF_MEMORY
 from search.linux import resident_bytes
 from search.training.jobs import Completion
 

@@ -123,12 +123,12 @@ def at_work(service: Service, stop: threading.Event, tmp_path: Path) -> Iterator
     thread.join()
 
 
-def offer(attempt: str, lane: int, of: TrainJob) -> Offer:
+def offer(attempt: str, at: int, of: TrainJob) -> Offer:
     return Offer(
         attempt=attempt,
         token=f"token-of-{attempt}",
         lease_seconds=LEASE_SECONDS,
-        place=f"cpu-0+{lane}" if lane else "cpu-0",
+        place=f"cpu-0+{at}" if at else "cpu-0",
         device="cpu",
         threads=1,
         tenant="ours",

@@ -22,8 +22,8 @@ from models.parametrizations import Dense, LowRank
 from models.report import ParameterReport, parameter_report
 from search.agents import worker
 from search.agents.forking.unforked import Unforked
-from search.agents.slots.frames import receive
 from search.agents.slots.shares import Shares
+from search.agents.slots.slot_frames import receive
 from search.agents.slots.slot_line import SlotLine
 from search.agents.worker import DONE, FAILED, TERMINATED
 from search.measuring.measurement_lock import MeasurementLock

@@ -1,4 +1,4 @@
-"""Which attempts have which lanes of a slot."""
+"""Which attempts have which places of a slot."""
 
 import pytest
 
@@ -17,8 +17,8 @@ def _need(size: int) -> Need:
 
 def _with(*occupants: Occupant) -> Occupancy:
     occupancy = Occupancy()
-    for lane, occupant in enumerate(occupants):
-        occupancy.take((_SLOT.name, lane), occupant)
+    for number, occupant in enumerate(occupants):
+        occupancy.take((_SLOT.name, number), occupant)
     return occupancy
 
 
@@ -28,47 +28,47 @@ def _one(name: str, together: Together | None = _ALIKE, size: int = 200) -> Occu
 
 def test_a_slot_with_nothing_on_it_takes_what_its_memory_holds() -> None:
     occupancy = Occupancy()
-    assert occupancy.lane_of(_SLOT, need=_need(1000)) == _SLOT
-    assert occupancy.lane_of(_SLOT, need=_need(1001)) is None
+    assert occupancy.place_of(_SLOT, need=_need(1000)) == _SLOT
+    assert occupancy.place_of(_SLOT, need=_need(1001)) is None
 
 
-def test_those_of_one_key_have_lanes_of_one_slot() -> None:
+def test_those_of_one_key_have_places_of_one_slot() -> None:
     occupancy = _with(_one("1"))
-    lane = occupancy.lane_of(_SLOT, together=_ALIKE, need=_need(200))
-    assert lane is not None
-    assert (lane.name, lane.lane) == (_SLOT.name, 1)
+    place = occupancy.place_of(_SLOT, together=_ALIKE, need=_need(200))
+    assert place is not None
+    assert (place.name, place.number) == (_SLOT.name, 1)
 
 
 @pytest.mark.parametrize("together", [None, _OTHER])
 def test_others_wait_until_the_slot_is_free(together: Together | None) -> None:
-    assert _with(_one("1")).lane_of(_SLOT, together=together) is None
+    assert _with(_one("1")).place_of(_SLOT, together=together) is None
 
 
 def test_nothing_joins_what_is_to_be_alone() -> None:
-    assert _with(_one("1", None)).lane_of(_SLOT, together=_ALIKE) is None
+    assert _with(_one("1", None)).place_of(_SLOT, together=_ALIKE) is None
 
 
 def test_a_stack_has_no_more_than_it_may_have() -> None:
     occupancy = _with(_one("1"), _one("2"), _one("3"))
-    assert occupancy.lane_of(_SLOT, together=_ALIKE) is None
+    assert occupancy.place_of(_SLOT, together=_ALIKE) is None
 
 
 def test_a_stack_shares_what_its_process_takes_once() -> None:
     occupancy = _with(_one("1", size=500))
     # 100 for the process, and 400 and 500 for the two.
-    assert occupancy.lane_of(_SLOT, together=_ALIKE, need=_need(600)) is not None
-    assert occupancy.lane_of(_SLOT, together=_ALIKE, need=_need(601)) is None
+    assert occupancy.place_of(_SLOT, together=_ALIKE, need=_need(600)) is not None
+    assert occupancy.place_of(_SLOT, together=_ALIKE, need=_need(601)) is None
 
 
 def test_while_a_better_trial_waits_a_stack_comes_to_its_end() -> None:
     occupancy = _with(_one("1"), _one("2"))
-    assert occupancy.lane_of(_SLOT, together=_ALIKE, is_passing=True) is not None
+    assert occupancy.place_of(_SLOT, together=_ALIKE, is_passing=True) is not None
     occupancy.take((_SLOT.name, 2), _one("3"))
     occupancy.free({"1"})
-    assert occupancy.lane_of(_SLOT, together=_ALIKE, is_passing=True) is None
-    lane = occupancy.lane_of(_SLOT, together=_ALIKE)
-    assert lane is not None
-    assert lane.lane == 0
+    assert occupancy.place_of(_SLOT, together=_ALIKE, is_passing=True) is None
+    place = occupancy.place_of(_SLOT, together=_ALIKE)
+    assert place is not None
+    assert place.number == 0
 
 
 def test_a_slot_is_free_when_its_last_attempt_has_gone() -> None:
@@ -83,11 +83,11 @@ def test_a_slot_is_free_when_its_last_attempt_has_gone() -> None:
 def test_what_follows_a_stack_is_alike() -> None:
     occupancy = _with(_one("1"), _one("2"))
     followed: dict[Place, Occupant] = {(_SLOT.name, 0): _one("3", _OTHER)}
-    lane = occupancy.lane_ahead(_SLOT, followed=followed, together=_OTHER)
-    assert lane is not None
-    assert lane.lane == 1
-    assert occupancy.lane_ahead(_SLOT, followed=followed, together=_ALIKE) is None
-    assert occupancy.lane_ahead(_SLOT, followed=followed) is None
+    place = occupancy.place_ahead(_SLOT, followed=followed, together=_OTHER)
+    assert place is not None
+    assert place.number == 1
+    assert occupancy.place_ahead(_SLOT, followed=followed, together=_ALIKE) is None
+    assert occupancy.place_ahead(_SLOT, followed=followed) is None
 
 
 def test_a_stack_is_open_while_it_has_room() -> None:

@@ -13,7 +13,7 @@ import psutil
 from models.spec import Spec
 from search.agents.executor import AttemptTicket, Exit
 from search.agents.forking.server_process import Launch, by_exec
-from search.agents.slots.frames import Frame
+from search.agents.slots.slot_frames import Frame
 from search.agents.slots.slot_processes import SlotProcesses
 from search.training.jobs import (
     Completion,
@@ -139,11 +139,11 @@ class Slots:
     def _on_free(self, attempt: str, ended: Exit) -> None:
         self._ends[attempt] = ended
 
-    def start(self, attempt: str, job: Job, *, lane: int | None = None, **given: Any) -> Heard:
-        """Have a job begin; on a lane it may be trained with others."""
-        given = given if lane is None else {"together": True, **given}
+    def start(self, attempt: str, job: Job, *, at: int | None = None, **given: Any) -> Heard:
+        """Have a job begin; on a place it may be trained with others."""
+        given = given if at is None else {"together": True, **given}
         told = ticket(attempt, self._folder, **given)
-        place = f"{PLACE}+{lane}" if lane else PLACE
+        place = f"{PLACE}+{at}" if at else PLACE
         self.processes.start(told, job.model_dump(mode="json"), place=place)
         return self._heard[attempt]
 

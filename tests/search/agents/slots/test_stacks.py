@@ -67,9 +67,9 @@ def test_trials_are_trained_together_and_each_ends_by_itself(slots: Slots, alone
         "middle": job(seed=2, epochs=5),
         "long": job(seed=3, epochs=7),
     }
-    lanes = dict(zip(jobs, (0, 1, 7), strict=True))
-    for name, lane in lanes.items():
-        slots.start(name, jobs[name], lane=lane, log_format="json", log_fields={"of": name})
+    places = dict(zip(jobs, (0, 1, 7), strict=True))
+    for name, at in places.items():
+        slots.start(name, jobs[name], at=at, log_format="json", log_fields={"of": name})
     ends = {name: slots.end_of(name) for name in jobs}
     assert {(one.returncode, one.cause) for one in ends.values()} == {(DONE, AttemptCause.EXITED)}
     (_,) = slots.pids()
@@ -91,8 +91,8 @@ def test_what_members_have_held_is_the_slots_time(slots: Slots) -> None:
     slots.do("before", job())
     names = ("one", "two", "three")
     began = time.monotonic()
-    for lane, name in enumerate(names):
-        slots.start(name, job(seed=lane, epochs=10 + 10 * lane), lane=lane)
+    for at, name in enumerate(names):
+        slots.start(name, job(seed=at, epochs=10 + 10 * at), at=at)
     for name in names:
         slots.end_of(name)
     took = time.monotonic() - began
@@ -108,8 +108,8 @@ def test_what_members_have_held_is_the_slots_time(slots: Slots) -> None:
 
 def test_one_that_is_ended_leaves_the_others_as_they_were(slots: Slots, alone: Slots) -> None:
     stays = job(seed=2, epochs=40)
-    leaves = slots.start("leaves", job(seed=1, epochs=LONG), lane=0)
-    heard = slots.start("stays", stays, lane=1)
+    leaves = slots.start("leaves", job(seed=1, epochs=LONG), at=0)
+    heard = slots.start("stays", stays, at=1)
     wait_for_epochs(leaves, heard)
     slots.processes.cancel("leaves", 0.0)
     ended = slots.end_of("leaves")
@@ -119,7 +119,7 @@ def test_one_that_is_ended_leaves_the_others_as_they_were(slots: Slots, alone: S
     assert not slots.has_ended("stays")
     assert "told to leave" in slots.log("leaves")
     # Its place is free, and the next one there joins those who stayed.
-    joined = slots.start("joined", job(seed=1, epochs=2), lane=0)
+    joined = slots.start("joined", job(seed=1, epochs=2), at=0)
     joined.artifacts["resume"] = leaves.artifacts["resume"]
     assert slots.end_of("stays").returncode == DONE
     assert slots.end_of("joined").returncode == DONE
@@ -139,8 +139,8 @@ def test_a_verdict_is_for_its_own_attempt(slots: Slots, alone: Slots, pauses: bo
         return None
 
     told.verdict = verdict
-    slots.start("told", job(seed=1, epochs=LONG), lane=0)
-    heard = slots.start("goes-on", goes_on, lane=1)
+    slots.start("told", job(seed=1, epochs=LONG), at=0)
+    heard = slots.start("goes-on", goes_on, at=1)
     assert slots.end_of("told").returncode == DONE
     assert slots.end_of("goes-on").returncode == DONE
     completion = told.completion
@@ -155,8 +155,8 @@ def test_all_say_their_epoch_before_one_waits_for_its_verdict(slots: Slots) -> N
     both = [slots.of("one"), slots.of("two")]
     for one in both:
         one.holds = lambda frame: frame["kind"] == "epoch" and not held.is_set()
-    slots.start("one", job(seed=1, epochs=2), lane=0)
-    slots.start("two", job(seed=2, epochs=2), lane=1)
+    slots.start("one", job(seed=1, epochs=2), at=0)
+    slots.start("two", job(seed=2, epochs=2), at=1)
     # Where they begin at different moments, the first epoch of one may be over before.
     wait_for_epochs(both[0])
     for name in ("one",) if not both[1].epochs else ():
@@ -172,7 +172,7 @@ def test_those_of_a_killed_process_come_to_the_numbers_of_an_unbroken_run(
     slots: Slots, alone: Slots
 ) -> None:
     jobs = {name: job(seed=seed, epochs=30) for seed, name in enumerate(("one", "two"))}
-    before = [slots.start(name, one, lane=int(name == "two")) for name, one in jobs.items()]
+    before = [slots.start(name, one, at=int(name == "two")) for name, one in jobs.items()]
     wait_while_it_moves(
         lambda: all("resume" in one.artifacts and len(one.epochs) > 1 for one in before),
         what="states to go on from",
@@ -182,7 +182,7 @@ def test_those_of_a_killed_process_come_to_the_numbers_of_an_unbroken_run(
     for name in jobs:
         assert slots.end_of(name).signal == signal.SIGKILL
     for name, one in jobs.items():
-        again = slots.start(f"{name}-again", one, lane=int(name == "two"))
+        again = slots.start(f"{name}-again", one, at=int(name == "two"))
         again.artifacts["resume"] = slots.of(name).artifacts["resume"]
     for (name, one), first in zip(jobs.items(), before, strict=True):
         assert slots.end_of(f"{name}-again").returncode == DONE
@@ -192,19 +192,19 @@ def test_those_of_a_killed_process_come_to_the_numbers_of_an_unbroken_run(
 
 
 def test_what_breaks_a_process_is_not_known_of_several(slots: Slots) -> None:
-    both = [slots.start(f"a{lane}", job(seed=lane, epochs=LONG), lane=lane) for lane in (0, 1)]
+    both = [slots.start(f"a{at}", job(seed=at, epochs=LONG), at=at) for at in (0, 1)]
     wait_for_epochs(*both)
     os.kill(slots.pids()[0], signal.SIGSEGV)
-    assert {slots.end_of(f"a{lane}").cause for lane in (0, 1)} == {AttemptCause.DIED}
+    assert {slots.end_of(f"a{at}").cause for at in (0, 1)} == {AttemptCause.DIED}
 
 
 def test_what_a_broken_process_has_not_begun_is_begun_by_another(slots: Slots) -> None:
     """Another architecture waits within the process, and a prepare job outside of it."""
-    first = slots.start("first", job(epochs=LONG), lane=0)
-    other = slots.start("other", job(kind=1, epochs=2), lane=1)
+    first = slots.start("first", job(epochs=LONG), at=0)
+    other = slots.start("other", job(kind=1, epochs=2), at=1)
     wait_for_epochs(first)
     prepare = PrepareJob(task=job().task)
-    slots.start("prepare", prepare, lane=2, together=False)
+    slots.start("prepare", prepare, at=2, together=False)
     assert slots.processes.waiting() == ["other", "prepare"]
     os.kill(slots.pids()[0], signal.SIGKILL)
     assert slots.end_of("first").cause == AttemptCause.LOST
@@ -219,7 +219,7 @@ def test_other_trials_follow_in_order_when_a_stack_is_over(slots: Slots) -> None
     for number, kind in enumerate((0, 0, 1, 2, 0)):
         name = f"a{number}"
         started.append(name)
-        slots.start(name, job(seed=number, kind=kind, epochs=3), lane=number)
+        slots.start(name, job(seed=number, kind=kind, epochs=3), at=number)
     assert {slots.end_of(name).returncode for name in started} == {DONE}
     assert len(slots.pids()) == 1
     begun = [slots.processes.log_path(name).read_text()[:23] for name in started]
@@ -227,10 +227,10 @@ def test_other_trials_follow_in_order_when_a_stack_is_over(slots: Slots) -> None
 
 
 def test_one_that_waits_is_called_back(slots: Slots) -> None:
-    first = slots.start("first", job(epochs=LONG), lane=0)
+    first = slots.start("first", job(epochs=LONG), at=0)
     wait_for_epochs(first)
-    slots.start("within", job(kind=1), lane=1)
-    slots.start("outside", PrepareJob(task=job().task), lane=2, together=False)
+    slots.start("within", job(kind=1), at=1)
+    slots.start("outside", PrepareJob(task=job().task), at=2, together=False)
     for name in ("outside", "within"):
         slots.processes.cancel(name, 60.0)
         ended = slots.end_of(name)
@@ -240,18 +240,18 @@ def test_one_that_waits_is_called_back(slots: Slots) -> None:
 
 
 def test_one_that_fails_does_so_alone_and_nobody_joins_any_more(slots: Slots) -> None:
-    stays = slots.start("stays", job(seed=1, epochs=60), lane=0)
+    stays = slots.start("stays", job(seed=1, epochs=60), at=0)
     wait_for_epochs(stays)
     (pid,) = slots.pids()
     failing = job(seed=2, epochs=20).model_copy(update={"continues": 7})
-    fails = slots.start("fails", failing, lane=1)
+    fails = slots.start("fails", failing, at=1)
     ended = slots.end_of("fails")
     assert (ended.returncode, ended.cause) == (FAILED, AttemptCause.EXITED)
     assert "has no checkpoint" in str(fails.completion.reason)
     assert "Traceback" in slots.log("fails")
     assert "Traceback" not in slots.log("stays")
     # It arrives while the process retires, and is done by the next one.
-    slots.start("late", job(seed=3), lane=1)
+    slots.start("late", job(seed=3), at=1)
     assert slots.processes.waiting() == ["late"]
     assert slots.end_of("stays").returncode == DONE
     assert slots.end_of("late").returncode == DONE
@@ -262,30 +262,30 @@ def test_one_that_does_not_leave_is_killed_with_all(
     slots: Slots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slot_processes, "LEAVE_SECONDS", 0.2)
-    both = [slots.start(f"a{lane}", job(seed=lane, epochs=LONG), lane=lane) for lane in (0, 1)]
+    both = [slots.start(f"a{at}", job(seed=at, epochs=LONG), at=at) for at in (0, 1)]
     wait_for_epochs(*both)
     os.kill(slots.pids()[0], signal.SIGSTOP)
     slots.processes.cancel("a0", 0.0)
-    ends = [slots.end_of(f"a{lane}") for lane in (0, 1)]
+    ends = [slots.end_of(f"a{at}") for at in (0, 1)]
     assert {(one.signal, one.cause) for one in ends} == {(signal.SIGKILL, AttemptCause.LOST)}
 
 
 def test_sigterm_has_all_store_where_they_are(slots: Slots) -> None:
-    both = [slots.start(f"a{lane}", job(seed=lane, epochs=LONG), lane=lane) for lane in (0, 1)]
+    both = [slots.start(f"a{at}", job(seed=at, epochs=LONG), at=at) for at in (0, 1)]
     wait_for_epochs(*both)
     os.kill(slots.pids()[0], signal.SIGTERM)
-    for lane, heard in enumerate(both):
-        ended = slots.end_of(f"a{lane}")
+    for at, heard in enumerate(both):
+        ended = slots.end_of(f"a{at}")
         assert ended.returncode == TERMINATED
         assert heard.words[-1] == "artifact resume"
-        assert "stopped by SIGTERM" in slots.log(f"a{lane}")
+        assert "stopped by SIGTERM" in slots.log(f"a{at}")
     wait_while_it_moves(lambda: not slots.pids(), what="the process's end")
 
 
 def test_of_another_tenant_nothing_is_trained_beside(slots: Slots) -> None:
-    ours = slots.start("ours", job(epochs=LONG), lane=0)
+    ours = slots.start("ours", job(epochs=LONG), at=0)
     wait_for_epochs(ours)
-    slots.start("theirs", job(seed=1), lane=1, tenant="another")
+    slots.start("theirs", job(seed=1), at=1, tenant="another")
     assert slots.processes.waiting() == ["theirs"]
     (pid,) = slots.pids()
     slots.processes.cancel("ours", 60.0)
