@@ -24,6 +24,7 @@ from pydantic import TypeAdapter
 
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
+from search.agents.forking.fork_server import warm_up
 from search.studies.memory import PROCESS_BYTES, training_need
 from search.tasks import AnyTask, DataSources
 from search.training.jobs import EpochReport, TrainJob, Verdict
@@ -159,6 +160,8 @@ def _grown(case: Case) -> int:
     job = TrainJob(task=task, trial=trial, number=0, epochs=1, checkpoint_seconds=0)
     with tempfile.TemporaryDirectory() as cache:
         splits = task.load(DataSources(cache=Path(cache)))
+        # As a slot's process begins.
+        warm_up()
         before = _status("VmRSS")
         # The peak is counted from here on.
         Path("/proc/self/clear_refs").write_text("5")
