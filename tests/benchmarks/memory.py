@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from models.checkpoint import save_bytes
 from models.model import ModelSpec
-from search.agents.forking.fork_server import warm_up
+from search.agents.forking.fork_server import before_the_first_slot
 from search.studies.memory import PROCESS_BYTES, training_need
 from search.tasks import AnyTask, DataSources
 from search.training.jobs import EpochReport, TrainJob, Verdict
@@ -161,7 +161,7 @@ def _grown(case: Case) -> int:
     with tempfile.TemporaryDirectory() as cache:
         splits = task.load(DataSources(cache=Path(cache)))
         # As a slot's process begins.
-        warm_up()
+        before_the_first_slot()
         before = _status("VmRSS")
         # The peak is counted from here on.
         Path("/proc/self/clear_refs").write_text("5")
