@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from torch import Tensor, nn
 
 from models.architectures import Rnn
@@ -125,7 +125,7 @@ class EndlessWeight(RidgeWeight):
 class Penalised(ModelSpec):
     """A model whose recurrent matrix asks for a penalty, and that starts as the plain one does."""
 
-    weight: type[RidgeWeight] = RidgeWeight
+    weight: type[RidgeWeight] = Field(default=RidgeWeight, exclude=True)
 
     def build(self, *, seed: int | None = None) -> Network:
         network = super().build(seed=seed)

@@ -23,7 +23,7 @@ SPEC: dict[str, Any] = {
 }
 ANNOUNCED = ("Reflectory answers at", "  page ", "  dashboard ", "  data ")
 """What `serve` prints for its user, which is no log."""
-PLAIN_LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ search\.agents\.worker: ")
+PLAIN_LINE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z [A-Z]+ search\.agents\.[\w.]+: ")
 
 
 @pytest.fixture(scope="module")
