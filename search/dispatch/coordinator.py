@@ -9,7 +9,7 @@ import platform
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -233,21 +233,22 @@ class Coordinator:
         self, study_id: str, device: str, *, share: float = 0.0, need: Need | None = None
     ) -> Slot | None:
         """One with nothing on it and memory for a need, in its turn, see Note [Fair shares]."""
-        taken, closed = self._occupancy.slots | self._refused, self._seclusion.closed()
-        free = (
-            slot
-            for slot in self.slots(device, share=share)
-            if slot.name not in taken and slot.machine not in closed
-        )
+        free = self._free(device, share)
         slot = next((slot for slot in free if need is None or need.fits(slot)), None)
         may_take = slot is not None and self._tenants.may_take_slot(self._runs[study_id].tenant)
         return slot if may_take else None
 
     def free_slots(self, device: str, *, share: float = 0.0) -> int:
         """How many have nothing on them."""
+        return sum(1 for _ in self._free(device, share))
+
+    def _free(self, device: str, share: float) -> Iterator[Slot]:
         taken, closed = self._occupancy.slots | self._refused, self._seclusion.closed()
-        slots = self.slots(device, share=share)
-        return sum(slot.name not in taken and slot.machine not in closed for slot in slots)
+        return (
+            slot
+            for slot in self.slots(device, share=share)
+            if slot.name not in taken and slot.machine not in closed
+        )
 
     def stack_place(
         self,
@@ -273,7 +274,7 @@ class Coordinator:
         followed = self._ahead.places
         if not self._ahead.ends_soon(study_id):
             followed = dict[Place, Occupant]()
-        return self._occupancy.is_open(f"{study_id} ", followed=followed)
+        return self._occupancy.is_open(study_id, followed=followed)
 
     def slot_ahead(
         self,

@@ -73,10 +73,6 @@ class Occupancy:
                 del self._on[name]
         return gone
 
-    def keep(self, attempts: Set[str]) -> None:
-        """Forget all others."""
-        self.free(self.attempts.keys() - attempts)
-
     def place_of(
         self,
         slot: Slot,
@@ -123,14 +119,14 @@ class Occupancy:
         number = next(numbers, None)
         return None if number is None else replace(slot, number=number)
 
-    def is_open(self, prefix: str, *, followed: Mapping[Place, Occupant]) -> bool:
-        """Whether a stack takes in more whose key begins so, or one that follows others does."""
+    def is_open(self, study_id: str, *, followed: Mapping[Place, Occupant]) -> bool:
+        """Whether a stack of a study takes in more, or one that follows others does."""
         stacks = [[*on.by_number.values()] for on in self._on.values()]
         for name in {name for name, _ in followed}:
             stacks += [[one for (slot, _), one in followed.items() if slot == name]]
         return any(
             one.together is not None
-            and one.together.key.startswith(prefix)
+            and one.together.study_id == study_id
             and len(stack) < one.together.most
             for stack in stacks
             for one in stack[:1]
@@ -148,8 +144,12 @@ def _may_join(
     """Whether an attempt may be trained with these, or begin where there are none."""
     if others and (together is None or len(others) >= together.most):
         return False
-    keys = {None if one.together is None else one.together.key for one in others}
-    if together is not None and keys - {together.key}:
+    if together is not None and not all(_is_alike(one, together) for one in others):
         return False
     needs = [one.need for one in others if one.need is not None]
     return need is None or of_stack([*needs, need]).fits(slot)
+
+
+def _is_alike(one: Occupant, together: Together) -> bool:
+    alike = one.together
+    return alike is not None and (alike.study_id, alike.key) == (together.study_id, together.key)

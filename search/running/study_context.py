@@ -33,8 +33,9 @@ GRACE_SECONDS = 2.0
 class Together:
     """With which trials one may be trained in the same calls, see Note [Stacks]."""
 
+    study_id: str
     key: str
-    """Equal for those that may be."""
+    """See `stack_key`; those of one study may be that have one."""
     most: int
     """How many."""
 
@@ -269,7 +270,7 @@ class StudyContext:
         most = self.spec.resources.most_together
         if most == 1 or not isinstance(job, TrainJob):
             return None
-        return Together(key=f"{self.id} {stack_key(job)}", most=most)
+        return Together(self.id, stack_key(job), most)
 
     @property
     def places(self) -> int:

@@ -3,7 +3,7 @@
 A slot trains trials of one architecture and size in the same calls (Note [Stacks] in
 `search/README.md`), and few draws of a whole space are alike by chance. So a free draw is followed
 by companions: the sampler chooses their counts, ranks and learning rates, and their shape is given.
-Each shape is as likely as it is without companions.
+At random each shape is as likely as it is without companions.
 """
 
 from collections.abc import Mapping

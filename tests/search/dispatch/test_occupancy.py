@@ -8,7 +8,7 @@ from search.running import Together
 from search.studies import Need
 
 _SLOT = Slot("here/cpu-0", "cpu", "a core", 1.0, machine="here", memory=1000)
-_ALIKE, _OTHER = Together("s1 a", most=3), Together("s1 b", most=3)
+_ALIKE, _OTHER = Together("s1", "a", most=3), Together("s1", "b", most=3)
 
 
 def _need(size: int) -> Need:
@@ -92,9 +92,9 @@ def test_what_follows_a_stack_is_alike() -> None:
 
 def test_a_stack_is_open_while_it_has_room() -> None:
     occupancy = _with(_one("1"), _one("2"))
-    assert occupancy.is_open("s1 ", followed={})
-    assert not occupancy.is_open("s2 ", followed={})
+    assert occupancy.is_open("s1", followed={})
+    assert not occupancy.is_open("s2", followed={})
     occupancy.take((_SLOT.name, 2), _one("3"))
-    assert not occupancy.is_open("s1 ", followed={})
+    assert not occupancy.is_open("s1", followed={})
     followed: dict[Place, Occupant] = {(_SLOT.name, 0): _one("4", _OTHER)}
-    assert occupancy.is_open("s1 ", followed=followed)
+    assert occupancy.is_open("s1", followed=followed)
