@@ -177,7 +177,7 @@ def _urls(data_dir: Path, postgres: MortalPostgres | None) -> tuple[str, str]:
 def _spec(seed: int, trials: int) -> dict[str, Any]:
     """Trials of a fraction of a second each; the dense ones and the others have equal counts.
 
-    Every other study's trials pause and go on.
+    Every other study's trials pause and go on; of every four studies, two train trials together.
     """
     pauses = {
         "sampler": {"kind": "freeze_thaw", "startup_trials": 4},
@@ -191,6 +191,7 @@ def _spec(seed: int, trials: int) -> dict[str, Any]:
         "objectives": ["quality", "parameters"],
         "sampler": {"kind": "random"},
         "budget": {"trials": trials, "epochs": 2},
+        "resources": {"stack": 4 if seed % 4 >= 2 else 1},
         "seed": seed,
         **(pauses if seed % 2 else {}),
     }
