@@ -17,6 +17,7 @@ from service.http.connections import (
     WatchedServer,
     allow_open_files,
 )
+from service.processes import tracer
 from service.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ def run_api(
     host = settings.host if listener is None else _host_of(listener)
     check_address(host, settings.database_url)
     allow_open_files(settings.connections)
+    tracer.keep_out()
     with ExitStack() as held:
         if listener is None:
             listener = held.enter_context(tcp_listener(settings.host, settings.port))

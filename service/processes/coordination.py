@@ -18,6 +18,7 @@ from service.data_dir.artifact_store import open_artifacts
 from service.data_dir.locks import hold
 from service.data_dir.machine_name import coordinator_name
 from service.data_dir.secrets import signing_secret
+from service.processes import tracer
 from service.processes.agent_child import agent_beside
 from service.processes.executors import slot_wait_seconds, wants_own_agent
 from service.processes.launching import launch_beside
@@ -52,6 +53,7 @@ def coordinate(settings: Settings, stop: threading.Event) -> None:
         AlreadyCoordinating: the data directory has a coordinator.
         ExecutorError: the executor needs what is not installed.
     """
+    tracer.keep_out()
     # Optuna prints by itself unless told otherwise; its words go where all others go.
     optuna.logging.disable_default_handler()
     optuna.logging.enable_propagation()

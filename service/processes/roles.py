@@ -23,6 +23,7 @@ from search.linux import forget_environment, raise_oom_score
 from service.auth.listeners import CannotListen
 from service.auth.origins import AddressRefused
 from service.observability.logs import configure_logging
+from service.processes import tracer
 from service.processes.api_process import run_api
 from service.processes.children import Child
 from service.processes.coordination import AlreadyCoordinating, coordinate_until_told
@@ -131,6 +132,7 @@ def _dashboard(settings: Settings, listener: socket.socket) -> None:
 def _attempts(pipe: Connection) -> None:
     """The fork server of attempts, which get none of our secrets."""
     forget_environment(KEPT_FROM_ATTEMPTS)
+    tracer.let_in()
     serve_attempts(pipe)
 
 

@@ -161,6 +161,10 @@ def _preload(stopping: _StopSignals) -> None:
         if stopping.is_set():
             return
         import_module(module)
+    # Not before, for it imports torch, and not later, for it looks at what has not been frozen.
+    from service.processes import tracer
+
+    tracer.keep_out()
     # Nothing is sent. The HTTP client imports its transport when the first one is made.
     httpx2.Client(verify=False, trust_env=False).close()
     configure_mappers()

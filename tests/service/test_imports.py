@@ -74,6 +74,27 @@ print("torch._dynamo" in sys.modules)
     assert answer.stdout.strip() == "False"
 
 
+def test_parameters_of_every_kind_are_counted_without_the_tracer() -> None:
+    """An API process counts them for each trial that ends, the coordinator to predict speeds."""
+    program = """
+import sys
+from service.processes import tracer
+tracer.keep_out()
+from models.report import parameter_report
+from tests.conformance.model_specs import pairs, specs
+for pair in pairs():
+    parameter_report(next(iter(specs(*pair))))
+print("torch._dynamo" in sys.modules)
+tracer.let_in()
+import torch
+print(torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item())
+"""
+    answer = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.split() == ["False", "2.0"]
+
+
 def test_questions_of_traced_code_are_marked_as_torch_marks_them() -> None:
     def marked_by_torch() -> None:
         """Nothing."""
