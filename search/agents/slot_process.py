@@ -78,6 +78,7 @@ class _Slot:
         self._data = data
         self._logged = logged
         self._wear = Wear()
+        self._widths = KnownWidths()
         self._restore = _random_numbers()
 
     def do(self, frame: Frame) -> int | None:
@@ -100,7 +101,12 @@ class _Slot:
             try:
                 if isinstance(told.job, TrainJob):
                     stack = Stack(
-                        self._line, lock, data=self._data, wear=self._wear, as_begun=self._restore
+                        self._line,
+                        lock,
+                        data=self._data,
+                        widths=self._widths,
+                        wear=self._wear,
+                        as_begun=self._restore,
                     )
                     return stack.train(told, told.job)
                 return self._do_alone(told.job, told.ticket, lock)

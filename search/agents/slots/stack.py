@@ -32,6 +32,7 @@ from search.measuring.measurement_lock import MeasurementLock
 from search.training.jobs import Job, TrainJob
 from search.training.stacks import (
     Entry,
+    KnownWidths,
     Left,
     StackHooks,
     TrainingResult,
@@ -86,6 +87,7 @@ class Stack:
         line: the slot's line.
         lock: the device's measurement lock.
         data: the task's data, kept from one stack to the next.
+        widths: how many trials were best computed in one call, likewise.
         wear: what the process is good for.
         as_begun: puts the process's random numbers where they stood before any job.
     """
@@ -96,10 +98,12 @@ class Stack:
         lock: MeasurementLock,
         *,
         data: WarmData,
+        widths: KnownWidths,
         wear: Wear,
         as_begun: Callable[[], None],
     ) -> None:
         self._line, self._lock, self._data, self._wear = line, lock, data, wear
+        self._widths = widths
         self._as_begun = as_begun
         self._held = Shares()
         self._stood_still = Shares(lambda: lock.stood_still_seconds)
@@ -145,7 +149,13 @@ class Stack:
     def _train(self, job: TrainJob, device: str) -> None:
         assert self._loaded is not None
         try:
-            train_stack(self._loaded.splits, task=job.task, hooks=self, device=device)
+            train_stack(
+                self._loaded.splits,
+                task=job.task,
+                hooks=self,
+                device=device,
+                known=self._widths,
+            )
         except Exception as error:
             if len(self._members) != 1 or self._fetching:
                 # Whose doing it was is not known: all go on from their files, in other processes.

@@ -10,10 +10,12 @@ from search.training.stacks.entries import (
 )
 from search.training.stacks.key import stack_key
 from search.training.stacks.training import train_stack
+from search.training.stacks.widths import KnownWidths
 
 __all__ = [
     "Clock",
     "Entry",
+    "KnownWidths",
     "Left",
     "MemberHooks",
     "StackHooks",

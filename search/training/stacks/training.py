@@ -21,7 +21,7 @@ from search.training.stacks.key import stack_key
 from search.training.stacks.member import Found, Member, Step
 from search.training.stacks.member_numbers import GlobalGenerators, Numbers
 from search.training.stacks.together import ManyNetworks, Together
-from search.training.stacks.widths import WidthPolicy, Widths
+from search.training.stacks.widths import KnownWidths, WidthPolicy, Widths
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ def train_stack(
     hooks: StackHooks,
     device: torch.device | str = "cpu",
     width: WidthPolicy = "auto",
+    known: KnownWidths | None = None,
 ) -> None:
     """Train trials of one `stack_key` until nobody is left.
 
@@ -53,8 +54,16 @@ def train_stack(
         hooks: who joins, who ended, and the lock around batches.
         device: where to train.
         width: how many trials are computed in one call, at most; `auto`: see `Widths`.
+        known: which widths were the fastest before, in this process.
     """
-    _Stack(splits, task=task, hooks=hooks, device=torch.device(device), width=width).run()
+    _Stack(
+        splits,
+        task=task,
+        hooks=hooks,
+        device=torch.device(device),
+        width=width,
+        known=known or KnownWidths(),
+    ).run()
 
 
 @dataclass(frozen=True)
@@ -78,10 +87,11 @@ class _Stack:
         hooks: StackHooks,
         device: torch.device,
         width: WidthPolicy,
+        known: KnownWidths,
     ) -> None:
         self._splits = splits.to(device)
         self._task, self._hooks, self._device = task, hooks, device
-        self._widths = Widths(width)
+        self._widths, self._known = Widths(width), known
         self._generators = GlobalGenerators(device)
         self._engines: list[Engine] = []
         self._waiting: list[Member] = []
@@ -139,6 +149,8 @@ class _Stack:
             raise ValueError(
                 f"trials of one stack have one stack_key; this one's is {key}, not {self._key}"
             )
+        if self._key is None:
+            self._widths.begin_with(self._known.of(entry.job, device=str(self._device)))
         self._key = key
 
     def _join(self) -> None:

@@ -1,7 +1,12 @@
 """How many members are computed in one call."""
 
+import math
 import statistics
-from typing import Final, Literal, TypeAlias
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias, final
+
+from models.spec import kind_of
+from search.training.jobs import TrainJob
 
 WidthPolicy: TypeAlias = int | Literal["auto"]
 
@@ -9,22 +14,61 @@ _TRIED: Final = 8
 """Batches of training by which a width is judged."""
 _SKIPPED: Final = 2
 """The first ones of these, in which memory is taken and caches are filled."""
+_MOST_KNOWN: Final = 4096
 
 
+@dataclass
+class _Known:
+    """What was fastest for trials of about one size."""
+
+    members: int = 0
+    """Of so many that were there; 0: nothing is known."""
+    width: int | None = None
+    """Members per call; null: as many as there were."""
+
+
+@final
+class KnownWidths:
+    """What was fastest in this process, so that the next trials of about the same size try nothing.
+
+    Alike are architecture and parametrization by kind, the size within a factor of 2, the batch
+    size, the length of samples and the device.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[object, _Known] = {}
+
+    def of(self, job: TrainJob, *, device: str) -> _Known:
+        """What is known for trials like this one; what is found out is written there."""
+        model = job.trial.model
+        size = round(math.log2(max(1, model.dense_twin().parameter_count())))
+        kinds = kind_of(type(model.architecture)), kind_of(type(model.parametrization))
+        kind = *kinds, size, job.trial.training.batch_size, model.signature.sequence_length, device
+        if kind not in self._of and len(self._of) >= _MOST_KNOWN:
+            self._of.clear()
+        return self._of.setdefault(kind, _Known())
+
+
+@final
 class Widths:
     """The width that took least time per member and batch, as training itself showed.
 
     All members in one call are tried, then half of them, and each by itself if half was faster than
-    all. It is tried anew when there are more than twice as many members, or less than half.
+    all. It is tried anew when there are more than twice as many members.
     """
 
     def __init__(self, policy: WidthPolicy) -> None:
         """A number is obeyed; `auto` measures."""
         self._policy: WidthPolicy = policy
+        self._known = _Known()
         self._limit: int | None = None
-        self._chosen, self._chosen_for = 0, 0
         self._trying: list[int] = []
+        self._trying_for = 0
         self._seconds: dict[int, list[float]] = {}
+
+    def begin_with(self, known: _Known) -> None:
+        """Go on from what is known of such trials."""
+        self._known = known
 
     def limit(self, width: int | None) -> None:
         """Use no more from now on, since that failed; None: what failed is not there any more."""
@@ -35,8 +79,8 @@ class Widths:
         if members <= 1:
             return 1
         if self._policy == "auto":
-            self._begin_if_changed(members)
-            width = self._trying[0] if self._trying else self._chosen
+            self._begin_if_unknown(members)
+            width = self._trying[0] if self._trying else self._known.width or members
         else:
             width = self._policy
         return max(1, min(width, members, self._limit or members))
@@ -51,10 +95,10 @@ class Widths:
         if len(times) >= _TRIED:
             self._go_on(width)
 
-    def _begin_if_changed(self, members: int) -> None:
-        if self._trying or members <= 2 * self._chosen_for <= 4 * members:
+    def _begin_if_unknown(self, members: int) -> None:
+        if self._trying or members <= 2 * self._known.members:
             return
-        self._chosen_for, self._seconds = members, {}
+        self._trying_for, self._seconds = members, {}
         self._trying = [members, *([-(-members // 2)] if members > 2 else [1])]
 
     def _go_on(self, width: int) -> None:
@@ -66,4 +110,5 @@ class Widths:
         if not self._trying and width == fastest > 1 and len(medians) > 1:
             self._trying = [1]
         if not self._trying:
-            self._chosen = fastest
+            self._known.members = self._trying_for
+            self._known.width = None if fastest == self._trying_for else fastest
