@@ -33,6 +33,7 @@ from search.errors import WorkerRefused
 from search.logs import bind_for_good
 from search.measuring.measurement_lock import MeasurementLock
 from search.training.jobs import MeasureJob, PrepareJob, TrainJob
+from search.training.stacks import KnownWidths
 
 _log = logging.getLogger(__name__)
 

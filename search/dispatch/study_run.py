@@ -31,6 +31,7 @@ from search.running import (
     is_infeasible,
     is_suspect,
     lose,
+    may_be_guilty,
     why_given_up,
 )
 from search.samplers import Choice
@@ -416,14 +417,15 @@ class StudyRun:
             if trial.number not in held and self._measuring.is_ready(trial)
         ]
         # What waits is spread over the slots that are free before one takes more than its part.
-        part = max(1, math.ceil(len(ready) / max(1, self._study.free_slots)))
+        free = self._study.free_slots
+        part = math.ceil(len(ready) / free) if free else None
         is_passing = False
         for trial in ready:
             if trial.number in self._suspects:
                 continue
             wish = self._wish_of(trial)
             together = wish.together
-            if together is not None:
+            if together is not None and part is not None:
                 together = replace(together, most=min(part, together.most))
             slot = self._study.stack_place(together, wish.need, is_passing=is_passing)
             slot = slot or self._study.free_slot(wish.need)
@@ -509,7 +511,7 @@ class StudyRun:
             if not gave_up(attempts):
                 if is_suspect(attempts):
                     self._suspects.add(trial.number)
-                return trial.number not in self._suspects
+                return trial.number not in self._suspects and not self._parts(trial, attempts)
             fault = fault_of_data(attempts)
             if fault is not None:
                 self._fail(session, fault)
@@ -526,6 +528,17 @@ class StudyRun:
                 ),
             )
             return False
+
+    def _parts(self, trial: TrialRecord, attempts: Sequence[AttemptRecord]) -> bool:
+        """Whether a trial is to be trained with no others any more, whose process might die of it.
+
+        It then waits for a slot of its own.
+        """
+        wish = self._wish_of(trial)
+        parts = wish.together is not None and may_be_guilty(attempts)
+        if parts:
+            self._wishes[trial.number] = replace(wish, together=None)
+        return parts
 
     def _start(
         self,

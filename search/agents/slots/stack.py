@@ -8,6 +8,7 @@ import queue
 import random
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -64,6 +65,9 @@ class Told:
         ticket, job = _TICKET.validate_python(frame["ticket"]), _JOB.validate_python(frame["job"])
         return cls(ticket, job, frame["log"])
 
+
+_MOMENT_SECONDS: Final = 0.05
+"""How long those that train wait for one that came: it fetches its files in a tenth of that."""
 
 _Party = tuple[str, str, str]
 
@@ -184,17 +188,21 @@ class Stack:
     def newcomers(self) -> Sequence[Entry]:
         """Those that came meanwhile and have all that they begin with.
 
-        Where nobody else is there, the first that has it is waited for.
+        Where nobody else is there, the first that has it is waited for, and who came just now is
+        waited for a moment, so that those who come together begin together.
         """
         self._begin_newcomers()
         entries: list[Entry] = []
         while self._fetching:
-            waits = self._members.keys() == self._fetching
-            for member in self._take_ready(wait=waits):
+            nobody = not entries and self._members.keys() == self._fetching
+            latest = max(member.began_at for member in self._fetching) + _MOMENT_SECONDS
+            seconds = None if nobody else max(0.0, latest - time.monotonic())
+            found = self._take_ready(seconds)
+            if not found and not nobody:
+                break
+            for member in found:
                 entry = self._entry(member)
                 entries += [] if entry is None else [entry]
-            if entries or not waits:
-                break
         return entries
 
     def ended(self, entry: Entry, result: TrainingResult | Exception) -> None:
@@ -246,11 +254,14 @@ class Stack:
         self._fetching.add(member)
         return member
 
-    def _take_ready(self, *, wait: bool) -> list[Member]:
-        """Those that have got what they begin with; all that have none, where SIGTERM came."""
+    def _take_ready(self, seconds: float | None) -> list[Member]:
+        """Those that have got what they begin with; all that have none, where SIGTERM came.
+
+        One is waited for so long; null: until there is one.
+        """
         found: set[Member] = set()
         with suppress(queue.Empty):
-            one = self._ready.get(block=wait)
+            one = self._ready.get(timeout=seconds) if seconds != 0 else self._ready.get_nowait()
             while True:
                 found |= self._fetching if one is None else {one}
                 one = self._ready.get_nowait()

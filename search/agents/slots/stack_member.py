@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Member:
         self, ticket: AttemptTicket, job: TrainJob, line: MemberLine, log: AttemptLog
     ) -> None:
         self.ticket, self.job, self.line = ticket, job, line
+        self.began_at = time.monotonic()
         self._log = log
         self._files = _Files()
         self._trouble: Exception | None = None

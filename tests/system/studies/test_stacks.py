@@ -1,14 +1,15 @@
 """Trials that a slot trains in the same calls: what users see is what they see of trials alone."""
 
+import signal
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.service.running import Server
+from tests.service.running import Server, wait_until
 
 _EPOCHS = 3
 _SPEC: Mapping[str, Any] = {
@@ -56,11 +57,11 @@ def _trials(server: Server, resources: Mapping[str, Any]) -> Sequence[Mapping[st
 
 
 def _spans(trials: Sequence[Mapping[str, Any]]) -> list[tuple[datetime, datetime]]:
-    attempts = [attempt for trial in trials for attempt in trial["attempts"]]
-    return [
-        (datetime.fromisoformat(one["started_at"]), datetime.fromisoformat(one["ended_at"]))
-        for one in attempts
-    ]
+    return [_span(attempt) for trial in trials for attempt in trial["attempts"]]
+
+
+def _span(attempt: Mapping[str, Any]) -> tuple[datetime, datetime]:
+    return tuple(datetime.fromisoformat(attempt[name]) for name in ("started_at", "ended_at"))
 
 
 def test_trials_of_one_size_train_together_on_one_slot(
@@ -122,3 +123,25 @@ def test_suggestions_come_in_series_of_one_size(server: Server) -> None:
 def test_other_stacks_are_refused_by_name(server: Server, stack: object) -> None:
     with pytest.raises(AssertionError, match=r"resources\.stack|resources.*stack"):
         server.submit({**_SPEC, "resources": {"stack": stack}})
+
+
+def test_those_of_a_process_that_broke_down_are_trained_apart_from_then_on(server: Server) -> None:
+    """Whose doing it was is not known, and one of them may do it again."""
+    spec = {**_SPEC, "budget": {"trials": 4, "epochs": 150}, "resources": {"stack": 4}}
+    study_id = server.submit(spec)
+    wait_until(
+        lambda: [
+            bool(server.curve(study_id, trial["number"])) for trial in server.trials(study_id)
+        ]
+        == [True] * 4,
+        what="an epoch of four trials",
+    )
+    for process in server.workers_at_work():
+        process.send_signal(signal.SIGSEGV)
+    assert server.wait(study_id)["state"] == "finished"
+    trials = server.trials(study_id)
+    assert [trial["outcome"] for trial in trials] == ["complete"] * 4
+    states = [[one["state"] for one in trial["attempts"]] for trial in trials]
+    assert states == [["lost", "ended"]] * 4
+    again = sorted(_span(trial["attempts"][1]) for trial in trials)
+    assert all(first[1] <= second[0] for first, second in pairwise(again))
