@@ -1,0 +1,139 @@
+"""A network's constants computed once, by the runtime's own optimization."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
+
+from models.errors import GraphRefused
+from models.graphs.reading.limits import GraphLimits
+from models.graphs.reading.naming import refuse_unordered
+from models.graphs.reading.nodes import refuse_unknown_operators
+from models.graphs.reading.parsing import DEFAULT_LIMITS
+from models.graphs.reading.random_feeds import random_feeds
+from models.graphs.reading.runtime import GraphSession
+from models.graphs.reading.tensors import refuse_not_finite, refuse_unsound
+from models.graphs.reading.walking import all_graphs, own_tensors
+
+TOLERANCE = 1e-4
+"""Largest difference of answers as a share of the largest: what merged batch norms round otherwise
+stays below."""
+_MOST_DECIDED_OTHERWISE = 0.01
+"""Of whole numbers in answers, the share that may differ: random inputs bring near ties."""
+_COMPARED = 2
+"""On how many random inputs that the network takes both are compared."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A network as it is to be compressed."""
+
+    model: ModelProto
+    kept_because: str | None = None
+    """Why it is the model as it was; None: its constants are folded."""
+
+
+def folded(model: ModelProto, scratch: Path, limits: GraphLimits = DEFAULT_LIMITS) -> Folded:
+    """The model with constants computed and batch norms merged (`ORT_ENABLE_BASIC`).
+
+    It opens `Constant` nodes, and LSTM weights behind slices. All operators stay standard; inputs,
+    outputs and metadata are the model's own. Both are run on random inputs; where their answers
+    differ, or neither runs on any that are tried, the model stays as it is.
+
+    Args:
+        model: as `read_graph` gives it.
+        scratch: a folder in which a file is written and removed again.
+        limits: `folded_bytes` is of that file.
+
+    Raises:
+        GraphRefused: onnxruntime does not load the model.
+        MemoryError: it needs more memory than there is.
+    """
+    content = model.SerializeToString()
+    original = GraphSession(content)
+    try:
+        made = _optimized(content, scratch / "folded.onnx", limits)
+        _restore(made, model)
+        _refuse_worse(made)
+        _compare(original, made)
+    except GraphRefused as error:
+        return Folded(model, str(error))
+    return Folded(made)
+
+
+def _optimized(content: bytes, target: Path, limits: GraphLimits) -> ModelProto:
+    try:
+        GraphSession(content, folded_to=target)
+        size = target.stat().st_size
+        if size > limits.folded_bytes:
+            raise GraphRefused(
+                f"with its constants computed the file has {size} bytes; allowed are "
+                f"{limits.folded_bytes}"
+            )
+        return ModelProto.FromString(target.read_bytes())
+    finally:
+        target.unlink(missing_ok=True)
+
+
+def _restore(made: ModelProto, model: ModelProto) -> None:
+    """Bring back what users know the model by."""
+    for field in ("input", "output"):
+        made.graph.ClearField(field)
+        getattr(made.graph, field).extend(getattr(model.graph, field))
+    made.ClearField("metadata_props")
+    made.metadata_props.extend(model.metadata_props)
+    made.ClearField("opset_import")
+    made.opset_import.extend(model.opset_import)
+    made.graph.name, made.graph.doc_string = model.graph.name, model.graph.doc_string
+    for field in ("producer_name", "producer_version", "doc_string", "domain", "model_version"):
+        setattr(made, field, getattr(model, field))
+    for graph in all_graphs(made.graph):
+        graph.ClearField("value_info")
+
+
+def _refuse_worse(made: ModelProto) -> None:
+    """What holds of every model that was read has to hold of this one."""
+    refuse_unknown_operators(made.graph)
+    refuse_unordered(made.graph)
+    for graph in all_graphs(made.graph):
+        for name, tensor in own_tensors(graph):
+            refuse_unsound(name, tensor)
+            refuse_not_finite(name, tensor)
+
+
+def _compare(original: GraphSession, made: ModelProto) -> None:
+    session, compared = GraphSession(made.SerializeToString()), 0
+    for feeds in random_feeds(made.graph):
+        try:
+            expected = original.run(feeds)
+        except GraphRefused:
+            continue
+        if not _agree(expected, session.run(feeds)):
+            raise GraphRefused("with its constants computed the model gives other answers")
+        compared += 1
+        if compared == _COMPARED:
+            return
+    if not compared:
+        raise GraphRefused("the model runs on none of the random inputs that were tried")
+
+
+def _agree(expected: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]) -> bool:
+    return all(_same(one, other) for one, other in zip(expected, found, strict=True))
+
+
+def _same(expected: NDArray[Any], found: NDArray[Any]) -> bool:
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return False
+    if expected.dtype.kind in "biu":
+        return np.count_nonzero(expected != found) <= _MOST_DECIDED_OTHERWISE * found.size
+    one, other = expected.astype(np.float64), found.astype(np.float64)
+    finite = np.isfinite(one)
+    if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+        return False
+    largest = float(np.abs(one[finite]).max(initial=0.0))
+    differences = np.abs(one[finite] - other[finite])
+    return bool((differences <= TOLERANCE * largest).all())
