@@ -4,10 +4,10 @@ Everything here is a function of bytes and protobuf messages. A file may ask for
 and memory all the same: it is read in a process of its own, which has limits.
 """
 
-from models.graphs.reading.facts import GraphFacts, GraphPort, graph_facts, refuse_buried_weights
+from models.graphs.documents import GraphFacts, GraphLimits, GraphPort
+from models.graphs.reading.facts import graph_facts, refuse_buried_weights
 from models.graphs.reading.fixing import with_fixed
 from models.graphs.reading.folding import Folded, folded
-from models.graphs.reading.limits import GraphLimits
 from models.graphs.reading.operators import OPERATORS
 from models.graphs.reading.parsing import read_graph
 from models.graphs.reading.runtime import newest_ir_version, newest_opset

@@ -1,46 +1,13 @@
-"""What is said of a stranger's network: a document that goes as JSON."""
+"""What is said of a model, and what of it cannot be compressed."""
 
 from collections import Counter
 
 from onnx import GraphProto, ModelProto, ValueInfoProto
-from pydantic import Field
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import GraphLimits
-from models.graphs.reading.parsing import DEFAULT_LIMITS
+from models.graphs.documents import DEFAULT_LIMITS, GraphFacts, GraphLimits, GraphPort
 from models.graphs.reading.tensors import NAMES, tensor_bytes
 from models.graphs.reading.walking import all_graphs, bodies, own_tensors
-from models.spec import Spec
-
-
-class GraphPort(Spec):
-    """One input or output of a graph."""
-
-    name: str
-    type: str = Field(description="of its elements, as numpy and ml_dtypes call it: float32")
-    shape: tuple[int | str | None, ...] | None = Field(
-        description="sizes; a text is a size that has a name, null one that has none. null in "
-        "place of the whole: any number of dimensions"
-    )
-
-
-class GraphFacts(Spec):
-    """What was found in an ONNX file."""
-
-    inputs: tuple[GraphPort, ...]
-    outputs: tuple[GraphPort, ...]
-    opset: int = Field(description="of ai.onnx")
-    nodes: int = Field(description="with those in bodies of If, Loop and Scan")
-    operators: dict[str, int] = Field(description="nodes by operator, those of bodies too")
-    file_bytes: int
-    weight_bytes: int = Field(description="of all tensors, those of bodies too")
-    top_level_share: float = Field(
-        ge=0,
-        le=1,
-        description="of the weights' bytes, what stands outside of bodies, and can be compressed",
-    )
-    metadata_keys: tuple[str, ...]
-    producer: str
 
 
 def graph_facts(model: ModelProto) -> GraphFacts:

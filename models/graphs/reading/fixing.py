@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from models.errors import GraphRefused
+from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.fixed_values import fixed_tensor
 from models.graphs.reading.inlining import Names, branch_of, inlined
-from models.graphs.reading.limits import GraphLimits
-from models.graphs.reading.parsing import DEFAULT_LIMITS
 from models.graphs.reading.runtime import GraphSession
 from models.graphs.reading.sentences import first_of, quoted
 from models.graphs.reading.walking import bodies, reads

@@ -1,19 +1,18 @@
 """A network's constants computed once, by the runtime's own optimization."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import GraphLimits
+from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.naming import refuse_unordered
 from models.graphs.reading.nodes import refuse_unknown_operators
-from models.graphs.reading.parsing import DEFAULT_LIMITS
 from models.graphs.reading.random_feeds import random_feeds
 from models.graphs.reading.runtime import GraphSession
 from models.graphs.reading.tensors import refuse_not_finite, refuse_unsound
@@ -28,6 +27,10 @@ _COMPARED = 2
 """On how many random inputs that the network takes both are compared."""
 
 
+Feeds: TypeAlias = Iterable[Mapping[str, NDArray[Any]]]
+"""Inputs of a network by name, one mapping for each time it is run."""
+
+
 @dataclass(frozen=True)
 class Folded:
     """A network as it is to be compressed."""
@@ -37,29 +40,52 @@ class Folded:
     """Why it is the model as it was; None: its constants are folded."""
 
 
-def folded(model: ModelProto, scratch: Path, limits: GraphLimits = DEFAULT_LIMITS) -> Folded:
+@dataclass(frozen=True)
+class _Answered:
+    """One set of inputs, and what the model as it was answered."""
+
+    inputs: Mapping[str, NDArray[Any]]
+    answers: Sequence[NDArray[Any]]
+
+
+def folded(
+    model: ModelProto,
+    scratch: Path,
+    limits: GraphLimits = DEFAULT_LIMITS,
+    *,
+    feeds: Feeds | None = None,
+) -> Folded:
     """The model with constants computed and batch norms merged (`ORT_ENABLE_BASIC`).
 
     It opens `Constant` nodes, and LSTM weights behind slices. All operators stay standard; inputs,
-    outputs and metadata are the model's own. Both are run on random inputs; where their answers
-    differ, or neither runs on any that are tried, the model stays as it is.
+    outputs and metadata are the model's own. Both are run; where their answers differ, or the model
+    runs on none of the random inputs that are tried, it stays as it is.
 
     Args:
         model: as `read_graph` gives it.
         scratch: a folder in which a file is written and removed again.
         limits: `folded_bytes` is of that file.
+        feeds: inputs by name, on which the model has to run; None: random ones. A file may ask for
+            sizes that chance does not find.
 
     Raises:
-        GraphRefused: onnxruntime does not load the model.
+        GraphRefused: onnxruntime does not load the model, or does not run it on `feeds`.
         MemoryError: it needs more memory than there is.
     """
     content = model.SerializeToString()
     original = GraphSession(content)
+    answered = (
+        _answered(original, random_feeds(model.graph), may_fail=True)
+        if feeds is None
+        else _answered(original, feeds, may_fail=False)
+    )
     try:
+        if not answered:
+            raise GraphRefused("the model runs on none of the random inputs that were tried")
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
         _refuse_worse(made)
-        _compare(original, made)
+        _refuse_other_answers(GraphSession(made.SerializeToString()), answered)
     except GraphRefused as error:
         return Folded(model, str(error))
     return Folded(made)
@@ -90,7 +116,9 @@ def _restore(made: ModelProto, model: ModelProto) -> None:
     made.opset_import.extend(model.opset_import)
     made.graph.name, made.graph.doc_string = model.graph.name, model.graph.doc_string
     for field in ("producer_name", "producer_version", "doc_string", "domain", "model_version"):
-        setattr(made, field, getattr(model, field))
+        made.ClearField(field)
+        if model.HasField(field):
+            setattr(made, field, getattr(model, field))
     for graph in all_graphs(made.graph):
         graph.ClearField("value_info")
 
@@ -105,31 +133,32 @@ def _refuse_worse(made: ModelProto) -> None:
             refuse_not_finite(name, tensor)
 
 
-def _compare(original: GraphSession, made: ModelProto) -> None:
-    session, compared = GraphSession(made.SerializeToString()), 0
-    for feeds in random_feeds(made.graph):
+def _answered(session: GraphSession, feeds: Feeds, *, may_fail: bool) -> list[_Answered]:
+    """The first inputs that the network takes, with its answers."""
+    found: list[_Answered] = []
+    for inputs in feeds:
         try:
-            expected = original.run(feeds)
+            found.append(_Answered(inputs, session.run(inputs)))
         except GraphRefused:
-            continue
-        if not _agree(expected, session.run(feeds)):
+            if not may_fail:
+                raise
+        if len(found) == _COMPARED:
+            break
+    return found
+
+
+def _refuse_other_answers(session: GraphSession, answered: Sequence[_Answered]) -> None:
+    for one in answered:
+        found = session.run(one.inputs)
+        if not all(_same(*pair) for pair in zip(one.answers, found, strict=True)):
             raise GraphRefused("with its constants computed the model gives other answers")
-        compared += 1
-        if compared == _COMPARED:
-            return
-    if not compared:
-        raise GraphRefused("the model runs on none of the random inputs that were tried")
-
-
-def _agree(expected: Sequence[NDArray[Any]], found: Sequence[NDArray[Any]]) -> bool:
-    return all(_same(one, other) for one, other in zip(expected, found, strict=True))
 
 
 def _same(expected: NDArray[Any], found: NDArray[Any]) -> bool:
     if expected.shape != found.shape or expected.dtype != found.dtype:
         return False
     if expected.dtype.kind in "biu":
-        return np.count_nonzero(expected != found) <= _MOST_DECIDED_OTHERWISE * found.size
+        return int(np.count_nonzero(expected != found)) <= _MOST_DECIDED_OTHERWISE * found.size
     one, other = expected.astype(np.float64), found.astype(np.float64)
     finite = np.isfinite(one)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True):

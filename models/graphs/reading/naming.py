@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import GraphLimits
+from models.graphs.documents import GraphLimits
 from models.graphs.reading.sentences import quoted
 from models.graphs.reading.walking import all_graphs, bodies, defined, own_tensors, reads
 
@@ -16,10 +16,10 @@ def refuse_unreadable(model: ModelProto, limits: GraphLimits) -> None:
     Raises:
         GraphRefused: one is no text, or too long.
     """
+    for text in (model.doc_string, model.graph.doc_string):
+        _refuse_bytes(text)
     for text in _texts(model):
-        # Protobuf gives the bytes as they are where they are not UTF-8.
-        if not isinstance(text, str):
-            raise GraphRefused(f"the file has the name {text!r:.60}, which is not UTF-8")
+        _refuse_bytes(text)
         if len(text) > limits.name_characters:
             raise GraphRefused(
                 f"the file has the name {quoted(text)} of {len(text)} characters; allowed are "
@@ -27,8 +27,15 @@ def refuse_unreadable(model: ModelProto, limits: GraphLimits) -> None:
             )
 
 
-def _texts(model: ModelProto) -> Iterator[object]:
-    yield model.producer_name
+def _refuse_bytes(text: object) -> None:
+    # Protobuf gives the bytes as they are where they are not UTF-8.
+    if not isinstance(text, str):
+        raise GraphRefused(f"the file has the text {text!r:.60}, which is not UTF-8")
+
+
+def _texts(model: ModelProto) -> Iterator[str]:
+    yield from (model.producer_name, model.producer_version, model.domain, model.graph.name)
+    yield from (entry.key for entry in model.metadata_props)
     for entry in model.opset_import:
         yield entry.domain
     for graph in all_graphs(model.graph):

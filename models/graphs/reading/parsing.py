@@ -4,15 +4,13 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import OLDEST_OPSET, GraphLimits
+from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.naming import refuse_unordered, refuse_unreadable
 from models.graphs.reading.nodes import refuse_unknown_operators, refuse_unsafe_attributes
 from models.graphs.reading.ports import refuse_untyped, without_defaults
-from models.graphs.reading.runtime import newest_ir_version, newest_opset
+from models.graphs.reading.runtime import OLDEST_OPSET, newest_ir_version, newest_opset
 from models.graphs.reading.tensors import refuse_not_finite, refuse_unsound
 from models.graphs.reading.walking import all_graphs, own_tensors
-
-DEFAULT_LIMITS = GraphLimits()
 
 _STANDARD = ("", "ai.onnx")
 _OLDEST_IR_VERSION = 3

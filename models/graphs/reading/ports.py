@@ -3,13 +3,14 @@
 from onnx import GraphProto, ValueInfoProto
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import GraphLimits
+from models.graphs.documents import GraphLimits
 from models.graphs.reading.naming import named_twice
 from models.graphs.reading.sentences import quoted
 from models.graphs.reading.tensors import NAMES, element_name
 from models.graphs.reading.walking import all_graphs
 
 _LARGEST_SIZE = 2**31
+_MOST_DIMENSIONS = 16
 _KINDS = {
     "sequence_type": "a sequence",
     "optional_type": "an optional",
@@ -66,5 +67,7 @@ def _refuse_port(what: str, port: ValueInfoProto, *, required: bool) -> None:
             f"{name} has elements of type {element_name(element)}; allowed are "
             f"{', '.join(NAMES.values())}"
         )
+    if len(port.type.tensor_type.shape.dim) > _MOST_DIMENSIONS:
+        raise GraphRefused(f"{name} has more than {_MOST_DIMENSIONS} dimensions")
     if any(size.dim_value >= _LARGEST_SIZE for size in port.type.tensor_type.shape.dim):
         raise GraphRefused(f"{name} has a size of {_LARGEST_SIZE} or more")

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from onnx import IR_VERSION, ModelProto, TensorProto, defs, helper
 
 from models.errors import GraphRefused
-from models.graphs.reading.limits import OLDEST_OPSET
 
 Array = NDArray[Any]
+
+OLDEST_OPSET = 11
 
 _LONGEST_MESSAGE = 300
 _OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory", "bad allocation")

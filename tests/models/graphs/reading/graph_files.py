@@ -2,11 +2,14 @@
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import torch
+from numpy.typing import DTypeLike
 from onnx import TensorProto, helper, numpy_helper
 from torch import nn
 
@@ -17,7 +20,7 @@ def port(name: str, shape: Sequence[int | str | None] | None = ("b", 4), element
     return helper.make_tensor_value_info(name, element, shape)
 
 
-def tensor(name: str, values, dtype=np.float32) -> TensorProto:
+def tensor(name: str, values: Any, dtype: DTypeLike = np.float32) -> TensorProto:
     return numpy_helper.from_array(np.asarray(values, dtype=dtype), name)
 
 
@@ -107,9 +110,18 @@ def large_constant() -> onnx.ModelProto:
     return model_of(nodes, tensors=[tensor("s", [100_000, 100_000], np.int64)])
 
 
+def answers(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """All outputs by onnxruntime as users run it."""
+    runtime: Any = onnxruntime
+    session = runtime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, dict(feeds))
+
+
 def exported(network: nn.Module, *args: torch.Tensor, **how) -> bytes:
     """What torch's own exporter writes."""
-    stream = io.BytesIO()
+    stream: Any = io.BytesIO()
     with warnings.catch_warnings():
         # The exporter by tracing says that there is a newer one.
         warnings.simplefilter("ignore")
