@@ -70,7 +70,7 @@ class _Branches:
         kept: list[NodeProto] = []
         while waiting:
             node = waiting.popleft()
-            if node.op_type == "If" and node.input[0] in self._known:
+            if node.op_type == "If" and set(node.input[:1]) & self._known:
                 branch = branch_of(node, taken=self._is_true(node.input[0]))
                 nodes, tensors = inlined(node, branch, self._names)
                 self._tensors.update((tensor.name, tensor) for tensor in tensors)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, helper
 
+from models.errors import GraphRefused
+from models.graphs.reading.sentences import quoted
 from models.graphs.reading.walking import all_graphs, bodies, defined
 
 
@@ -35,9 +37,16 @@ class Names:
 
 
 def branch_of(node: NodeProto, *, taken: bool) -> GraphProto:
-    """The branch of an `If` for a true or a false condition."""
+    """The branch of an `If` for a true or a false condition.
+
+    Raises:
+        GraphRefused: the node has none.
+    """
     wanted = "then_branch" if taken else "else_branch"
-    return next(attribute.g for attribute in node.attribute if attribute.name == wanted)
+    for attribute in node.attribute:
+        if attribute.name == wanted and attribute.HasField("g"):
+            return attribute.g
+    raise GraphRefused(f"a node If {quoted(node.name)} has no {wanted}")
 
 
 def inlined(

@@ -162,3 +162,12 @@ def test_a_scalar_cannot_fill_more_than_its_limit() -> None:
 
 def test_a_model_without_an_if_stays_as_it_is() -> None:
     assert with_fixed(small(), {}) == small()
+
+
+def test_an_if_without_its_branch_is_refused() -> None:
+    model = chosen_by_rate()
+    attributes = model.graph.node[3].attribute
+    del attributes[next(k for k, held in enumerate(attributes) if held.name == "then_branch")]
+    assert with_fixed(model, {"sr": 8000})
+    with pytest.raises(GraphRefused, match="a node If '' has no then_branch"):
+        with_fixed(model, {"sr": 16000})
