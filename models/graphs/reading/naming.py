@@ -48,12 +48,29 @@ def _texts(model: ModelProto) -> Iterator[str]:
             yield from (attribute.name for attribute in node.attribute)
 
 
+def tell_nodes_apart(model: ModelProto) -> None:
+    """Give nodes whose name another node of their graph has a name of their own.
+
+    Runtimes take such files, and nothing in a file refers to a node by its name.
+    """
+    for graph in all_graphs(model.graph):
+        taken = {node.name for node in graph.node}
+        seen: set[str] = set()
+        for place, node in enumerate(graph.node):
+            if node.name and node.name in seen:
+                node.name = f"{node.name}_{place}"
+                while node.name in taken:
+                    node.name += "_"
+                taken.add(node.name)
+            seen.add(node.name)
+
+
 def refuse_unordered(graph: GraphProto) -> None:
     """Follow a graph and its bodies from the first node to the last.
 
     Raises:
         GraphRefused: a name is defined twice, also in a body and around it, or is read before it is
-            defined, or never is; or nodes have the same name.
+            defined, or never is.
     """
     _follow(graph, set())
 
@@ -70,7 +87,6 @@ def _follow(graph: GraphProto, visible: set[str]) -> None:
 
     define(port.name for port in graph.input)
     define(tensor.name for tensor in graph.initializer)
-    _refuse_equal_names(graph)
     for node in graph.node:
         # What a body takes from around it, it asks for itself.
         for name in node.input:
@@ -83,14 +99,6 @@ def _follow(graph: GraphProto, visible: set[str]) -> None:
         if port.name not in visible:
             raise GraphRefused(_why_undefined(graph, port.name, "an output"))
     visible.difference_update(own)
-
-
-def _refuse_equal_names(graph: GraphProto) -> None:
-    names: set[str] = set()
-    for node in graph.node:
-        if node.name and node.name in names:
-            raise GraphRefused(f"two nodes have the name {quoted(node.name)}")
-        names.add(node.name)
 
 
 def _why_undefined(graph: GraphProto, name: str, reader: str) -> str:

@@ -5,7 +5,7 @@ from onnx import GraphProto, ModelProto
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
-from models.graphs.reading.naming import refuse_unordered, refuse_unreadable
+from models.graphs.reading.naming import refuse_unordered, refuse_unreadable, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators, refuse_unsafe_attributes
 from models.graphs.reading.ports import refuse_untyped, without_defaults
 from models.graphs.reading.runtime import OLDEST_OPSET, newest_ir_version, newest_opset
@@ -20,8 +20,8 @@ def read_graph(data: bytes, limits: GraphLimits = DEFAULT_LIMITS) -> ModelProto:
     """A file's model, if nothing in it is refused; no tensor outside of the file is loaded.
 
     The model says the same in fewer ways: its one opset import is that of `ai.onnx`, whose domain
-    is written as `""`; inputs with a default are constants; shapes between nodes are left out, for
-    the runtime finds them again.
+    is written as `""`; inputs with a default are constants; nodes have names of their own or none;
+    shapes between nodes are left out, for the runtime finds them again.
 
     Raises:
         GraphRefused: the file is too large, is no ONNX model or a damaged one, has operators that
@@ -47,6 +47,7 @@ def read_graph(data: bytes, limits: GraphLimits = DEFAULT_LIMITS) -> ModelProto:
     without_defaults(model.graph)
     refuse_untyped(model.graph, limits)
     refuse_unordered(model.graph)
+    tell_nodes_apart(model)
     for graph in all_graphs(model.graph):
         for name, tensor in own_tensors(graph):
             refuse_not_finite(name, tensor)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -311,8 +312,6 @@ def test_a_name_that_is_defined_twice_is_refused() -> None:
     shadowing = chosen_by_rate()
     shadowing.graph.node[3].attribute[0].g.initializer[0].name = "x"
     assert "the name 'x' is defined twice" in refusal(shadowing)
-    named = [node("Relu", ["x"], ["a"], name="n"), node("Relu", ["a"], ["y"], name="n")]
-    assert "two nodes have the name 'n'" in refusal(model_of(named))
     ports = [port("y"), port("y")]
     assert "'y' stands there twice" in refusal(
         model_of([node("Relu", ["x"], ["y"])], outputs=ports)
@@ -346,3 +345,11 @@ def test_a_dropout_that_drops_is_refused() -> None:
 def test_inputs_with_a_default_become_constants() -> None:
     model = small(inputs=[port("x"), port("W", [4, 4])])
     assert [entry.name for entry in read_graph(model.SerializeToString()).graph.input] == ["x"]
+
+
+def test_nodes_of_one_name_are_told_apart() -> None:
+    chain = ["x", "a", "b", "y"]
+    nodes = [node("Relu", [one], [two], name="n") for one, two in pairwise(chain)]
+    nodes[2].name = "n_1"
+    read = read_graph(model_of(nodes).SerializeToString())
+    assert [part.name for part in read.graph.node] == ["n", "n_1_", "n_1"]
