@@ -6,12 +6,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.fixed_values import fixed_tensor
 from models.graphs.reading.inlining import Names, branch_of, inlined
+from models.graphs.reading.input_sizes import InputSizes
 from models.graphs.reading.runtime import GraphSession
 from models.graphs.reading.sentences import first_of, quoted
 from models.graphs.reading.walking import bodies, reads
@@ -23,9 +24,9 @@ def with_fixed(model: ModelProto, fixed: Fixed, limits: GraphLimits = DEFAULT_LI
     """The model with values in place of some inputs, which disappear.
 
     A scalar stands for all elements of its input. An `If` at the top level whose condition depends
-    on constants alone is replaced by the branch that is taken, also without a fixed input; names
-    that would be defined twice get new ones. Nodes and constants that nothing reads any more are
-    left out.
+    on constants alone, or on sizes that the file gives its inputs as numbers, is replaced by the
+    branch that is taken, also without a fixed input. Names that would be defined twice get new
+    ones. Nodes and constants that nothing reads any more are left out.
 
     Raises:
         GraphRefused: there is no such input, a value does not fit its type or shape, or no input
@@ -57,6 +58,7 @@ class _Branches:
     def __init__(self, model: ModelProto) -> None:
         self._model, self._graph = model, model.graph
         self._names = Names(model.graph)
+        self._sizes = InputSizes(model.graph)
         self._tensors = {tensor.name: tensor for tensor in model.graph.initializer}
         self._known = set(self._tensors)
         """Names whose values depend on constants alone."""
@@ -78,12 +80,23 @@ class _Branches:
                 self._graph.initializer.extend(tensors)
                 waiting.extendleft(reversed(nodes))
                 continue
+            node = self._sizes.constant(node, self._value) or node
             kept.append(node)
             if not any(bodies(node)) and all(name in self._known for name in node.input if name):
                 self._known.update(node.output)
                 self._makers.update(dict.fromkeys(node.output, node))
         del self._graph.node[:]
         self._graph.node.extend(kept)
+
+    def _value(self, name: str) -> NDArray[Any] | None:
+        """Of an initializer or a `Constant`."""
+        if name in self._tensors:
+            return numpy_helper.to_array(self._tensors[name])
+        maker = self._makers.get(name)
+        if maker is None or maker.op_type != "Constant":
+            return None
+        held = [numpy_helper.to_array(part.t) for part in maker.attribute if part.HasField("t")]
+        return held[0] if held else None
 
     def _is_true(self, condition: str) -> bool:
         """Have the runtime compute it, from the constants and nodes that it depends on."""

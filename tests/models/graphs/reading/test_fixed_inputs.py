@@ -164,6 +164,46 @@ def test_a_model_without_an_if_stays_as_it_is() -> None:
     assert with_fixed(small(), {}) == small()
 
 
+def by_size(shape: tuple[int | str, ...], place: int) -> onnx.ModelProto:
+    """y = 2 x if the state has 2 rows, else x."""
+
+    def branch(*names: str) -> onnx.GraphProto:
+        return helper.make_graph(
+            [helper.make_node("Add", list(names), ["out"])], "b", [], [port("out")]
+        )
+
+    nodes = [
+        helper.make_node("Shape", ["state"], ["sizes"]),
+        helper.make_node("Constant", [], ["place"], value=tensor("", place, np.int64)),
+        helper.make_node("Gather", ["sizes", "place"], ["rows"]),
+        helper.make_node("Equal", ["rows", "two"], ["is_two"]),
+        helper.make_node(
+            "If", ["is_two"], ["y"], then_branch=branch("x", "x"), else_branch=branch("x", "zero")
+        ),
+    ]
+    tensors = [tensor("two", 2, np.int64), tensor("zero", 0.0)]
+    return model_of(nodes, inputs=[port("x"), port("state", shape)], tensors=tensors)
+
+
+@pytest.mark.parametrize(
+    ("shape", "place", "factor"),
+    [((2, "b", 4), 0, 2), ((3, "b", 4), 0, 1), ((1, "b", 2), -1, 2), ((4, 5), 1, 1)],
+)
+def test_an_if_on_a_size_that_the_file_gives_is_taken(shape, place: int, factor: int) -> None:
+    model = read_graph(by_size(shape, place).SerializeToString())
+    taken = with_fixed(model, {})
+    assert set(graph_facts(taken).operators) == {"Add", "Identity"}
+    state = np.zeros([size if isinstance(size, int) else 3 for size in shape], np.float32)
+    for one in (model, taken):
+        np.testing.assert_array_equal(answers(one, {"x": X, "state": state})[0], factor * X)
+
+
+@pytest.mark.parametrize(("shape", "place"), [((2, "b", 4), 1), (("b", 2), 0), ((2, "b"), 5)])
+def test_an_if_on_a_size_that_is_open_stays(shape, place: int) -> None:
+    model = read_graph(by_size(shape, place).SerializeToString())
+    assert graph_facts(with_fixed(model, {})).operators["If"] == 1
+
+
 def test_an_if_without_its_branch_is_refused() -> None:
     model = chosen_by_rate()
     attributes = model.graph.node[3].attribute
