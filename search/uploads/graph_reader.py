@@ -3,7 +3,8 @@
 It checks the file, fixes inputs, folds constants, and writes what is to be compressed. The answer
 has `facts` of that file and `kept_because`, or `refused` with the sentence for the user.
 
-onnxruntime is here and nowhere in the service's own process: 90 bytes can ask it for 40 GB.
+onnxruntime is here and nowhere in the service's own process: 90 bytes can ask it for 40 GB. See
+Note [Uploads without torch] in `search/README.md`.
 """
 
 import zipfile
