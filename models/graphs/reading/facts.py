@@ -13,7 +13,7 @@ from models.graphs.reading.walking import all_graphs, bodies, own_tensors
 def graph_facts(model: ModelProto) -> GraphFacts:
     """The facts of a model that `read_graph` gave, or of what was made of one."""
     graph = model.graph
-    weight_bytes, share = _weights(graph)
+    weight_bytes, share = weight_share(graph)
     operators = Counter(node.op_type for part in all_graphs(graph) for node in part.node)
     return GraphFacts(
         inputs=tuple(map(_port, graph.input)),
@@ -37,7 +37,7 @@ def refuse_buried_weights(model: ModelProto, limits: GraphLimits = DEFAULT_LIMIT
     Raises:
         GraphRefused: the share is below `limits.top_level_share`.
     """
-    _, share = _weights(model.graph)
+    _, share = weight_share(model.graph)
     if share >= limits.top_level_share:
         return
     holders = sorted({node.op_type for node in model.graph.node if any(bodies(node))})
@@ -49,7 +49,7 @@ def refuse_buried_weights(model: ModelProto, limits: GraphLimits = DEFAULT_LIMIT
     )
 
 
-def _weights(graph: GraphProto) -> tuple[int, float]:
+def weight_share(graph: GraphProto) -> tuple[int, float]:
     """Bytes of all tensors, and the share of those outside of bodies; 1 where there are none."""
     total = sum(
         tensor_bytes(tensor) for part in all_graphs(graph) for _, tensor in own_tensors(part)

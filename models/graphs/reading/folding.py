@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
+from models.graphs.reading.facts import weight_share
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
 from models.graphs.reading.random_feeds import random_feeds
@@ -25,6 +26,8 @@ _SMALLEST_DIFFERENCE = 1e-6
 """What is let pass beside it: runtimes' sigmoid differs by roundings of 1 also near 0."""
 _MOST_DECIDED_OTHERWISE = 0.01
 """Of whole numbers in answers, the share that may differ: random inputs bring near ties."""
+_MOST_BURIED = 0.05
+"""By how much the share of weights outside of bodies may fall."""
 _COMPARED = 2
 """On how many random inputs that the network takes both are compared."""
 
@@ -60,8 +63,9 @@ def folded(
     """The model with constants computed and batch norms merged (`ORT_ENABLE_BASIC`).
 
     It opens `Constant` nodes, and LSTM weights behind slices. All operators stay standard; inputs,
-    outputs and metadata are the model's own. Both are run; where their answers differ, or the model
-    runs on none of the random inputs that are tried, it stays as it is.
+    outputs and metadata are the model's own. Both are run; where their answers differ, the model
+    runs on none of the random inputs that are tried, or weights would move into bodies, it stays as
+    it is.
 
     Args:
         model: as `read_graph` gives it.
@@ -86,7 +90,7 @@ def folded(
             raise GraphRefused("the model runs on none of the random inputs that were tried")
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
-        _refuse_worse(made)
+        _refuse_worse(made, model)
         _refuse_other_answers(GraphSession(made.SerializeToString()), answered)
     except GraphRefused as error:
         return Folded(model, str(error))
@@ -126,8 +130,18 @@ def _restore(made: ModelProto, model: ModelProto) -> None:
     tell_nodes_apart(made)
 
 
-def _refuse_worse(made: ModelProto) -> None:
-    """What holds of every model that was read has to hold of this one."""
+def _refuse_worse(made: ModelProto, model: ModelProto) -> None:
+    """What holds of every model that was read has to hold of this one.
+
+    Where both branches of an `If` make something of a weight, each gets a copy, which is larger
+    and can no longer be compressed.
+    """
+    before, after = weight_share(model.graph)[1], weight_share(made.graph)[1]
+    if after < before - _MOST_BURIED:
+        raise GraphRefused(
+            f"with its constants computed {100 * after:.0f} % of the weights' bytes are outside of "
+            f"bodies, in place of {100 * before:.0f} %"
+        )
     refuse_unknown_operators(made.graph)
     refuse_unordered(made.graph)
     for graph in all_graphs(made.graph):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import GraphProto, TensorProto, helper
 
 from models.errors import GraphRefused
 from models.graphs.documents import GraphFacts, GraphLimits, GraphPort
@@ -194,6 +194,26 @@ def test_whole_numbers_and_masks_are_drawn_as_such(tmp_path: Path) -> None:
         tensors=[tensor("table", np.ones((2, 3))), tensor("zero", 0.0)],
     )
     assert folded(model, tmp_path).kept_because is None
+
+
+def test_weights_that_would_move_into_bodies_stay_outside(tmp_path: Path) -> None:
+    def branch(operator: str) -> GraphProto:
+        nodes = [
+            helper.make_node("Transpose", ["W"], ["turned"]),
+            helper.make_node("MatMul", ["x", "turned"], ["h"]),
+            helper.make_node(operator, ["h"], ["out"]),
+        ]
+        return helper.make_graph(nodes, "b", [], [port("out")])
+
+    chosen = helper.make_node(
+        "If", ["yes"], ["y"], then_branch=branch("Relu"), else_branch=branch("Abs")
+    )
+    inputs = [port("x"), port("yes", (), TensorProto.BOOL)]
+    weights = tensor("W", np.random.default_rng(0).standard_normal((4, 4)))
+    model = model_of([chosen], inputs=inputs, tensors=[weights])
+    made = folded(model, tmp_path)
+    assert made.model == model
+    assert "0 % of the weights' bytes are outside of bodies" in str(made.kept_because)
 
 
 def test_a_huge_constant_is_no_part_of_reading() -> None:
