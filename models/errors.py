@@ -7,6 +7,7 @@ ModelError
 ├── InputError          a tensor does not fit the model: change the input
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
+├── GraphRefused        a stranger's ONNX file is not taken: change the file, or use another
 ├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
 └── ExportError         a model has no faithful file of a format; the message says why
     └── ToolMissing     what such a file is tried with is not here: install it, and ask again
@@ -39,6 +40,10 @@ class CheckpointError(ModelError, ValueError):
 
 class ConversionError(ModelError, ValueError):
     """Trained weights cannot be brought to another form; change them or what they should become."""
+
+
+class GraphRefused(ModelError, ValueError):
+    """A network of somebody else's is not taken; the message says what its file has to change."""
 
 
 class RoundingError(ModelError, ValueError):

@@ -7,23 +7,15 @@ See Note [Uploads without torch] in `search/README.md`.
 """
 
 import errno
-import json
-import math
-import resource
-import signal
-import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from search.errors import DataError
-from search.linux import die_with_parent
 from search.uploads import container, decoding
+from search.uploads.confinement import answer_order, confine
 from search.uploads.dataset_metadata import ReadingOptions
-
-OUT_OF_MEMORY = 3
-"""The exit status when the limit of memory was met; 0 is an answer."""
 
 _CONTAINER_OVERHEAD = 2**20
 """Bytes of a container beside its arrays: headers, facts, preview."""
@@ -31,18 +23,16 @@ _CONTAINER_OVERHEAD = 2**20
 
 def main() -> None:
     """Carry out the order on standard input."""
-    die_with_parent(signal.SIGKILL)
-    order = json.load(sys.stdin)
-    try:
-        answer = _read(order)
-    except MemoryError:
-        sys.exit(OUT_OF_MEMORY)
-    sys.stdout.write(json.dumps(answer))
+    answer_order(_read)
 
 
 def _read(order: Mapping[str, Any]) -> Mapping[str, object]:
     limits = order["limits"]
-    _limit(limits)
+    confine(
+        memory_bytes=limits["memory_bytes"],
+        seconds=limits["seconds"],
+        written_bytes=limits["decoded_bytes"] + _CONTAINER_OVERHEAD,
+    )
     try:
         with ExitStack() as files:
             decoded = decoding.decode(
@@ -66,18 +56,6 @@ def _read(order: Mapping[str, Any]) -> Mapping[str, object]:
         "facts": decoded.facts.model_dump(mode="json"),
         "preview": [sample.model_dump(mode="json") for sample in decoded.preview],
     }
-
-
-def _limit(limits: Mapping[str, Any]) -> None:
-    """Limit what follows, from which there is no way back: hard limits cannot be raised again."""
-    memory, largest = limits["memory_bytes"], limits["decoded_bytes"] + _CONTAINER_OVERHEAD
-    seconds = max(1, math.ceil(limits["seconds"]))
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # A write beyond the limit becomes an error in place of a signal.
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,63 @@
+"""What is asked and said of a stranger's network; importing this loads no runtime."""
+
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from models.spec import Spec
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphLimits:
+    """Limits of a file, whoever runs the process that reads it."""
+
+    file_bytes: int = 512 * 2**20
+    folded_bytes: int = 2**30
+    """Of the file after constants were computed."""
+    nodes: int = 20_000
+    """With those of bodies of `If`, `Loop` and `Scan`."""
+    tensors: int = 100_000
+    """Initializers, with those of bodies."""
+    ports: int = 256
+    """Inputs and outputs of the whole graph."""
+    name_characters: int = 1000
+    metadata_bytes: int = 2**20
+    """Keys and values together."""
+    fixed_bytes: int = 2**24
+    """Of one input that the user fixes."""
+    top_level_share: float = 0.5
+    """The least share of the weights' bytes that stands outside of bodies; see
+    `models.graphs.reading`."""
+
+
+DEFAULT_LIMITS = GraphLimits()
+
+
+class GraphPort(Spec):
+    """One input or output of a graph."""
+
+    name: str
+    type: str = Field(description="of its elements, as numpy and ml_dtypes call it: float32")
+    shape: tuple[int | str | None, ...] | None = Field(
+        description="sizes; a text is a size that has a name, null one that has none. null in "
+        "place of the whole: any number of dimensions"
+    )
+
+
+class GraphFacts(Spec):
+    """What was found in an ONNX file."""
+
+    inputs: tuple[GraphPort, ...]
+    outputs: tuple[GraphPort, ...]
+    opset: int = Field(description="of ai.onnx")
+    nodes: int = Field(description="with those in bodies of If, Loop and Scan")
+    operators: dict[str, int] = Field(description="nodes by operator, those of bodies too")
+    file_bytes: int
+    weight_bytes: int = Field(description="of all tensors, those of bodies too")
+    top_level_share: float = Field(
+        ge=0,
+        le=1,
+        description="of the weights' bytes, what stands outside of bodies, and can be compressed",
+    )
+    metadata_keys: tuple[str, ...]
+    producer: str

@@ -1,0 +1,47 @@
+"""How far a compressed file's answers are from the original's: one file a metric, and the union.
+
+Pure numpy. Answers are arrays, one for each sample, as the files gave them.
+"""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from search.graphs.metrics.agreement import Agreement
+from search.graphs.metrics.answer_checks import refuse_constant, refuse_unusable
+from search.graphs.metrics.comparison import Comparison, compared
+from search.graphs.metrics.cosine import Cosine
+from search.graphs.metrics.ctc_string import CtcString
+from search.graphs.metrics.default_metric import default_metric
+from search.graphs.metrics.kl import Kl
+from search.graphs.metrics.label_accuracy import LabelAccuracy
+from search.graphs.metrics.metric import Answers, Metric
+from search.graphs.metrics.relative_error import RelativeError
+from search.graphs.metrics.sample_split import SampleSplit, split_samples
+from search.graphs.metrics.wilson import Interval, wilson
+
+AnyMetric: TypeAlias = Annotated[
+    Kl | Agreement | RelativeError | Cosine | LabelAccuracy | CtcString,
+    Field(discriminator="kind"),
+]
+
+__all__ = [
+    "Agreement",
+    "Answers",
+    "AnyMetric",
+    "Comparison",
+    "Cosine",
+    "CtcString",
+    "Interval",
+    "Kl",
+    "LabelAccuracy",
+    "Metric",
+    "RelativeError",
+    "SampleSplit",
+    "compared",
+    "default_metric",
+    "refuse_constant",
+    "refuse_unusable",
+    "split_samples",
+    "wilson",
+]

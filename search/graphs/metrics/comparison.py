@@ -1,0 +1,50 @@
+"""One file beside the original: the value, its interval, and where it is worst."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from search.graphs.metrics.metric import Answers, Metric
+from search.graphs.metrics.wilson import Interval, wilson
+
+_WORST = 10
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What was found in one part of the data."""
+
+    value: float
+    samples: int
+    interval: Interval | None
+    """Over samples; None: the metric is no share."""
+    worst: tuple[int, ...]
+    """The samples (from 0) with the worst values, at most ten, the worst one first."""
+
+
+def compared(
+    metric: Metric,
+    original: Mapping[str, Answers],
+    found: Mapping[str, Answers],
+    labels: Answers | None = None,
+) -> Comparison:
+    """A file's answers beside the original's, by the names of outputs.
+
+    Of several outputs a sample has the mean.
+
+    Raises:
+        TrainingDiverged: a file answers with NaN or Inf, or in another shape than the original.
+        SpecRefused: labels are needed and do not fit.
+    """
+    values = np.mean(
+        [metric.by_sample(original[name], found[name], labels) for name in original], axis=0
+    )
+    value = float(values.mean())
+    order = np.argsort(values if metric.direction == "maximize" else -values, kind="stable")
+    return Comparison(
+        value=value,
+        samples=len(values),
+        interval=wilson(value, len(values)) if metric.is_share else None,
+        worst=tuple(int(place) for place in order[:_WORST]),
+    )
