@@ -110,9 +110,9 @@ class Highway(FeedForward):
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
-        """hidden_size from 16 to 128 in steps of 8, layers from 1 to 5."""
+        """hidden_size log-uniform from 16 to 128, layers from 1 to 5."""
         return cls(
-            hidden_size=sampler.integer("hidden_size", 16, 128, step=8),
+            hidden_size=sampler.integer("hidden_size", 16, 128, log=True),
             layers=sampler.integer("layers", 1, 5),
         )
 

@@ -74,8 +74,8 @@ class Recurrent(Architecture):
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
-        """hidden_size from 16 to 128 in steps of 8."""
-        return cls(hidden_size=sampler.integer("hidden_size", 16, 128, step=8))
+        """hidden_size log-uniform from 16 to 128."""
+        return cls(hidden_size=sampler.integer("hidden_size", 16, 128, log=True))
 
     def slots(self, signature: Signature) -> Mapping[str, Slot]:
         """The recurrent matrices of all gates and layers, then structured input matrices."""

@@ -35,9 +35,9 @@ class Resnet(Perceptron):
 
     @classmethod
     def suggest(cls, sampler: ParameterSampler, signature: Signature) -> Self:  # noqa: ARG003 -- one range
-        """hidden_size from 16 to 128 in steps of 8, blocks from 1 to 4."""
+        """hidden_size log-uniform from 16 to 128, blocks from 1 to 4."""
         return cls(
-            hidden_size=sampler.integer("hidden_size", 16, 128, step=8),
+            hidden_size=sampler.integer("hidden_size", 16, 128, log=True),
             blocks=sampler.integer("blocks", 1, 4),
         )
 
