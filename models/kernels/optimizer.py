@@ -1,14 +1,14 @@
 """A step of an optimizer for M members at once: norms of their gradients first, then the update.
 
-Each member has rates, bounds and a count of steps of its own. In single precision on the CPU our
+Each member has rates, bounds and counts of steps of its own. In single precision on the CPU our
 kernel passes once through all tensors; elsewhere torch's operations compute the same. Between the
 two calls a caller sees by the norms which members have diverged.
 """
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -24,6 +24,10 @@ their squares, RMSprop's mean of squares, Adagrad's sum of squares."""
 
 _BETAS: Final = (0.9, 0.999)
 _ALPHA: Final = 0.9
+
+_torch: Any = torch
+foreach_copy_: Final[Callable[[Sequence[Tensor], Sequence[Tensor]], None]] = _torch._foreach_copy_
+"""Copy tensors into others, all in one call."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ def update_(
     steps: Tensor,
     norms: Tensor,
     rates: MemberRates,
-    scales: Sequence[float],
+    scales: Tensor,
 ) -> None:
     """Take a step: parameters, moments and counts of steps change in place.
 
@@ -96,22 +100,23 @@ def update_(
     Args:
         optimizer: its name.
         parameters: each `[M, ...]`, contiguous, all of one dtype on one device.
-        gradients: of each parameter; zeros where a parameter has none.
+        gradients: of each parameter.
         moments: as many as `MOMENTS` says, each of them one tensor for each parameter.
-        steps: int64 `[M]` on the CPU, those taken before, from 0.
+        steps: int64 `[P, M]` on the CPU, those taken before with each of the P parameters, from 0.
         norms: float64 `[M]` on the CPU, of `gradient_norms`; NaN of a member whose loss is not
             finite.
         rates: what members have of their own.
-        scales: a factor of all learning rates for each parameter.
+        scales: float64 `[P, M]` on the CPU, factors of the learning rates.
 
     Raises:
         ValueError: a tensor is of another shape, dtype, device or layout, there is not one of each
             for all parameters, tensors that are written share memory with others, or there is no
             such optimizer.
     """
-    members = _check_update(optimizer, parameters, gradients, moments, scales)
+    members = _check_update(optimizer, parameters, gradients, moments)
     _check_rates(members, norms=norms, **vars(rates))
-    check("steps", steps, (members,), torch.int64)
+    check("scales", scales, (len(parameters), members), torch.float64)
+    check("steps", steps, (len(parameters), members), torch.int64)
     _check_whole("steps", steps)
     check_range("steps", steps, 0, 2**53)
     if not kernels_take(parameters[0]):
@@ -120,10 +125,10 @@ def update_(
         )
     gradients = [one.contiguous() for one in gradients]
     _check_apart([*parameters, *(one for kept in moments for one in kept), steps], gradients)
-    own = {name: one.contiguous() for name, one in (*vars(rates).items(), ("norms", norms))}
-    factors = (ctypes.c_double * len(scales))(*scales)
-    lists = _sizes(parameters), factors, *map(_addresses, (gradients, parameters, *moments))
-    names = "sizes", "scales", "gradients", "parameters", "first", "second"
+    own = {name: one.contiguous() for name, one in vars(rates).items()}
+    own |= {"norms": norms.contiguous(), "scales": scales.contiguous()}
+    lists = _sizes(parameters), *map(_addresses, (gradients, parameters, *moments))
+    names = "sizes", "gradients", "parameters", "first", "second"
     arguments = OptimizerArguments(
         **dict(zip(names, map(ctypes.addressof, lists), strict=False)),
         **{name: address_of(one) for name, one in own.items()},
@@ -145,7 +150,6 @@ def _check_update(
     parameters: Sequence[Tensor],
     gradients: Sequence[Tensor],
     moments: Sequence[Sequence[Tensor]],
-    scales: Sequence[float],
 ) -> int:
     """The number of members, if all lists are those of such a step."""
     if optimizer not in OPTIMIZERS:
@@ -155,7 +159,7 @@ def _check_update(
             f"{len(moments)} moments are given; {optimizer} keeps {MOMENTS[optimizer]}"
         )
     members = _members(parameters)
-    counts = {len(one) for one in (parameters, gradients, scales, *moments)}
+    counts = {len(one) for one in (parameters, gradients, *moments)}
     if len(counts) > 1:
         raise ValueError(f"lists have {sorted(counts)} entries; there is one for each parameter")
     shapes = [(members, *one.shape[1:]) for one in parameters]
@@ -231,25 +235,15 @@ def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def _norms_by_torch(gradients: Sequence[Tensor], clip_value: Tensor) -> Tensor:
-    found = [
-        _norm(clipped.reshape(len(clipped), -1)) for clipped in _clipped(gradients, clip_value)
-    ]
-    return _norm(torch.stack(found, 1).double()).cpu()
+    rows = _rows(gradients)
+    bound = clip_value.to(rows).unsqueeze(1)
+    norms: Tensor = _torch.linalg.vector_norm(rows.clamp(-bound, bound), dim=1)
+    return norms.double().cpu()
 
 
-def _norm(rows: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(rows, dim=1)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType] -- untyped
-
-
-def _clipped(gradients: Sequence[Tensor], clip_value: Tensor) -> Iterator[Tensor]:
-    for gradient in gradients:
-        bound = _beside(clip_value, gradient)
-        yield gradient.clamp(-bound, bound)
-
-
-def _beside(own: Tensor, tensor: Tensor) -> Tensor:
-    """Numbers of the members `[M]` in a form that multiplies a tensor `[M, ...]`."""
-    return own.to(tensor).view(-1, *[1] * (tensor.dim() - 1))
+def _rows(tensors: Sequence[Tensor]) -> Tensor:
+    """All of each member's numbers in one row, so that an operation is one for all parameters."""
+    return torch.cat([one.reshape(len(one), -1) for one in tensors], 1)
 
 
 def _update_by_torch(
@@ -260,38 +254,48 @@ def _update_by_torch(
     steps: Tensor,
     norms: Tensor,
     rates: MemberRates,
-    scales: Sequence[float],
+    scales: Tensor,
 ) -> None:
+    weights, gradient, *kept = map(_rows, (parameters, gradients, *moments))
     finite = norms.isfinite()
     moves = finite | ~rates.recovery.isnan()
     share = (rates.clip_norm / (norms + 1e-6)).clamp(max=1)
     steps += moves
-    kept = zip(*moments, strict=True) if moments else [()] * len(parameters)
-    gradients = list(_clipped(gradients, rates.clip_value))
-    for parameter, gradient, own, scale in zip(parameters, gradients, kept, scales, strict=True):
-        rate = rates.learning_rate * scale
-        shrunk = _beside(rates.recovery, parameter) * parameter
-        gradient = torch.where(
-            _beside(finite, parameter) > 0, gradient * _beside(share, parameter), shrunk
+    rate = rates.learning_rate * scales
+    left = 1 - rate * rates.weight_decay
+    corrections = [1 - beta ** steps.double() for beta in _BETAS]
+    if optimizer == "adam":
+        rate = rate / corrections[0]
+    # One copy to the device for what members have, and one for what differs by parameter as well.
+    of_members = torch.stack([finite, moves, rates.clip_value, share, rates.recovery]).to(weights)
+    finite, moves, bound, share, recovery = of_members.unsqueeze(-1)
+    sizes = [one[0].numel() for one in parameters]
+    rate, left, root = (
+        torch.stack([rate.mT, left.mT, corrections[1].sqrt().mT])
+        .to(weights)
+        .repeat_interleave(torch.tensor(sizes).to(weights.device), 2, output_size=sum(sizes))
+    )
+    gradient = gradient.clamp(-bound, bound) * share
+    gradient = torch.where(finite > 0, gradient, recovery * weights)
+    means, direction = _direction(optimizer, gradient, kept, root)
+    found = weights * left - rate * direction, *means
+    for tensors, old, new in zip((parameters, *moments), (weights, *kept), found, strict=True):
+        parts: Sequence[Tensor] = _torch.split(torch.where(moves > 0, new, old), sizes, 1)
+        foreach_copy_(
+            tensors, [part.view_as(own) for part, own in zip(parts, tensors, strict=True)]
         )
-        means, direction = _direction(optimizer, gradient, own, steps)
-        rate_here = _beside(rate, parameter)
-        if optimizer == "adam":
-            rate_here = _beside(rate / (1 - _BETAS[0] ** steps.double()), parameter)
-        weight = parameter * _beside(1 - rate * rates.weight_decay, parameter)
-        changed = weight - rate_here * direction
-        for tensor, new in zip((parameter, *own), (changed, *means), strict=True):
-            tensor.copy_(torch.where(_beside(moves, tensor) > 0, new, tensor))
 
 
 def _direction(
-    optimizer: OptimizerName, gradient: Tensor, kept: Sequence[Tensor], steps: Tensor
+    optimizer: OptimizerName, gradient: Tensor, kept: Sequence[Tensor], root: Tensor
 ) -> tuple[tuple[Tensor, ...], Tensor]:
-    """New moments, and what times the learning rate the parameters lose."""
+    """New moments, and what times the learning rate the parameters lose.
+
+    `root` is that of what Adam's mean of squares is divided by.
+    """
     if optimizer == "adam":
         mean = kept[0].lerp(gradient, 1 - _BETAS[0])
         square = kept[1] * _BETAS[1] + (1 - _BETAS[1]) * gradient.square()
-        root = _beside((1 - _BETAS[1] ** steps.double()).sqrt(), gradient)
         return (mean, square), mean / (square.sqrt() / root + 1e-8)
     if optimizer == "rmsprop":
         square = kept[0] * _ALPHA + (1 - _ALPHA) * gradient.square()

@@ -71,15 +71,15 @@ double squares(const float *g, int64_t count, float bound) {
   return sum_of((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// What a member's numbers in all tensors have in common.
-struct Member {
+// What a member's numbers in a tensor have in common.
+struct Own {
   bool moves = true, recovers = false;
   float bound, share = 1, recovery;  // share: what clipping by norm leaves
   double rate, decay, correction_1 = 1, correction_2 = 1;
 
-  Member(const OptimizerShape &s, const OptimizerArguments &a, int64_t m)
-      : bound((float)a.clip_value[m]), recovery((float)a.recovery[m]), rate(a.learning_rate[m]),
-        decay(a.weight_decay[m]) {
+  Own(const OptimizerShape &s, const OptimizerArguments &a, int64_t p, int64_t m)
+      : bound((float)a.clip_value[m]), recovery((float)a.recovery[m]),
+        rate(a.learning_rate[m] * a.scales[p * s.members + m]), decay(a.weight_decay[m]) {
     if (!isfinite(a.norms[m])) {
       recovers = moves = !isnan(a.recovery[m]);
     } else if (!isinf(a.clip_norm[m])) {
@@ -87,7 +87,7 @@ struct Member {
       share = std::min(1.f, (float)a.clip_norm[m] * (1 / (norm + 1e-6f)));
     }
     if (s.optimizer != ADAM) return;
-    const double step = double(a.steps[m] + 1);
+    const double step = double(a.steps[p * s.members + m] + 1);
     correction_1 = 1 - pow(BETA_1, step), correction_2 = sqrt(1 - pow(BETA_2, step));
   }
 };
@@ -100,12 +100,12 @@ struct Numbers {
 };
 
 // rule(w, g, place) changes the shrunk parameters w by the gradients g.
-template <class Rule> inline void walk(const Numbers &n, const Member &m, double rate, Rule rule) {
-  const float kept = (float)(1 - rate * m.decay);
+template <class Rule> inline void walk(const Numbers &n, const Own &o, Rule rule) {
+  const float kept = (float)(1 - o.rate * o.decay);
   for (int64_t j = 0; j < n.count; j += LANES) {
     const int64_t left = n.count - j;
     Vec w = load_some(n.parameter + j, left);
-    const Vec g = m.recovers ? w * m.recovery : clipped(load_some(n.gradient + j, left), m.bound) * m.share;
+    const Vec g = o.recovers ? w * o.recovery : clipped(load_some(n.gradient + j, left), o.bound) * o.share;
     w *= kept;
     rule(w, g, j);
     store_some(n.parameter + j, w, left);
@@ -119,9 +119,9 @@ template <class Change> inline Vec changed(float *kept, int64_t left, Change cha
   return x;
 }
 
-void adam(const Numbers &n, const Member &m, double rate) {
-  const float step = (float)(rate / m.correction_1), root = (float)(1 / m.correction_2);
-  walk(n, m, rate, [&](Vec &w, Vec g, int64_t j) {
+void adam(const Numbers &n, const Own &o) {
+  const float step = (float)(o.rate / o.correction_1), root = (float)(1 / o.correction_2);
+  walk(n, o, [&](Vec &w, Vec g, int64_t j) {
     const Vec mean = changed(n.first + j, n.count - j, [&](Vec x) { return x + (float)(1 - BETA_1) * (g - x); });
     const Vec square = changed(n.second + j, n.count - j,
                                [&](Vec x) { return x * (float)BETA_2 + (float)(1 - BETA_2) * g * g; });
@@ -129,26 +129,26 @@ void adam(const Numbers &n, const Member &m, double rate) {
   });
 }
 
-void rmsprop(const Numbers &n, const Member &m, double rate) {
-  walk(n, m, rate, [&](Vec &w, Vec g, int64_t j) {
+void rmsprop(const Numbers &n, const Own &o) {
+  walk(n, o, [&](Vec &w, Vec g, int64_t j) {
     const Vec square = changed(n.first + j, n.count - j,
                                [&](Vec x) { return x * (float)ALPHA + (float)(1 - ALPHA) * g * g; });
-    w -= (float)rate * (g / (sqrt_of(square) + 1e-8f));
+    w -= (float)o.rate * (g / (sqrt_of(square) + 1e-8f));
   });
 }
 
-void adagrad(const Numbers &n, const Member &m, double rate) {
-  walk(n, m, rate, [&](Vec &w, Vec g, int64_t j) {
+void adagrad(const Numbers &n, const Own &o) {
+  walk(n, o, [&](Vec &w, Vec g, int64_t j) {
     const Vec square = changed(n.first + j, n.count - j, [&](Vec x) { return x + g * g; });
-    w -= (float)rate * (g / (sqrt_of(square) + 1e-10f));
+    w -= (float)o.rate * (g / (sqrt_of(square) + 1e-10f));
   });
 }
 
-void sgd(const Numbers &n, const Member &m, double rate) {
-  walk(n, m, rate, [&](Vec &w, Vec g, int64_t) { w -= (float)rate * g; });
+void sgd(const Numbers &n, const Own &o) {
+  walk(n, o, [&](Vec &w, Vec g, int64_t) { w -= (float)o.rate * g; });
 }
 
-using Step = void (*)(const Numbers &, const Member &, double rate);
+using Step = void (*)(const Numbers &, const Own &);
 
 Step step_of(int64_t optimizer) {
   switch (optimizer) {
@@ -183,21 +183,22 @@ int optimizer_norms(const OptimizerShape *shape, const OptimizerArguments *argum
 int optimizer_update(const OptimizerShape *shape, const OptimizerArguments *arguments) {
   const OptimizerShape &s = *shape;
   const OptimizerArguments &a = *arguments;
-  std::vector<Member> members;
-  for (int64_t m = 0; m < s.members; m++) members.emplace_back(s, a, m);
+  std::vector<Own> owns;
+  for (int64_t p = 0; p < s.tensors; p++)
+    for (int64_t m = 0; m < s.members; m++) owns.emplace_back(s, a, p, m);
   const Blocks blocks(s, a.sizes);
   const Step step = step_of(s.optimizer);
   in_parallel(blocks.runs, [&](int64_t, int64_t begin, int64_t end) {
     TinyIsZero here;
     blocks.in_run(begin, end, [&](int64_t, const Block &b) {
-      const Member &member = members[b.member];
-      if (!member.moves) return;
+      const Own &own = owns[b.tensor * s.members + b.member];
+      if (!own.moves) return;
       const int64_t at = b.member * a.sizes[b.tensor] + b.begin;
       const auto part = [&](float *const *of) { return of ? of[b.tensor] + at : nullptr; };
       const Numbers numbers{part(a.parameters), part(a.first), part(a.second), a.gradients[b.tensor] + at, b.count};
-      step(numbers, member, member.rate * a.scales[b.tensor]);
+      step(numbers, own);
     });
   });
-  for (int64_t m = 0; m < s.members; m++) a.steps[m] += members[m].moves;
+  for (size_t i = 0; i < owns.size(); i++) a.steps[i] += owns[i].moves;
   return 0;
 }

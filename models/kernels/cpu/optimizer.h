@@ -12,7 +12,7 @@ struct OptimizerShape {
 // Tensors are [M, ...] and contiguous; none of those that are written shares memory with another.
 struct OptimizerArguments {
   const int64_t *sizes;           // [P], the numbers that each member has of a tensor
-  const double *scales;           // [P], of the learning rates
+  const double *scales;           // [P, M], of the learning rates
   const float *const *gradients;  // [P]
   float *const *parameters;       // [P]
   float *const *first;            // [P]: Adam's means of gradients, what others keep of their squares
@@ -22,7 +22,7 @@ struct OptimizerArguments {
   const double *recovery;  // [M], which times the parameters is the gradient of a norm that is not
                            // finite; NaN where a member then does not move
   double *norms;           // [M], of each member's gradients, clipped by value
-  int64_t *steps;          // [M], that each member has taken
+  int64_t *steps;          // [P, M], that each member has taken with a tensor
 };
 
 extern "C" {

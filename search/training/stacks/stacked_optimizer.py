@@ -1,17 +1,17 @@
 """The optimizers of `search.training.optimizers` over K members at once.
 
-What is kept of past steps, and the gradients, stand in tensors `[K, P]`, a member's P numbers in
-one row, so that a step is a few operations however many parameters and members there are. The
-arithmetic is that of torch's own optimizers, in their order.
+`models.kernels.optimizer` takes the steps, all members' in two calls; here is what members bring to
+them, and what becomes of parameters without a gradient.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 import torch
 from torch import Tensor
 
+from models.kernels.optimizer import MemberRates, gradient_norms, update_
 from search.training.trial_spec import OptimizerName, TrainingSpec
 
 QUANTITIES: Final[Mapping[OptimizerName, tuple[str, ...]]] = {
@@ -22,59 +22,6 @@ QUANTITIES: Final[Mapping[OptimizerName, tuple[str, ...]]] = {
 }
 """What torch calls that which each optimizer keeps of past steps, beside their count."""
 
-_torch: Any = torch
-foreach_copy_: Final[Callable[[Sequence[Tensor], Sequence[Tensor]], None]] = _torch._foreach_copy_
-"""Copy tensors into others, all in one call."""
-foreach_sub_: Final[Callable[[Sequence[Tensor], Sequence[Tensor]], None]] = _torch._foreach_sub_
-"""Take tensors off others, all in one call."""
-
-split: Final[Callable[[Tensor, Sequence[int]], Sequence[Tensor]]] = partial(_torch.split, dim=1)
-"""Cut `[K, P]` into the columns of each parameter."""
-
-_Kept: TypeAlias = tuple[Tensor, ...]
-_Rule: TypeAlias = Callable[[Tensor, _Kept, Tensor, Tensor], tuple[Tensor, _Kept]]
-"""Of gradients `[K, P]`, what is kept, rates and counts of steps, with this one: what is taken off
-the parameters, and what is kept from now on."""
-
-_BETAS: Final = (0.9, 0.999)
-_EPSILON: Final = 1e-8
-_ADAGRAD_EPSILON: Final = 1e-10
-_RMSPROP_SHARE: Final = 0.9
-_NORM_EPSILON: Final = 1e-6
-
-
-def _adam(gradient: Tensor, kept: _Kept, rates: Tensor, steps: Tensor) -> tuple[Tensor, _Kept]:
-    first, second = _BETAS
-    mean = torch.lerp(kept[0], gradient, 1 - first)
-    square = (kept[1] * second).addcmul_(gradient, gradient, value=1 - second)
-    by_mean = (1 - torch.pow(first, steps)).to(rates.dtype)
-    by_square = (1 - torch.pow(second, steps)).sqrt_().to(rates.dtype)
-    below = square.sqrt().div_(by_square).add_(_EPSILON)
-    return (mean / below).mul_(rates / by_mean), (mean, square)
-
-
-def _rmsprop(gradient: Tensor, kept: _Kept, rates: Tensor, _steps: Tensor) -> tuple[Tensor, _Kept]:
-    share = _RMSPROP_SHARE
-    square = (kept[0] * share).addcmul_(gradient, gradient, value=1 - share)
-    return (gradient / square.sqrt().add_(_EPSILON)).mul_(rates), (square,)
-
-
-def _adagrad(gradient: Tensor, kept: _Kept, rates: Tensor, _steps: Tensor) -> tuple[Tensor, _Kept]:
-    total = torch.addcmul(kept[0], gradient, gradient)
-    return (gradient / total.sqrt().add_(_ADAGRAD_EPSILON)).mul_(rates), (total,)
-
-
-def _sgd(gradient: Tensor, kept: _Kept, rates: Tensor, _steps: Tensor) -> tuple[Tensor, _Kept]:
-    return gradient * rates, kept
-
-
-_RULES: Final[Mapping[OptimizerName, _Rule]] = {
-    "adam": _adam,
-    "rmsprop": _rmsprop,
-    "adagrad": _adagrad,
-    "sgd": _sgd,
-}
-
 
 class StackedOptimizer:
     """One optimizer, with each member's own rates, clipping, decay and recovery."""
@@ -82,114 +29,108 @@ class StackedOptimizer:
     def __init__(
         self,
         trainings: Sequence[TrainingSpec],
-        sizes: Sequence[int],
         *,
-        kept: Sequence[Tensor],
+        moments: Sequence[Sequence[Tensor]],
         steps: Tensor,
     ) -> None:
-        """Go on from earlier steps.
+        """Go on from earlier steps; rates are to be set.
 
         Args:
             trainings: how each member is trained; all have one optimizer.
-            sizes: numbers of each of the N parameters, in a member; P is their sum.
-            kept: `[K, P]` for each of the optimizer's `QUANTITIES`.
-            steps: how many each member made with each parameter, `[K, N]` float64.
+            moments: for each of the optimizer's `QUANTITIES`, `[K, ...]` of each parameter,
+                contiguous.
+            steps: how many each member made with each of the N parameters, `[N, K]` int64 on the
+                CPU.
         """
-        self._trainings, self._sizes = [*trainings], [*sizes]
-        self._rule = _RULES[trainings[0].optimizer]
-        self.kept, self.steps = (*kept,), steps
-        self._is_even = bool((steps == steps[:, :1]).all())
-        self.set_rates(torch.zeros(len(trainings), 1, device=steps.device))
+        self._trainings, self.moments, self.steps = [*trainings], moments, steps
 
-    def set_rates(self, rates: Tensor) -> None:
-        """Step so far from now on: `[K, 1]`, or `[K, P]` where it differs between parameters."""
-        trainings, self._rates = self._trainings, rates
-        self._cut = _limits([one.clip_value for one in trainings], rates)
-        self._longest = _limits([one.clip_norm for one in trainings], rates)
-        decays = [one.weight_decay for one in trainings]
-        self._decays = rates * _column(decays, rates) if any(decays) else None
-        factors = [one.nan_recovery for one in trainings]
-        self._recovery = None
-        if any(factor is not None for factor in factors):
-            self._recovery = _column([factor or torch.nan for factor in factors], rates)
+    def set_rates(self, rates: Sequence[float], scales: Sequence[Sequence[float]]) -> None:
+        """Take learning rates of the K members, times the N parameters' scales for each of them."""
+        trainings = self._trainings
+        self._scales = torch.tensor(scales, dtype=torch.float64)
+        self._rates = MemberRates(
+            learning_rate=torch.tensor(rates, dtype=torch.float64),
+            weight_decay=_given([one.weight_decay for one in trainings], 0),
+            clip_value=_given([one.clip_value for one in trainings], torch.inf),
+            clip_norm=_given([one.clip_norm for one in trainings], torch.inf),
+            recovery=_given([one.nan_recovery for one in trainings], torch.nan),
+        )
 
     @torch.no_grad()
     def step(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor | None], totals: Tensor
     ) -> Tensor:
-        """Change the parameters `[K, ...]` in place; gives the gradients' norms `[K]`.
+        """Change the parameters `[K, ...]` in place; gives the gradients' norms, `[K]` on the CPU.
 
         A member's norm is that of all its gradients, behind the cut of single components. Where it
-        or `totals` `[K]`, the loss, is no number, there is recovery in the gradient's place, or
-        nothing of use. A parameter without a gradient stays as it is, as do its averages.
+        or `totals` `[K]`, the loss, is no number, there is recovery in the gradient's place, or the
+        member stays as it is. What is kept of past steps with a parameter stays where it has no
+        gradient; only its weights decay.
         """
-        given = [one is not None for one in gradients]
-        gradient = torch.cat(
-            [
-                (torch.zeros_like(own) if one is None else one).flatten(1)
-                for own, one in zip(parameters, gradients, strict=True)
-            ],
-            1,
-        )
-        if self._cut is not None:
-            gradient = torch.clamp(gradient, -self._cut, self._cut)
-        norms: Tensor = _torch.linalg.vector_norm(gradient, dim=1)
-        if self._longest is not None:
-            shares = (self._longest / (norms.unsqueeze(-1) + _NORM_EPSILON)).clamp_(max=1)
-            gradient = gradient * shares
-        own, used = gradient, None
-        if self._recovery is not None or self._decays is not None:
-            own = torch.cat([one.flatten(1) for one in parameters], 1)
-        if not all(given):
-            used = torch.tensor([given], device=gradient.device).expand_as(self.steps)
-        if self._recovery is not None:
-            broken = ~(torch.isfinite(norms) & torch.isfinite(totals)).unsqueeze(-1)
-            gradient = torch.where(broken, self._recovery * own, gradient)
-            used = used if used is None else used | broken
-        change = self._changed(gradient, used)
-        if self._decays is not None:
-            change = change + self._decays * own
-        changes = split(change, self._sizes)
-        taken_off = [one.view_as(own) for one, own in zip(changes, parameters, strict=True)]
-        foreach_sub_([*parameters], taken_off)
-        return norms
+        rates = self._rates
+        given = {n: one for n, one in enumerate(gradients) if one is not None}
+        found = gradient_norms([*given.values()], rates.clip_value)
+        norms = torch.where(totals.detach().cpu().isfinite(), found, torch.nan)
+        self._update(parameters, given, norms, rates)
+        if len(given) < len(parameters):
+            rest = {n: torch.zeros_like(one) for n, one in enumerate(parameters) if n not in given}
+            self._update_without(parameters, rest, norms)
+        return found
 
     def keep(self, places: Sequence[int]) -> None:
         """Go on with these members; rates are to be set anew."""
-        rows = torch.tensor([*places], device=self.steps.device)
-        self.kept, self.steps = tuple(one[rows] for one in self.kept), self.steps[rows]
+        rows = torch.tensor([*places])
+        self.moments = [[one[rows.to(one.device)] for one in kept] for kept in self.moments]
+        self.steps = self.steps.index_select(1, rows)
         self._trainings = [self._trainings[place] for place in places]
 
-    def _changed(self, gradient: Tensor, used: Tensor | None) -> Tensor:
-        """What is taken off; `used` `[K, N]` says of which parameters, None: of all."""
-        if used is None:
-            self.steps = self.steps + 1
-        else:
-            self.steps, self._is_even = self.steps + used, False
-        steps = self.steps[:, :1] if self._is_even else self._spread(self.steps)
-        if used is None:
-            change, self.kept = self._rule(gradient, self.kept, self._rates, steps)
-            return change
-        # What was never used has no count to correct by.
-        change, kept = self._rule(gradient, self.kept, self._rates, steps.clamp(min=1))
-        columns = self._spread(used)
-        self.kept = tuple(
-            torch.where(columns, one, before) for one, before in zip(kept, self.kept, strict=True)
+    def _update(
+        self,
+        parameters: Sequence[Tensor],
+        gradients: Mapping[int, Tensor],
+        norms: Tensor,
+        rates: MemberRates,
+    ) -> None:
+        """A step with some of the parameters, by their places."""
+        places = [*gradients]
+        are_all = len(places) == len(parameters)
+        steps = self.steps if are_all else self.steps[places]
+        update_(
+            self._trainings[0].optimizer,
+            [parameters[n] for n in places],
+            [*gradients.values()],
+            [[kept[n] for n in places] for kept in self.moments],
+            steps=steps,
+            norms=norms,
+            rates=rates,
+            scales=self._scales if are_all else self._scales[places],
         )
-        return torch.where(columns, change, 0)
+        if not are_all:
+            self.steps[places] = steps
 
-    def _spread(self, each: Tensor) -> Tensor:
-        """One number per parameter `[K, N]` -> `[K, P]`."""
-        sizes = torch.tensor(self._sizes, device=each.device)
-        return each.repeat_interleave(sizes, 1)
+    def _update_without(
+        self, parameters: Sequence[Tensor], zeros: Mapping[int, Tensor], norms: Tensor
+    ) -> None:
+        """Have parameters without gradients decay, and shrink where a member recovers."""
+        rates, places, finite = self._rates, [*zeros], norms.isfinite()
+        if rates.weight_decay.any():
+            # A step of gradients of 0 that keeps nothing is the decay alone.
+            update_(
+                "sgd",
+                [parameters[n] for n in places],
+                [*zeros.values()],
+                [],
+                steps=torch.zeros_like(self.steps[places]),
+                norms=norms,
+                rates=replace(rates, recovery=torch.full_like(norms, torch.nan)),
+                scales=self._scales[places],
+            )
+        recovery = rates.recovery.masked_fill(finite, torch.nan)
+        if not recovery.isnan().all():
+            nobodys = torch.full_like(norms, torch.nan)
+            self._update(parameters, zeros, nobodys, replace(rates, recovery=recovery))
 
 
-def _limits(limits: Sequence[float | None], like: Tensor) -> Tensor | None:
-    """`[K, 1]`, infinity where there is no limit; None where nobody has one."""
-    if all(limit is None for limit in limits):
-        return None
-    return _column([torch.inf if limit is None else limit for limit in limits], like)
-
-
-def _column(numbers: Sequence[float], like: Tensor) -> Tensor:
-    return like.new_tensor([*numbers]).unsqueeze(-1)
+def _given(numbers: Sequence[float | None], otherwise: float) -> Tensor:
+    """Float64 `[K]`, with a number in the place of None."""
+    return torch.tensor([otherwise if one is None else one for one in numbers], dtype=torch.float64)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from models.backends.loops import State
+from models.kernels.optimizer import foreach_copy_
 from models.network import Network
 from models.stacked import StackedNetwork, penalty_of
 from search.tasks import Batch, Batches, Criterion, Samples, take_each
@@ -15,12 +16,7 @@ from search.training.resume import Tensors
 from search.training.stacks.engine import listed, settle
 from search.training.stacks.member import Member, Step
 from search.training.stacks.member_numbers import Numbers
-from search.training.stacks.stacked_optimizer import (
-    QUANTITIES,
-    StackedOptimizer,
-    foreach_copy_,
-    split,
-)
+from search.training.stacks.stacked_optimizer import QUANTITIES, StackedOptimizer
 
 
 class ManyNetworks:
@@ -81,13 +77,11 @@ class Together:
         # Of torch's generator of the other kind of device, from which nothing is drawn here.
         self._generators = [one.generators for one in numbers]
         self._quantities = QUANTITIES[members[0].training.optimizer]
-        self._sizes = [one[0].numel() for one in self._stack.parameters.values()]
-        steps = [[_steps(one, name) for name in self._stack.parameters] for one in numbers]
+        steps = [[_steps(one, name) for one in numbers] for name in self._stack.parameters]
         self._optimizer = StackedOptimizer(
             [member.training for member in members],
-            self._sizes,
-            kept=[self._laid_out(quantity, numbers) for quantity in self._quantities],
-            steps=torch.tensor(steps, dtype=torch.float64, device=self._device),
+            moments=[self._laid_out(quantity, numbers) for quantity in self._quantities],
+            steps=torch.tensor(steps),
         )
         parts = zip(*(one.carried for one in numbers), strict=True)
         carried = tuple(torch.stack(part).to(self._device) for part in parts)
@@ -101,20 +95,11 @@ class Together:
         if all(member.progress.batch == 0 for member in self.members):
             self._carried = self._carried_by_teacher = ()
         self._stack.train()
-        rates = torch.tensor([member.learning_rate for member in self.members]).unsqueeze(-1)
-        scales = self._stack.learning_rate_scales
-        if scales:
-            plain = torch.ones(len(self.members))
-            rates = rates * torch.cat(
-                [
-                    torch.tensor(scales[name]).unsqueeze(-1).expand(-1, one[0].numel())
-                    if name in scales
-                    else plain.unsqueeze(-1).expand(-1, one[0].numel())
-                    for name, one in self._stack.parameters.items()
-                ],
-                1,
-            )
-        self._optimizer.set_rates(rates.to(self._device))
+        scales, plain = self._stack.learning_rate_scales, [1.0] * len(self.members)
+        self._optimizer.set_rates(
+            [member.learning_rate for member in self.members],
+            [scales.get(name, plain) for name in self._stack.parameters],
+        )
 
     def step(self, *, last: bool) -> Sequence[Step]:
         """See `Engine`."""
@@ -146,7 +131,7 @@ class Together:
             )[: len(parameters)]
         norms = self._optimizer.step(parameters, gradients, totals)
         stack.after_step()
-        found = [totals, norms, losses]
+        found = [totals, losses]
         if probe is not None:
             found += probe.norms(losses)
         rows: list[list[float]] = listed(torch.stack([one.detach().double() for one in found], 1))
@@ -154,7 +139,9 @@ class Together:
         self._carried_by_teacher = by_teacher
         settle(self._device)
         steps: list[Step] = []
-        for (total, norm, loss, *probed), counts in zip(rows, batches.counts, strict=True):
+        for (total, loss, *probed), norm, counts in zip(
+            rows, listed(norms), batches.counts, strict=True
+        ):
             first, end = probed if probed else (None, None)
             steps.append(Step(total, norm, loss, counts, first, end))
         return steps
@@ -174,12 +161,11 @@ class Together:
     def numbers(self, place: int) -> Numbers:
         """See `Engine`."""
         optimizer: dict[str, Tensor] = {}
-        steps: list[float] = listed(self._optimizer.steps[place])
-        for quantity, rows in zip(self._quantities, self._optimizer.kept, strict=True):
-            parts = zip(self._stack.parameters.items(), split(rows, self._sizes), strict=True)
-            for count, ((name, parameter), part) in zip(steps, parts, strict=True):
+        steps: list[int] = listed(self._optimizer.steps[:, place])
+        for quantity, kept in zip(self._quantities, self._optimizer.moments, strict=True):
+            for count, name, one in zip(steps, self._stack.parameters, kept, strict=True):
                 if count and self._stack.has(place, name):
-                    own = self._stack.own_part(place, name, part.view_as(parameter))
+                    own = self._stack.own_part(place, name, one)
                     optimizer[f"{name}/{quantity}"] = own.clone()
                     optimizer[f"{name}/step"] = torch.tensor(count, dtype=torch.float32)
         generator = self._stack.generators[place].get_state()
@@ -247,17 +233,17 @@ class Together:
             return nullcontext()
         return self._stack.rounded(self.members[0].bits, for_a_step=True, who=who)
 
-    def _laid_out(self, quantity: str, numbers: Sequence[Numbers]) -> Tensor:
-        """What members kept of past steps, `[K, P]`."""
-        parts = [
+    def _laid_out(self, quantity: str, numbers: Sequence[Numbers]) -> list[Tensor]:
+        """What members kept of past steps with each parameter, `[K, ...]`."""
+        return [
             self._stack.laid_out(name, [one.optimizer.get(f"{name}/{quantity}") for one in numbers])
             for name in self._stack.parameters
         ]
-        return torch.cat([part.flatten(1) for part in parts], 1)
 
     def _tensors(self) -> list[Tensor]:
-        """All that a step writes over."""
-        return [*self._stack.parameters.values(), *self._stack.buffers.values()]
+        """All that a step writes over on the device."""
+        moments = [one for kept in self._optimizer.moments for one in kept]
+        return [*self._stack.parameters.values(), *self._stack.buffers.values(), *moments]
 
     def _keep_room(self) -> None:
         self._kept = [torch.empty_like(one, requires_grad=False) for one in self._tensors()]
@@ -266,14 +252,14 @@ class Together:
         """Go back to before the step."""
         with torch.no_grad():
             foreach_copy_(self._tensors(), self._kept)
-        self._optimizer.kept, self._optimizer.steps = self._past
+        self._optimizer.steps = self._past_steps
         for generator, state in zip(self._stack.generators, self._drawn, strict=True):
             generator.set_state(state)
 
     @torch.no_grad()
     def _remember(self) -> None:
         foreach_copy_(self._kept, self._tensors())
-        self._past = self._optimizer.kept, self._optimizer.steps
+        self._past_steps = self._optimizer.steps.clone()
         self._drawn = [generator.get_state() for generator in self._stack.generators]
 
 
@@ -283,7 +269,7 @@ def _generator(states: Mapping[str, Tensor], device: torch.device) -> torch.Gene
     return generator
 
 
-def _steps(numbers: Numbers, name: str) -> float:
+def _steps(numbers: Numbers, name: str) -> int:
     """How many were made with a parameter."""
     count = numbers.optimizer.get(f"{name}/step")
-    return 0.0 if count is None else float(count)
+    return 0 if count is None else int(count)

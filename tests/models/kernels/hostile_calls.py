@@ -121,9 +121,10 @@ def of_an_optimizer(optimizer: OptimizerName) -> Iterator[Case]:
     """A step of one parameter."""
     rates = [torch.rand(4).double() for _ in fields(MemberRates)]
     moments = [torch.zeros(4, 8) for _ in range(MOMENTS[optimizer])]
-    tensors = [torch.zeros(4, dtype=torch.int64), torch.ones(4).double(), *rates]
+    tensors = [torch.zeros(1, 4, dtype=torch.int64), torch.ones(1, 4).double()]
+    tensors += torch.ones(4).double(), *rates
 
-    def step(steps: Tensor, norms: Tensor, *given: Tensor) -> None:
+    def step(steps: Tensor, scales: Tensor, norms: Tensor, *given: Tensor) -> None:
         parameter, gradient, *kept = given[len(rates) :]
         update_(
             optimizer,
@@ -133,7 +134,7 @@ def of_an_optimizer(optimizer: OptimizerName) -> Iterator[Case]:
             steps=steps,
             norms=norms,
             rates=MemberRates(*given[: len(rates)]),
-            scales=[1.0],
+            scales=scales,
         )
 
     yield f"update_ {optimizer}", step, [*tensors, torch.randn(4, 8), torch.randn(4, 8), *moments]

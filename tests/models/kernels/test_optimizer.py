@@ -16,8 +16,10 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="no C++ compiler he
 
 SHAPES = [(3, 5, 7), (17,), (), (1, 4097), (64, 129), (0, 3)]
 """Less and more than a vector and a block, a number alone, and none."""
-SCALES = [1.0, 1.0, 0.5, 1.0, 0.01, 1.0]
 MEMBERS = 5
+SCALES = torch.ones(len(SHAPES), MEMBERS, dtype=torch.float64)
+"""Of parameters and members."""
+SCALES[2], SCALES[4, 1:] = 0.5, 0.01
 WITHOUT = math.inf
 
 # Roundings of 6e-8 each: some per step, of which a difference in the norm is one.
@@ -58,6 +60,7 @@ class Members:
     moments: list[list[Tensor]]
     steps: Tensor
     rates: MemberRates
+    scales: Tensor
 
     @classmethod
     def of(cls, optimizer: OptimizerName, parameters: Sequence[Tensor]) -> "Members":
@@ -66,8 +69,9 @@ class Members:
             optimizer,
             [one.clone() for one in parameters],
             [[torch.zeros_like(p) for p in parameters] for _ in range(MOMENTS[optimizer])],
-            torch.zeros(len(parameters[0]), dtype=torch.int64),
+            torch.zeros(len(parameters), len(parameters[0]), dtype=torch.int64),
             RATES,
+            SCALES,
         )
 
     def step(self, gradients: Sequence[Tensor], lost: Sequence[int] = ()) -> Tensor:
@@ -82,7 +86,7 @@ class Members:
             steps=self.steps,
             norms=norms,
             rates=self.rates,
-            scales=SCALES,
+            scales=self.scales,
         )
         return norms
 
@@ -99,7 +103,7 @@ class Alone:
         self.optimizer = MAKERS[optimizer](
             [
                 {"params": [one], "lr": self.rates["learning_rate"] * scale}
-                for one, scale in zip(self.parameters, SCALES, strict=True)
+                for one, scale in zip(self.parameters, SCALES[:, member].tolist(), strict=True)
             ]
         )
 
@@ -169,7 +173,7 @@ def test_each_member_goes_where_torchs_optimizer_takes_it(optimizer: OptimizerNa
             for found, parameter in zip(kept, one.parameters, strict=True):
                 assert_close(found[member], one.optimizer.state[parameter][name])
     # The second member's infinite component was clipped; the fourth was hit twice.
-    assert together.steps.tolist() == [6, 6, 6, 4, 6]
+    assert together.steps.tolist() == [[6, 6, 6, 4, 6]] * len(SHAPES)
 
 
 @pytest.mark.usefixtures("by")
@@ -186,7 +190,7 @@ def test_a_member_without_a_finite_loss_shrinks_or_stays_as_it_is(
         assert (found[0].abs() <= before[0].abs()).float().mean() > 0.9 or not before.numel()
         assert not torch.equal(found[2], before[2]) or not before.numel()
     assert all(not one[1].any() for kept in members.moments for one in kept)
-    assert members.steps.tolist() == [1, 0, 1, 1, 1]
+    assert members.steps.tolist() == [[1, 0, 1, 1, 1]] * len(SHAPES)
 
 
 @needs_kernels
@@ -200,10 +204,13 @@ def test_members_together_have_the_very_numbers_of_each_alone(optimizer: Optimiz
         own = slice(member, member + 1)
         alone = Members.of(optimizer, [one[own] for one in parameters])
         alone.rates = MemberRates(**{name: one[own] for name, one in vars(RATES).items()})
+        alone.scales = SCALES[:, own]
         for given, norm in zip(gradients, norms, strict=True):
             assert torch.equal(alone.step([one[own] for one in given]), norm[own])
-        for found, all_members in zip(alone.numbers(), together.numbers(), strict=True):
-            assert torch.equal(found, all_members[own])
+        *found, steps = alone.numbers()
+        *expected, all_steps = together.numbers()
+        assert all(torch.equal(one, both[own]) for one, both in zip(found, expected, strict=True))
+        assert torch.equal(steps, all_steps[:, own])
 
 
 @needs_kernels
@@ -219,19 +226,8 @@ def test_any_number_of_threads_gives_the_same_numbers(optimizer: OptimizerName) 
         for threads in (1, 3):
             torch.set_num_threads(threads)
             members = Members.of(optimizer, [parameter])
-            members.rates = rates
-            norms = gradient_norms([gradient], rates.clip_value)
-            update_(
-                optimizer,
-                members.parameters,
-                [gradient],
-                members.moments,
-                steps=members.steps,
-                norms=norms,
-                rates=rates,
-                scales=[1.0],
-            )
-            found.append([norms, *members.numbers()])
+            members.rates, members.scales = rates, SCALES[:1, :3]
+            found.append([members.step([gradient]), *members.numbers()])
     finally:
         torch.set_num_threads(before)
     assert all(map(torch.equal, *found))
@@ -306,11 +302,12 @@ def test_what_does_not_fit_is_refused() -> None:
 
     refused("there is no optimizer 'momentum'", optimizer="momentum")
     refused("2 moments are given; sgd keeps 0", optimizer="sgd")
-    refused(r"lists have \[5, 6\] entries", scales=SCALES[1:])
+    refused(r"lists have \[5, 6\] entries", gradients=drawn(torch.Generator())[1:])
+    refused(r"scales is torch\.float64 \[5, 5\]", scales=SCALES[1:])
     refused("no tensor of members", parameters=[])
     refused(r"one of gradients is torch\.float64", gradients=[one.double() for one in parameters])
-    refused(r"steps is torch\.float32", steps=torch.zeros(MEMBERS))
-    refused("steps has numbers from -1", steps=torch.full((MEMBERS,), -1))
+    refused(r"steps is torch\.int64 \[5\]", steps=torch.zeros(MEMBERS, dtype=torch.int64))
+    refused("steps has numbers from -1", steps=torch.full(SCALES.shape, -1))
     strided = torch.zeros(7, 5, 3, MEMBERS).permute(3, 2, 1, 0)
     refused("parameters has strides", parameters=[strided, *parameters[1:]])
     with pytest.raises(ValueError, match=r"clip_value is torch\.float32"):
@@ -331,10 +328,10 @@ def test_tensors_that_share_memory_are_refused() -> None:
             [parameter],
             [gradient.view(2, 10)],
             [[moment.view(2, 10)]],
-            steps=torch.zeros(2, dtype=torch.int64),
+            steps=torch.zeros(1, 2, dtype=torch.int64),
             norms=torch.ones(2, dtype=torch.float64),
             rates=rates,
-            scales=[1.0],
+            scales=SCALES[:1, :2],
         )
 
     step(beside, torch.zeros(20))
