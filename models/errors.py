@@ -7,6 +7,7 @@ ModelError
 ├── InputError          a tensor does not fit the model: change the input
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
+├── InterpreterError    torch cannot run an ONNX graph: leave it untrained, or change the graph
 ├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
 └── ExportError         a model has no faithful file of a format; the message says why
     └── ToolMissing     what such a file is tried with is not here: install it, and ask again
@@ -39,6 +40,10 @@ class CheckpointError(ModelError, ValueError):
 
 class ConversionError(ModelError, ValueError):
     """Trained weights cannot be brought to another form; change them or what they should become."""
+
+
+class InterpreterError(ModelError, ValueError):
+    """An ONNX graph holds what is not computed with torch; the message names the operator."""
 
 
 class RoundingError(ModelError, ValueError):

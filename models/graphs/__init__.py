@@ -1,0 +1,1 @@
+"""Networks of others, as ONNX graphs."""
