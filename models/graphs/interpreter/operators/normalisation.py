@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from models.graphs.interpreter.node import Node
 from models.graphs.interpreter.operators.operator_table import OperatorTable, Result
+from models.graphs.interpreter.operators.reductions import root
 
 NORMALISATION = OperatorTable()
 
@@ -85,8 +86,9 @@ def rms_normalization(node: Node, x: Tensor, scale: Tensor) -> Tensor:
 def lp_normalization(node: Node, x: Tensor) -> Tensor:
     """Numbers along an axis divided by their norm; a norm of 0 leaves zeros."""
     axis, p = node.integer("axis", -1), node.integer("p", 2)
-    norm = x.abs().pow(p).sum(axis, keepdim=True).pow(1 / p)
-    return torch.where(norm == 0, torch.zeros_like(x), x / norm)
+    total = x.abs().pow(p).sum(axis, keepdim=True)
+    norm = total if p == 1 else root(total)
+    return x / torch.where(norm == 0, 1, norm)
 
 
 @NORMALISATION.operator("MeanVarianceNormalization")

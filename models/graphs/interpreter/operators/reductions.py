@@ -12,6 +12,12 @@ from models.graphs.interpreter.tensor_values import whole_numbers
 REDUCTIONS = OperatorTable()
 
 
+def root(square: Tensor) -> Tensor:
+    """A square root whose gradient at 0 is 0, where the standard's is infinite."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1).sqrt(), square)
+
+
 def _product(x: Tensor, axes: list[int], keep: bool) -> Tensor:
     # Axes from the last on, for each that is dropped moves those behind it.
     for axis in sorted((axis % x.dim() for axis in axes), reverse=True):
@@ -33,7 +39,7 @@ def _mean(x: Tensor, axes: list[int], keep: bool) -> Tensor:
 
 REDUCED: dict[str, Callable[[Tensor, list[int], bool], Tensor]] = {
     "ReduceL1": lambda x, axes, keep: _sum(x.abs(), axes, keep),
-    "ReduceL2": lambda x, axes, keep: torch.sqrt(_sum(x * x, axes, keep)),
+    "ReduceL2": lambda x, axes, keep: root(_sum(x * x, axes, keep)),
     "ReduceLogSum": lambda x, axes, keep: torch.log(_sum(x, axes, keep)),
     "ReduceLogSumExp": lambda x, axes, keep: torch.logsumexp(x, axes, keepdim=keep),
     "ReduceMax": lambda x, axes, keep: torch.amax(x, axes, keepdim=keep),
@@ -57,7 +63,8 @@ def _enter(name: str, function: Callable[[Tensor, list[int], bool], Tensor]) -> 
     def by_input(node: Node, x: Tensor, axes: Tensor | None = None) -> Tensor:
         named = [] if axes is None else whole_numbers(axes)
         if not named and node.flag("noop_with_empty_axes"):
-            return x
+            # Along no axis each number is reduced alone: squares are still taken.
+            return function(x.unsqueeze(-1), [x.dim()], False)
         return function(x, named or list(range(x.dim())), node.flag("keepdims", True))
 
     # Sums take their axes as an input since opset 13, all others since 18.
