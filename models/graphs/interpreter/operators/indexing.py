@@ -54,7 +54,7 @@ def gather(node: Node, x: Tensor, indices: Tensor) -> Tensor:
     axis = node.integer("axis", 0) % x.dim()
     places = _places(indices, x.shape[axis], x)
     found = x.index_select(axis, places.reshape(-1))
-    return found.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return found.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
 
 
 @INDEXING.operator("GatherElements")
@@ -75,7 +75,7 @@ def gather_points(node: Node, x: Tensor, indices: Tensor) -> Tensor:
     places = [_places(points[..., one], rest[one], x) for one in range(depth)]
     rows = torch.arange(len(flat), device=x.device).unsqueeze(1).expand_as(places[0])
     found = flat[(rows, *places)]
-    return found.reshape(*batch, *indices.shape[shared:-1], *rest[depth:])
+    return found.reshape([*batch, *indices.shape[shared:-1], *rest[depth:]])
 
 
 def _unless_plain(node: Node) -> str | None:
