@@ -90,7 +90,9 @@ def difference(expected: Array, found: Array) -> float:
         return 0.0
     wanted, got = expected.astype(np.float64), found.astype(np.float64)
     # Masks make infinities that both have; those are equal.
-    apart = np.where((wanted == got) | (np.isnan(wanted) & np.isnan(got)), 0.0, wanted - got)
+    with np.errstate(invalid="ignore"):
+        apart = wanted - got
+    apart = np.where((wanted == got) | (np.isnan(wanted) & np.isnan(got)), 0.0, apart)
     if not np.isfinite(apart).all():
         return float("inf")
     finite = np.abs(wanted[np.isfinite(wanted)])

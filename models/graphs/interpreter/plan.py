@@ -63,9 +63,10 @@ class Plan(nn.Module):
 
     def _keep(self, constants: Mapping[str, Tensor]) -> None:
         wanted = set(self.outputs).union(*(step.reads for step in self.steps))
-        for name in constants.keys() & wanted:
+        moving = set(self.outputs).union(*(step.reads_on_device for step in self.steps))
+        for name in (one for one in constants if one in wanted):
             value = constants[name]
-            if value.is_floating_point():
+            if value.is_floating_point() and name in moving:
                 buffer = f"constant_{len(self._buffer_of)}"
                 self.register_buffer(buffer, value, persistent=False)
                 self._buffer_of[name] = buffer
@@ -126,6 +127,10 @@ class Step:
     def __init__(self, node: Node, operator: Operator, outer: frozenset[str]) -> None:
         self.node = node
         self.reads = frozenset(name for name in node.inputs if name) | outer
+        named = enumerate(node.inputs)
+        elsewhere = {name for place, name in named if place not in operator.on_cpu}
+        self.reads_on_device = self.reads & (elsewhere | outer)
+        """Without those of floating point that are read number by number."""
         self.outputs = tuple(name for name in node.outputs if name)
         self._operator = operator
 

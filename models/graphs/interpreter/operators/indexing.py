@@ -103,7 +103,7 @@ def scatter_points(node: Node, x: Tensor, indices: Tensor, updates: Tensor) -> T
     return x.index_put(places, updates, accumulate=node.text("reduction", "none") == "add")
 
 
-@INDEXING.operator("Pad")
+@INDEXING.operator("Pad", on_cpu=(2,))
 def pad(
     node: Node,
     x: Tensor,

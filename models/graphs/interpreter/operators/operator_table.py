@@ -19,7 +19,8 @@ F = TypeVar("F", bound=Callable[..., Result])
 DOMAINS = ("", "ai.onnx")
 """Both spell the standard's own operators."""
 
-_NEWEST = 1_000
+NEWEST = 1_000
+"""Until whatever opset may come."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,10 @@ class Operator:
     compute: Callable[..., Result]
     since: int
     until: int
-    scoped: bool
-    fault: Fault | None
+    scoped: bool = False
+    on_cpu: tuple[int, ...] = ()
+    """Places of inputs of floating point that are read number by number, as scales of sizes are."""
+    fault: Fault | None = None
 
 
 class OperatorTable:
@@ -63,37 +66,35 @@ class OperatorTable:
         name: str,
         *,
         since: int = 1,
-        until: int = _NEWEST,
+        until: int = NEWEST,
         scoped: bool = False,
+        on_cpu: tuple[int, ...] = (),
         fault: Fault | None = None,
     ) -> Callable[[F], F]:
-        """Have the function below compute an operator from one opset to another, both included."""
+        """Have the function below compute an operator from one opset to another, both included.
+
+        Raises:
+            ValueError: another function computes it at one of these opsets.
+        """
 
         def entered(compute: F) -> F:
-            self.add(name, compute, since=since, until=until, scoped=scoped, fault=fault)
+            self._add(name, Operator(compute, since, until, scoped, on_cpu, fault))
             return compute
 
         return entered
 
     def add(
-        self,
-        name: str,
-        compute: Callable[..., Result],
-        *,
-        since: int = 1,
-        until: int = _NEWEST,
-        scoped: bool = False,
-        fault: Fault | None = None,
+        self, name: str, compute: Callable[..., Result], *, since: int = 1, until: int = NEWEST
     ) -> None:
-        """As `operator`, for a function that is made by another.
+        """As `operator`, for a function that is made by another."""
+        self._add(name, Operator(compute, since, until))
 
-        Raises:
-            ValueError: another function computes it at one of these opsets.
-        """
+    def _add(self, name: str, operator: Operator) -> None:
         entries = self._entries.setdefault(name, [])
+        since, until = operator.since, operator.until
         if any(entry.since <= until and since <= entry.until for entry in entries):
             raise ValueError(f"two functions compute {name} in opsets {since} to {until}")
-        entries.append(Operator(compute, since, until, scoped, fault))
+        entries.append(operator)
 
     def add_unary(self, name: str, function: Callable[[Tensor], Tensor]) -> None:
         """Enter a function of one tensor that has no options."""

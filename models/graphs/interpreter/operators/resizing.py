@@ -24,7 +24,7 @@ def _fault(node: Node) -> str | None:
     return None
 
 
-@RESIZING.operator("Resize", since=11, fault=_fault)
+@RESIZING.operator("Resize", since=11, on_cpu=(1, 2), fault=_fault)
 def resize(
     node: Node,
     x: Tensor,

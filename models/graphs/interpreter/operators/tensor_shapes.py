@@ -52,7 +52,7 @@ def constant_of_shape(node: Node, sizes: Tensor) -> Tensor:
     return value.reshape(()).expand(shape).clone()
 
 
-@TENSOR_SHAPES.operator("Range")
+@TENSOR_SHAPES.operator("Range", on_cpu=(0, 1, 2))
 def number_range(_node: Node, start: Tensor, limit: Tensor, step: Tensor) -> Tensor:
     """Numbers from one up to another, without it."""
     return torch.arange(start.item(), limit.item(), step.item(), dtype=start.dtype)

@@ -1,7 +1,7 @@
 """Ordinary networks of plain torch, and the files that torch writes of them."""
 
-import io
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 
@@ -153,21 +153,13 @@ def made(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
 
 def exported(network: nn.Module, x: Tensor, opset: int = 17) -> onnx.ModelProto:
     """The file that torch writes, as a model."""
-    file = io.BytesIO()
-    with warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # The exporter says of itself that another one takes its place, and of traced loops that
         # they keep their length.
         warnings.simplefilter("ignore")
-        torch.onnx.export(
-            network,
-            (x,),
-            file,
-            dynamo=False,
-            opset_version=opset,
-            input_names=["x"],
-            dynamic_axes=None,
-        )
-    return onnx.load_model_from_string(file.getvalue())
+        path = f"{folder}/network.onnx"
+        torch.onnx.export(network, (x,), path, dynamo=False, opset_version=opset, input_names=["x"])
+        return onnx.load(path)
 
 
 def folded(model: onnx.ModelProto, path: str) -> onnx.ModelProto:
