@@ -18,6 +18,7 @@ from models.graphs.interpreter.rounded_weight import (
     Weight,
     WeightBits,
 )
+from models.graphs.interpreter.trainable_names import trainable_names
 from models.graphs.interpreter.weight_structures import (
     CorrectedWeight,
     LowRankWeight,
@@ -46,4 +47,5 @@ __all__ = [
     "equal_to_runtime",
     "feed_tensors",
     "missing_operators",
+    "trainable_names",
 ]

@@ -36,7 +36,8 @@ class GraphModule(nn.Module):
 
         Raises:
             InterpreterError: an operator is not computed; a name is no initializer of floating
-                point, or is both trained and replaced; a replacement has another shape.
+                point, has numbers that are not finite, or is both trained and replaced; a
+                replacement has another shape.
         """
         super().__init__()
         missing = missing_operators(model)
@@ -130,4 +131,6 @@ def _floats(name: str, weights: Mapping[str, onnx.TensorProto]) -> Tensor:
     value = tensor_of(weights[name])
     if not value.is_floating_point():
         raise InterpreterError(f"{name} has whole numbers; only floating point can be trained")
+    if not bool(torch.isfinite(value).all()):
+        raise InterpreterError(f"{name} has numbers that are not finite; a mask is not trained")
     return value
