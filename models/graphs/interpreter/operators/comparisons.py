@@ -1,7 +1,5 @@
 """Comparisons, logic, and choices by them."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -11,22 +9,14 @@ from models.graphs.interpreter.tensor_values import aligned
 
 COMPARISONS = OperatorTable()
 
-
-def _pairwise(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    def compute(_node: Node, a: Tensor, b: Tensor) -> Tensor:
-        return function(*aligned(a, b))
-
-    COMPARISONS.add(name, compute)
-
-
-_pairwise("And", torch.logical_and)
-_pairwise("Equal", torch.eq)
-_pairwise("Greater", torch.gt)
-_pairwise("GreaterOrEqual", torch.ge)
-_pairwise("Less", torch.lt)
-_pairwise("LessOrEqual", torch.le)
-_pairwise("Or", torch.logical_or)
-_pairwise("Xor", torch.logical_xor)
+COMPARISONS.add_pairwise("And", torch.logical_and)
+COMPARISONS.add_pairwise("Equal", torch.eq)
+COMPARISONS.add_pairwise("Greater", torch.gt)
+COMPARISONS.add_pairwise("GreaterOrEqual", torch.ge)
+COMPARISONS.add_pairwise("Less", torch.lt)
+COMPARISONS.add_pairwise("LessOrEqual", torch.le)
+COMPARISONS.add_pairwise("Or", torch.logical_or)
+COMPARISONS.add_pairwise("Xor", torch.logical_xor)
 COMPARISONS.add_unary("Not", torch.logical_not)
 COMPARISONS.add_unary("IsNaN", torch.isnan)
 

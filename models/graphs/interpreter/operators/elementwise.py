@@ -35,17 +35,21 @@ for _name, _function in (
     ("Sign", torch.sign),
     ("Sin", torch.sin),
     ("Sinh", torch.sinh),
-    ("Sqrt", torch.sqrt),
     ("Tan", torch.tan),
 ):
     ELEMENTWISE.add_unary(_name, _function)
 
 
-def _pairwise(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None:
-    def compute(_node: Node, a: Tensor, b: Tensor) -> Tensor:
-        return function(*aligned(a, b))
+def root(x: Tensor) -> Tensor:
+    """A square root whose gradient at 0 is 0.
 
-    ELEMENTWISE.add(name, compute)
+    The true one is infinite, and makes NaN of lengths that are 0: spectra of silence have them.
+    """
+    is_zero = x == 0
+    return torch.where(is_zero, torch.zeros_like(x), torch.where(is_zero, 1, x).sqrt())
+
+
+ELEMENTWISE.add_unary("Sqrt", root)
 
 
 def _of_many(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -55,9 +59,9 @@ def _of_many(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None:
     ELEMENTWISE.add(name, compute)
 
 
-_pairwise("Add", torch.add)
-_pairwise("Sub", torch.sub)
-_pairwise("Mul", torch.mul)
+ELEMENTWISE.add_pairwise("Add", torch.add)
+ELEMENTWISE.add_pairwise("Sub", torch.sub)
+ELEMENTWISE.add_pairwise("Mul", torch.mul)
 _of_many("Max", torch.maximum)
 _of_many("Min", torch.minimum)
 _of_many("Sum", torch.add)
@@ -89,9 +93,10 @@ def modulo(node: Node, a: Tensor, b: Tensor) -> Tensor:
 def power(_node: Node, base: Tensor, exponent: Tensor) -> Tensor:
     """A power, of the type of its base."""
     base, exponent = aligned(base, exponent)
-    # A square that comes as a tensor of one number has a gradient that is faster known by number.
+    # Of one number the gradient is known faster.
     if exponent.numel() == 1 and not exponent.requires_grad and exponent.dim() <= base.dim():
-        return torch.pow(base, exponent.item()).to(base.dtype)
+        number = exponent.item()
+        return root(base) if number == 0.5 else torch.pow(base, number).to(base.dtype)
     return torch.pow(base, exponent).to(base.dtype)
 
 
@@ -116,9 +121,9 @@ def bit_shift(node: Node, a: Tensor, b: Tensor) -> Tensor:
     return a << b if node.text("direction", "") == "LEFT" else a >> b
 
 
-_pairwise("BitwiseAnd", torch.bitwise_and)
-_pairwise("BitwiseOr", torch.bitwise_or)
-_pairwise("BitwiseXor", torch.bitwise_xor)
+ELEMENTWISE.add_pairwise("BitwiseAnd", torch.bitwise_and)
+ELEMENTWISE.add_pairwise("BitwiseOr", torch.bitwise_or)
+ELEMENTWISE.add_pairwise("BitwiseXor", torch.bitwise_xor)
 ELEMENTWISE.add_unary("BitwiseNot", torch.bitwise_not)
 
 

@@ -99,6 +99,23 @@ def _over_the_rest(node: Node, x: Tensor, function: Callable[[Tensor, int], Tens
     return function(flat, -1).reshape(x.shape)
 
 
+def _marked(x: Tensor, axis: int) -> Tensor:
+    """1 at the first of the largest numbers along an axis, else 0."""
+    return torch.zeros_like(x).scatter(axis, x.argmax(axis, keepdim=True), 1)
+
+
+@NONLINEARITIES.operator("Hardmax", until=12)
+def hardmax_over_the_rest(node: Node, x: Tensor) -> Tensor:
+    """1 at the largest number over all axes from one on, else 0."""
+    return _over_the_rest(node, x, _marked)
+
+
+@NONLINEARITIES.operator("Hardmax", since=13)
+def hardmax(node: Node, x: Tensor) -> Tensor:
+    """1 at the largest number along an axis, else 0."""
+    return _marked(x, node.integer("axis", -1))
+
+
 @NONLINEARITIES.operator("Softmax", until=12)
 def softmax_over_the_rest(node: Node, x: Tensor) -> Tensor:
     """Shares over all axes from one on."""

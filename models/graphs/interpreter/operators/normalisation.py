@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from models.graphs.interpreter.node import Node
+from models.graphs.interpreter.operators.elementwise import root
 from models.graphs.interpreter.operators.operator_table import OperatorTable, Result
-from models.graphs.interpreter.operators.reductions import root
 
 NORMALISATION = OperatorTable()
 

@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 from torch import Tensor
 
 from models.graphs.interpreter.node import Node
+from models.graphs.interpreter.tensor_values import aligned
 
 Result: TypeAlias = Tensor | tuple[Tensor, ...]
 """Of a node with one output, or of one with several, in their order."""
@@ -101,6 +102,14 @@ class OperatorTable:
 
         def compute(_node: Node, x: Tensor) -> Tensor:
             return function(x)
+
+        self.add(name, compute)
+
+    def add_pairwise(self, name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Enter a function of two tensors, number by number, that has no options."""
+
+        def compute(_node: Node, a: Tensor, b: Tensor) -> Tensor:
+            return function(*aligned(a, b))
 
         self.add(name, compute)
 

@@ -94,11 +94,17 @@ def mean_under_window(node: Node, x: Tensor) -> Tensor:
     return places.sums(places.padded(x, 0.0)) / places.sums(counts)
 
 
+def _root(total: Tensor, p: int) -> Tensor:
+    """The p-th root, whose gradient at 0 is 0; see `root`."""
+    is_zero = total == 0
+    return torch.where(is_zero, total.detach(), torch.where(is_zero, 1, total).pow(1 / p))
+
+
 @POOLING.operator("LpPool")
 def norm_under_window(node: Node, x: Tensor) -> Tensor:
     """The p-norm of the numbers under each window."""
     places, p = _Places(node, x), node.integer("p", 2)
-    return places.sums(places.padded(x.abs().pow(p), 0.0)).pow(1 / p)
+    return _root(places.sums(places.padded(x.abs().pow(p), 0.0)), p)
 
 
 @POOLING.operator("GlobalAveragePool")
@@ -117,4 +123,4 @@ def largest_of_channel(_node: Node, x: Tensor) -> Tensor:
 def norm_of_channel(node: Node, x: Tensor) -> Tensor:
     """The p-norm of each channel, axes kept."""
     p = node.integer("p", 2)
-    return x.abs().pow(p).sum(list(range(2, x.dim())), keepdim=True).pow(1 / p)
+    return _root(x.abs().pow(p).sum(list(range(2, x.dim())), keepdim=True), p)

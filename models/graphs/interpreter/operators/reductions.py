@@ -6,16 +6,11 @@ import torch
 from torch import Tensor
 
 from models.graphs.interpreter.node import Node
+from models.graphs.interpreter.operators.elementwise import root
 from models.graphs.interpreter.operators.operator_table import OperatorTable
 from models.graphs.interpreter.tensor_values import whole_numbers
 
 REDUCTIONS = OperatorTable()
-
-
-def root(square: Tensor) -> Tensor:
-    """A square root whose gradient at 0 is 0, where the standard's is infinite."""
-    positive = square > 0
-    return torch.where(positive, torch.where(positive, square, 1).sqrt(), square)
 
 
 def _product(x: Tensor, axes: list[int], keep: bool) -> Tensor:

@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.graphs.interpreter.node import Node
 from models.graphs.interpreter.operators.operator_table import OperatorTable
@@ -46,6 +47,21 @@ def resize(
         if size != x.shape[axis] or factor != 1:
             x = _along(node, x, axis % x.dim(), size, factor)
     return x
+
+
+@RESIZING.operator("GridSample", since=16)
+def grid_sample(node: Node, x: Tensor, grid: Tensor) -> Tensor:
+    """Numbers at places that a grid names, from -1 to 1 along each axis."""
+    # Names of the first version, which torch still has, and those since opset 20.
+    modes = {"linear": "bilinear", "cubic": "bicubic"}
+    mode = node.text("mode", "linear")
+    return F.grid_sample(
+        x,
+        grid,
+        mode=modes.get(mode, mode),
+        padding_mode=node.text("padding_mode", "zeros"),
+        align_corners=node.flag("align_corners"),
+    )
 
 
 def _along(node: Node, x: Tensor, axis: int, size: int, factor: float) -> Tensor:

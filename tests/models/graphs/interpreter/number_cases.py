@@ -86,7 +86,7 @@ def pairs() -> list[Case]:
     ]
     for opset in (11, 13):
         for axis in (1, -1, 2, 0):
-            for name in ("Softmax", "LogSoftmax"):
+            for name in ("Softmax", "LogSoftmax", "Hardmax"):
                 cases.append(Case(name, [PLANE], {"axis": axis}, opset=opset, note=f"axis{axis}"))
         cases.append(Case("Softmax", [PLANE], opset=opset, note="default"))
         cases.append(Case("LogSoftmax", [PLANE], opset=opset, note="default"))

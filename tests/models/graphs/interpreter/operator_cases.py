@@ -14,6 +14,7 @@ CASES = [
     *window_cases.pooling(),
     *window_cases.normalisation(),
     *window_cases.resizing(),
+    *window_cases.sampling(),
     *sequence_cases.attention(),
     *sequence_cases.recurrent(),
 ]

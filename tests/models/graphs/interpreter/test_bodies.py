@@ -1,4 +1,4 @@
-"""Nodes with graphs within them, and nodes that round on the way."""
+"""Nodes with graphs within them."""
 
 from typing import Any
 
@@ -10,9 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models.graphs.interpreter import GraphModule, missing_operators
 from tests.models.graphs.interpreter.small_graphs import (
-    Array,
     assert_same,
-    in_torch,
     model_of,
     normal,
     real,
@@ -121,42 +119,3 @@ def test_what_a_body_lacks_is_missing() -> None:
     node = helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other)
     feeds = {"x": normal(3, 3), "c": np.array([True])}
     assert missing_operators(model_of([node], feeds, ["y"])) == ["Multinomial", "Unknown"]
-
-
-def rounding(kind: type[np.int8] | type[np.uint8]) -> onnx.ModelProto:
-    """Through 8 bits and back, by channel."""
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], axis=1),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], axis=1),
-    ]
-    weights = [
-        numpy_helper.from_array(real(0.02, 0.1, 0.01), "scale"),
-        numpy_helper.from_array(np.array([3, 0, 7], kind), "zero"),
-    ]
-    return model_of(nodes, {"x": normal(4, 3)}, ["y"], weights, opset=13)
-
-
-@pytest.mark.parametrize("kind", [np.int8, np.uint8])
-def test_rounding_on_the_way_is_the_runtimes(kind: type[np.int8] | type[np.uint8]) -> None:
-    assert_same(rounding(kind), {"x": normal(4, 3)})
-
-
-def test_gradients_pass_rounding_but_not_its_bounds() -> None:
-    module = GraphModule(rounding(np.int8))
-    x = torch.tensor([[0.5, 0.5, 0.5], [100.0, 100.0, 100.0]], requires_grad=True)
-    module({"x": x})["y"].sum().backward()
-    assert x.grad is not None
-    torch.testing.assert_close(x.grad, torch.tensor([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]))
-
-
-def test_rounding_without_a_zero_point_is_of_bytes() -> None:
-    found: list[Array] = in_torch(
-        model_of(
-            [helper.make_node("QuantizeLinear", ["x", "scale"], ["q"])],
-            {"x": real(-1, 0.4, 300)},
-            ["q"],
-            [numpy_helper.from_array(np.array(1, np.float32), "scale")],
-        ),
-        {"x": real(-1, 0.4, 300)},
-    )
-    np.testing.assert_array_equal(found[0], [0, 0, 255])

@@ -7,7 +7,15 @@ from models.graphs.interpreter.operators import OPERATORS
 from tests.models.graphs.interpreter.operator_cases import CASES
 from tests.models.graphs.interpreter.small_graphs import Case, assert_same
 
-ELSEWHERE = {"If", "Loop", "QuantizeLinear", "Scan"}
+ELSEWHERE = {
+    "ConvInteger",
+    "DynamicQuantizeLinear",
+    "If",
+    "Loop",
+    "MatMulInteger",
+    "QuantizeLinear",
+    "Scan",
+}
 """Operators that files beside this one try."""
 
 

@@ -125,6 +125,25 @@ def normalisation() -> list[Case]:
     ]
 
 
+def sampling() -> list[Case]:
+    image, grid = normal(1, 2, 5, 4), np.tanh(normal(1, 3, 6, 2)) * np.float32(1.3)
+    cases = [
+        Case(
+            "GridSample",
+            [image, grid],
+            {"mode": mode, "padding_mode": edge},
+            opset=16,
+            note=f"{mode}-{edge}",
+        )
+        for mode in ("bilinear", "nearest", "bicubic")
+        for edge in ("zeros", "border", "reflection")
+    ]
+    for mode in ("linear", "nearest", "cubic"):
+        given = {"mode": mode, "align_corners": 1}
+        cases.append(Case("GridSample", [image, grid], given, opset=20, note=mode))
+    return cases
+
+
 def resizing() -> list[Case]:
     image, none = normal(1, 2, 5, 4), np.zeros(0, np.float32)
     cases: list[Case] = []
