@@ -23,7 +23,8 @@ class GraphModule(nn.Module):
 
     Initializers of floating point are buffers; those named in `trainable` are parameters. What is
     computed of constants alone is computed once. A name in `replaced` has the tensor that the
-    module's `forward()` gives: rounded or structured weights.
+    module's `forward()` gives: rounded or structured weights. It is that of an initializer, or of
+    a value that nodes compute of constants, as files have that store integers.
     """
 
     def __init__(
@@ -35,8 +36,8 @@ class GraphModule(nn.Module):
         """Read a model.
 
         Raises:
-            InterpreterError: an operator is not computed; a name is no initializer of floating
-                point, has numbers that are not finite, or is both trained and replaced; a
+            InterpreterError: an operator is not computed; a name is no initializer or constant of
+                floating point, has numbers that are not finite, or is both trained and replaced; a
                 replacement has another shape.
         """
         super().__init__()
@@ -49,8 +50,9 @@ class GraphModule(nn.Module):
         self._module_of: dict[str, str] = {}
         for name in dict.fromkeys(trainable):
             self._train(name, _floats(name, weights))
+        computed = {name for node in model.graph.node for name in node.output}
         for name, module in given.items():
-            self._replace(name, _floats(name, weights), module)
+            self._replace(name, None if name in computed else _floats(name, weights), module)
         self.plan = Plan(model.graph, opset_of(model), {*self._parameter_of, *given})
         self.inputs: tuple[str, ...] = tuple(
             name for name in self.plan.inputs if name not in weights
@@ -62,12 +64,12 @@ class GraphModule(nn.Module):
         self._parameter_of[name] = f"trained_{len(self._parameter_of)}"
         self.register_parameter(self._parameter_of[name], nn.Parameter(value))
 
-    def _replace(self, name: str, value: Tensor, module: nn.Module) -> None:
+    def _replace(self, name: str, value: Tensor | None, module: nn.Module) -> None:
         if name in self._parameter_of:
             raise InterpreterError(f"{name} is both trained and replaced; it can be one of them")
         with torch.no_grad():
             made = module()
-        if made.shape != value.shape:
+        if value is not None and made.shape != value.shape:
             raise InterpreterError(
                 f"what replaces {name} has shape {list(made.shape)}; it needs {list(value.shape)}"
             )

@@ -20,10 +20,13 @@ class Plan(nn.Module):
     """
 
     def __init__(self, graph: onnx.GraphProto, opset: int, changing: Collection[str] = ()) -> None:
-        """Read a graph; initializers of names in `changing` are left to whoever runs it.
+        """Read a graph; constants of names in `changing` are left to whoever runs it.
+
+        They are initializers, or what a node computes of constants.
 
         Raises:
-            InterpreterError: an operator or an option of one is not computed.
+            InterpreterError: an operator or an option of one is not computed, or what is to change
+                is computed of inputs.
         """
         super().__init__()
         self.inputs: tuple[str, ...] = tuple(value.name for value in graph.input)
@@ -37,7 +40,11 @@ class Plan(nn.Module):
         self.steps: list[Step] = []
         with torch.no_grad():
             for proto in graph.node:
-                self._enter(self._step(proto, opset), constants)
+                step = self._step(proto, opset)
+                if changing and set(step.outputs) & set(changing):
+                    _check_constant(step, constants)
+                else:
+                    self._enter(step, constants)
         self._keep(constants)
         self._last = self._last_reads()
 
@@ -159,6 +166,13 @@ class Step:
         results = (found,) if isinstance(found, Tensor) else found
         pairs = zip(self.node.outputs, results, strict=False)
         return {name: value for name, value in pairs if name}
+
+
+def _check_constant(step: Step, constants: Mapping[str, Tensor]) -> None:
+    if len(step.outputs) > 1 or not step.reads <= constants.keys():
+        raise step.node.refuse(
+            f"{', '.join(step.outputs)} is not one constant, and no other number can stand for it"
+        )
 
 
 def operator_of(node: Node, domain: str) -> Operator:

@@ -24,14 +24,17 @@ def slices(
     along = list(range(len(first))) if axes is None else whole_numbers(axes)
     stride = [1] * len(first) if steps is None else whole_numbers(steps)
     for start, end, axis, step in zip(first, last, along, stride, strict=True):
-        places = range(*slice(start, _end(end, step, x.shape[axis]), step).indices(x.shape[axis]))
-        x = _taken(x, axis, places)
+        x = _taken(x, axis, _range(start, end, step, x.shape[axis]))
     return x
 
 
-def _end(end: int, step: int, size: int) -> int | None:
-    """ONNX writes an end before the first number, where Python has none, as less than -size."""
-    return None if step < 0 and end < -size else end
+def _range(start: int, end: int, step: int, size: int) -> range:
+    """The places of a slice. Unlike Python's, one that goes backwards always has a first place."""
+    start = start + size if start < 0 else start
+    end = end + size if end < 0 else end
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
 
 
 def _taken(x: Tensor, axis: int, places: range) -> Tensor:

@@ -66,11 +66,16 @@ def _with_edges(x: Tensor, pads: list[tuple[int, int]], value: float) -> Tensor:
     return F.pad(x, edges, value=value) if any(edges) else x
 
 
-def _asks_places(node: Node) -> str | None:
-    return "with the output Indices" if node.wants(1) else None
+def _fault(node: Node) -> str | None:
+    if node.wants(1):
+        return "with the output Indices"
+    # Here onnxruntime does not follow the standard, whose pads are those of the dilated window.
+    if node.text("auto_pad", "").startswith("SAME") and max(node.integers("dilations") or [1]) > 1:
+        return "with dilations and auto_pad"
+    return None
 
 
-@POOLING.operator("MaxPool", fault=_asks_places)
+@POOLING.operator("MaxPool", fault=_fault)
 def largest_under_window(node: Node, x: Tensor) -> Tensor:
     """The largest number under each window; places beyond the edge do not count."""
     places = _Places(node, x)
@@ -81,7 +86,7 @@ def largest_under_window(node: Node, x: Tensor) -> Tensor:
     return compute(padded, window.size, window.strides, 0, window.dilations)
 
 
-@POOLING.operator("AveragePool")
+@POOLING.operator("AveragePool", fault=_fault)
 def mean_under_window(node: Node, x: Tensor) -> Tensor:
     """The mean under each window; with `count_include_pad` the file's own pads count as zeros."""
     places = _Places(node, x)
@@ -100,7 +105,7 @@ def _root(total: Tensor, p: int) -> Tensor:
     return torch.where(is_zero, total.detach(), torch.where(is_zero, 1, total).pow(1 / p))
 
 
-@POOLING.operator("LpPool")
+@POOLING.operator("LpPool", fault=_fault)
 def norm_under_window(node: Node, x: Tensor) -> Tensor:
     """The p-norm of the numbers under each window."""
     places, p = _Places(node, x), node.integer("p", 2)

@@ -8,7 +8,12 @@ from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
 from models.errors import InterpreterError
-from models.graphs.interpreter import GraphModule, missing_operators
+from models.graphs.interpreter import (
+    GraphModule,
+    RoundedNumbers,
+    RoundedWeight,
+    missing_operators,
+)
 from tests.models.graphs.interpreter.small_graphs import Case, in_torch, model_of, normal, whole
 from tests.models.graphs.interpreter.torch_networks import (
     NETWORKS,
@@ -77,6 +82,37 @@ def test_a_module_stands_for_an_initializer() -> None:
     assert module.replacements() == {"a": doubled}
 
 
+def stored_integers() -> tuple[onnx.ModelProto, RoundedWeight]:
+    """A product with a matrix that the file has as integers, and that matrix."""
+    weight = RoundedWeight.nearest(torch.as_tensor(normal(4, 2, seed=3)), 4)
+    numbers = weight.stored()["w"]
+    assert isinstance(numbers, RoundedNumbers)
+    nodes = [
+        helper.make_node("Cast", ["q"], ["real"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["real", "scales"], ["w"]),
+        helper.make_node("MatMul", ["x", "w"], ["y"]),
+    ]
+    weights = [
+        numpy_helper.from_array(numbers.integers[:, 0], "q"),
+        numpy_helper.from_array(numbers.scales[:, 0].astype(np.float32), "scales"),
+    ]
+    return model_of(nodes, {"x": normal(3, 4)}, ["y"], weights), weight
+
+
+def test_a_module_stands_for_what_a_file_computes_of_integers() -> None:
+    model, weight = stored_integers()
+    module = GraphModule(model, replaced={"w": weight})
+    torch.testing.assert_close(module({"x": X}), GraphModule(model)({"x": X}), atol=0, rtol=0)
+    module({"x": X})["y"].sum().backward()
+    assert weight.weight.grad is not None
+
+
+def test_what_is_computed_of_inputs_cannot_be_replaced() -> None:
+    model, weight = stored_integers()
+    with pytest.raises(InterpreterError, match="y is not one constant"):
+        GraphModule(model, replaced={"y": weight})
+
+
 def test_what_is_trained_changes_the_answer_and_constants_are_not_kept_from_before() -> None:
     """A weight that is transposed before it is used is not a constant once it is trained."""
     nodes = [
@@ -137,6 +173,9 @@ W, R = normal(1, 12, 4), normal(1, 12, 3)
         (Case("Resize", [normal(3)], opset=10), "Resize of opset 10"),
         (Case("MaxPool", [normal(1, 1, 4, 4)], {"kernel_shape": [2, 2]}, outputs=2),
          "MaxPool with the output Indices"),
+        (Case("MaxPool", [normal(1, 1, 9)],
+              {"kernel_shape": [2], "dilations": [2], "auto_pad": "SAME_UPPER"}),
+         "MaxPool with dilations and auto_pad"),
         (Case("BatchNormalization", [normal(3)] * 5, {"training_mode": 1}),
          "BatchNormalization in training"),
         (Case("LSTM", [normal(2, 1, 4), W, R, None, None, None, None, normal(1, 9)],
