@@ -73,8 +73,8 @@ def _gru_step(node: Node, given: Tensor, states: States, own: Direction) -> Stat
     """The standard's equations; its update gate z keeps the old state."""
     gate, candidate = own.functions()
     (h,), n = states, states[0].shape[-1]
-    told = F.linear(h, own.r[: 2 * n], own.r_bias[: 2 * n])
-    z, r = gate(given[:, : 2 * n] + told).chunk(2, dim=-1)
+    carried = F.linear(h, own.r[: 2 * n], own.r_bias[: 2 * n])
+    z, r = gate(given[:, : 2 * n] + carried).chunk(2, dim=-1)
     r_h, bias = own.r[2 * n :], own.r_bias[2 * n :]
     if node.flag("linear_before_reset"):
         inner = r * F.linear(h, r_h, bias)
@@ -122,7 +122,7 @@ def _lstm_whole(
 
 
 def _trains() -> bool:
-    # Kernels on GPUs keep what a gradient needs only if told that they train.
+    # Kernels on GPUs keep what a gradient needs only if they are said to train.
     return torch.is_grad_enabled()
 
 

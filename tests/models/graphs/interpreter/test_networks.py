@@ -17,7 +17,7 @@ from tests.models.graphs.interpreter.torch_networks import (
 )
 
 
-@pytest.mark.parametrize("opset", [11, 13, 17])
+@pytest.mark.parametrize("opset", [11, 13, 17, 20])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_runs_as_in_the_runtime(name: str, opset: int) -> None:
     make, shape = NETWORKS[name]
@@ -35,7 +35,7 @@ def test_a_folded_network_runs_as_in_the_runtime(name: str, tmp_path: Path) -> N
     assert found.equal, found.sentence()
 
 
-@pytest.mark.parametrize("opset", [14, 17])
+@pytest.mark.parametrize("opset", [14, 17, 20])
 def test_a_transformer_runs_as_in_the_runtime(opset: int, tmp_path: Path) -> None:
     tokens = torch.arange(14).reshape(2, 7) % 11
     model = exported(made(Transformer), tokens, opset)
