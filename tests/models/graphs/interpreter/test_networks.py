@@ -17,7 +17,7 @@ from tests.models.graphs.interpreter.torch_networks import (
 )
 
 
-@pytest.mark.parametrize("opset", [11, 13, 17, 20])
+@pytest.mark.parametrize("opset", [11, 17, 20])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_runs_as_in_the_runtime(name: str, opset: int) -> None:
     make, shape = NETWORKS[name]
