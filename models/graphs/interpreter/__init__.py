@@ -23,6 +23,7 @@ from models.graphs.interpreter.weight_structures import (
     CorrectedWeight,
     LowRankWeight,
     ShapedWeight,
+    weight_of,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "feed_tensors",
     "missing_operators",
     "trainable_names",
+    "weight_of",
 ]

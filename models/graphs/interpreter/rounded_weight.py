@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 WeightBits: TypeAlias = Literal[8, 4, 3, 2]
 
+WEIGHT, LEFT, RIGHT = "weight", "left", "right"
+
 SMALLEST_SCALE = 1e-7
 """Rounds to the second of the positive numbers that float16 has."""
 _SHRUNK = tuple(float(one) for one in np.linspace(0.4, 1, 13))
@@ -22,15 +24,16 @@ class RoundedNumbers:
     """A matrix as a file stores it: integers times scales."""
 
     integers: np.ndarray[Any, Any]
-    """int8 `[rows, groups, columns / groups]`, from -t to t with `t = 2^(bits - 1) - 1`."""
+    """int8 `[rows, columns]`, from -t to t with `t = 2^(bits - 1) - 1`."""
     scales: np.ndarray[Any, Any]
-    """float16 `[rows, groups, 1]`."""
+    """float16 `[rows, groups]`, each for equally many columns."""
     bits: WeightBits
 
     def values(self) -> np.ndarray[Any, Any]:
         """The matrix `[rows, columns]` in single precision."""
-        values = self.integers.astype(np.float32) * self.scales.astype(np.float32)
-        return values.reshape(len(values), -1)
+        scales = self.scales.astype(np.float32)
+        width = self.integers.shape[1] // scales.shape[1]
+        return self.integers.astype(np.float32) * np.repeat(scales, width, axis=1)
 
 
 Numbers: TypeAlias = RoundedNumbers | np.ndarray[Any, Any]
@@ -45,7 +48,7 @@ class Weight(nn.Module, ABC):
 
     @abstractmethod
     def stored(self) -> Mapping[str, Numbers]:
-        """Its parts by name: `w` the whole, `l` and `r` the factors `[rank, ...]`."""
+        """Its parts by name: `weight` the whole, `left` and `right` the factors `[rank, ...]`."""
 
 
 class FullWeight(Weight):
@@ -61,7 +64,7 @@ class FullWeight(Weight):
 
     def stored(self) -> Mapping[str, Numbers]:
         """The whole."""
-        return {"w": self.weight.detach().cpu().numpy().copy()}
+        return {WEIGHT: self.weight.detach().cpu().numpy().copy()}
 
 
 class RoundedWeight(Weight):
@@ -77,16 +80,17 @@ class RoundedWeight(Weight):
     def __init__(
         self, integers: Tensor, scales: Tensor, bits: WeightBits, matrix: Tensor | None = None
     ) -> None:
-        """Begin with integers `[rows, groups, size]` and scales `[rows, groups, 1]`.
+        """Begin with integers `[rows, columns]` and scales `[rows, groups]`.
 
-        With the matrix that they were rounded from `[rows, groups size]`, training begins as near
+        With the matrix that they were rounded from `[rows, columns]`, training begins as near
         to it as rounding to these integers allows; compensated rounding took others than the
         nearest.
         """
         super().__init__()
         self.bits: WeightBits = bits
-        scales = scales.detach().float()
-        weight = integers.detach().float() * scales
+        scales = scales.detach().float().unsqueeze(-1)
+        rows, groups = scales.shape[:2]
+        weight = integers.detach().float().reshape(rows, groups, -1) * scales
         if matrix is not None:
             # A little less than half a step, for numbers at the edge round either way.
             reach = 0.49 * scales
@@ -106,7 +110,8 @@ class RoundedWeight(Weight):
         blocks = matrix.detach().float().reshape(rows, columns // size, size)
         scales = best_scales(blocks, bits)
         top = largest(bits)
-        return cls((blocks / scales).round().clamp(-top, top), scales, bits, matrix)
+        integers = (blocks / scales).round().clamp(-top, top).flatten(1)
+        return cls(integers, scales.squeeze(-1), bits, matrix)
 
     def forward(self) -> Tensor:
         """The rounded matrix `[rows, columns]`, exactly the integers times the scales."""
@@ -127,11 +132,11 @@ class RoundedWeight(Weight):
         scale, top = self._scale(), largest(self.bits)
         integers = (self.weight / scale).clamp(-top, top).round()
         numbers = RoundedNumbers(
-            integers=integers.to(torch.int8).cpu().numpy(),
-            scales=scale.half().cpu().numpy(),
+            integers=integers.flatten(1).to(torch.int8).cpu().numpy(),
+            scales=scale.squeeze(-1).half().cpu().numpy(),
             bits=self.bits,
         )
-        return {"w": numbers}
+        return {WEIGHT: numbers}
 
 
 def largest(bits: WeightBits) -> int:

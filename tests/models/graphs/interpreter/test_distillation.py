@@ -102,7 +102,7 @@ def test_factors_come_nearer(crnn: onnx.ModelProto) -> None:
     module = GraphModule(crnn, replaced={name: factored(one) for name, one in weights.items()})
     found = distil(module, GraphModule(crnn), TRAINING, CHOOSING, options(crnn))
     assert found.after < LARGEST_SHARE * found.before
-    assert all(set(parts) == {"l", "r"} for parts in found.replaced.values())
+    assert all(set(parts) == {"left", "right"} for parts in found.replaced.values())
 
 
 def test_the_module_ends_as_it_was_best(
@@ -122,7 +122,7 @@ def test_a_file_of_the_trained_numbers_answers_as_the_module(
     module, found = trained
     numbers: dict[str, Array] = dict(found.trained)
     for name, parts in found.replaced.items():
-        stored = parts["w"]
+        stored = parts["weight"]
         assert isinstance(stored, RoundedNumbers)
         assert np.abs(stored.integers).max() <= 3
         numbers[name] = stored.values()

@@ -85,7 +85,7 @@ def test_a_module_stands_for_an_initializer() -> None:
 def stored_integers() -> tuple[onnx.ModelProto, RoundedWeight]:
     """A product with a matrix that the file has as integers, and that matrix."""
     weight = RoundedWeight.nearest(torch.as_tensor(normal(4, 2, seed=3)), 4)
-    numbers = weight.stored()["w"]
+    numbers = weight.stored()["weight"]
     assert isinstance(numbers, RoundedNumbers)
     nodes = [
         helper.make_node("Cast", ["q"], ["real"], to=onnx.TensorProto.FLOAT),
@@ -93,8 +93,8 @@ def stored_integers() -> tuple[onnx.ModelProto, RoundedWeight]:
         helper.make_node("MatMul", ["x", "w"], ["y"]),
     ]
     weights = [
-        numpy_helper.from_array(numbers.integers[:, 0], "q"),
-        numpy_helper.from_array(numbers.scales[:, 0].astype(np.float32), "scales"),
+        numpy_helper.from_array(numbers.integers, "q"),
+        numpy_helper.from_array(numbers.scales.astype(np.float32), "scales"),
     ]
     return model_of(nodes, {"x": normal(3, 4)}, ["y"], weights), weight
 
