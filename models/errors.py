@@ -8,6 +8,7 @@ ModelError
 ├── CheckpointError     a file is not a checkpoint of ours, or is damaged: use another file
 ├── ConversionError     what a trained network holds cannot be converted: change it or the target
 ├── GraphRefused        a stranger's ONNX file is not taken: change the file, or use another
+├── InterpreterError    torch cannot run an ONNX graph: leave it untrained, or change the graph
 ├── RoundingError       numbers cannot be rounded, or are not yet: round the model, or mend it
 └── ExportError         a model has no faithful file of a format; the message says why
     └── ToolMissing     what such a file is tried with is not here: install it, and ask again
@@ -44,6 +45,10 @@ class ConversionError(ModelError, ValueError):
 
 class GraphRefused(ModelError, ValueError):
     """A network of somebody else's is not taken; the message says what its file has to change."""
+
+
+class InterpreterError(ModelError, ValueError):
+    """An ONNX graph holds what is not computed with torch; the message names the operator."""
 
 
 class RoundingError(ModelError, ValueError):

@@ -1,0 +1,76 @@
+"""Where torch and onnxruntime differ is said by node."""
+
+import math
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from models.errors import InterpreterError
+from models.graphs.interpreter import GraphModule, equal_to_runtime
+from models.graphs.interpreter.equality import difference
+from tests.models.graphs.interpreter.small_graphs import Array, model_of, normal, real
+
+DEPTH = 150
+"""More nodes than are compared at once."""
+
+
+def chain(factor_at: int | None = None) -> onnx.ModelProto:
+    """Products with 1, of which one may have another factor."""
+    nodes = [
+        helper.make_node("Mul", [f"v{place}", f"w{place}"], [f"v{place + 1}"], name=f"n{place}")
+        for place in range(DEPTH)
+    ]
+    weights = [
+        numpy_helper.from_array(real(1.5 if place == factor_at else 1.0), f"w{place}")
+        for place in range(DEPTH)
+    ]
+    return model_of(nodes, {"v0": normal(4)}, [f"v{DEPTH}"], weights)
+
+
+FEED = {"v0": normal(4)}
+
+
+def test_the_same_numbers_are_equal() -> None:
+    found = equal_to_runtime(chain(), GraphModule(chain()), [FEED])
+    assert found.equal
+    assert (found.operator, found.node) == (None, None)
+
+
+@pytest.mark.parametrize("place", [0, 63, 64, 149])
+def test_the_first_node_that_differs_is_named(place: int) -> None:
+    found = equal_to_runtime(chain(), GraphModule(chain(place)), [FEED])
+    assert not found.equal
+    assert (found.operator, found.node, found.value) == ("Mul", f"n{place}", f"v{place + 1}")
+    assert found.output == f"v{DEPTH}"
+    assert f"Mul (n{place})" in found.sentence()
+
+
+def test_only_the_feed_that_differs_is_needed_to_find_it() -> None:
+    feeds = [{"v0": np.zeros(4, np.float32)}, FEED]
+    assert not equal_to_runtime(chain(), GraphModule(chain(7)), feeds).equal
+
+
+def test_a_feed_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(InterpreterError, match="onnxruntime does not run the model"):
+        equal_to_runtime(chain(), GraphModule(chain()), [{"v0": normal(2, 2, 2)}])
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "wanted"),
+    [
+        (real(1, 2), real(1, 2.5), 0.25),
+        (real(0.1, 0.2), real(0.1, 0.3), 0.1),
+        (real(-math.inf, 4), real(-math.inf, 4), 0.0),
+        (real(-math.inf, 4), real(-1e9, 4), math.inf),
+        (real(math.nan), real(math.nan), 0.0),
+        (real(1), real(math.nan), math.inf),
+        (real(1, 2), real(1, 2)[None], math.inf),
+        (real(), real(), 0.0),
+    ],
+)
+def test_differences_are_shares_of_the_largest_number(
+    expected: Array, found: Array, wanted: float
+) -> None:
+    assert difference(expected, found) == pytest.approx(wanted)
