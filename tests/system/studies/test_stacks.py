@@ -130,10 +130,10 @@ def test_those_of_a_process_that_broke_down_are_trained_apart_from_then_on(serve
     spec = {**_SPEC, "budget": {"trials": 4, "epochs": 150}, "resources": {"stack": 4}}
     study_id = server.submit(spec)
     wait_until(
-        lambda: [
-            bool(server.curve(study_id, trial["number"])) for trial in server.trials(study_id)
-        ]
-        == [True] * 4,
+        lambda: (
+            [bool(server.curve(study_id, trial["number"])) for trial in server.trials(study_id)]
+            == [True] * 4
+        ),
         what="an epoch of four trials",
     )
     for process in server.workers_at_work():
