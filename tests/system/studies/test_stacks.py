@@ -61,7 +61,8 @@ def _spans(trials: Sequence[Mapping[str, Any]]) -> list[tuple[datetime, datetime
 
 
 def _span(attempt: Mapping[str, Any]) -> tuple[datetime, datetime]:
-    return tuple(datetime.fromisoformat(attempt[name]) for name in ("started_at", "ended_at"))
+    began, ended = (datetime.fromisoformat(attempt[name]) for name in ("started_at", "ended_at"))
+    return began, ended
 
 
 def test_trials_of_one_size_train_together_on_one_slot(
