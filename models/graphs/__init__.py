@@ -1,0 +1,1 @@
+"""Any network, as a graph of ONNX operators: what is in it, and what it becomes."""
