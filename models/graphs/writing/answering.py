@@ -1,4 +1,4 @@
-"""The program of a process that runs one file: `python -m models.graphs.writing.answering FOLDER`."""
+"""What a process does that runs one file (`-m models.graphs.writing.answering FOLDER FEEDS`)."""
 
 import json
 import sys
