@@ -28,27 +28,49 @@ def rounded(
     """A matrix `[rows, columns]` of integers, with a scale for each `group` columns of a row.
 
     Below 8 bits, columns make up for what those before them lost (`compensated`), by the moments of
-    what the matrix reads; with `turned`, its transpose reads, and rows make up for rows.
+    what the matrix reads; a row to which that does harm is rounded number by number. With `turned`,
+    the transposed matrix reads, and rows make up for rows.
     """
     reads = matrix.shape[0] if turned else matrix.shape[1]
     weights = np.ones((1, matrix.shape[1])) if turned else moments.diagonal.reshape(1, reads)
     scales = _scales(matrix, bits, blocks_of(matrix.shape[1], group), weights.astype(np.float32))
     spread = np.repeat(scales, matrix.shape[1] // scales.shape[1], axis=1)
     top = 2 ** (bits - 1) - 1
-    upper = moments.compensation if compensated and bits < 8 else None
-    if upper is None:
-        integers = np.clip(np.rint(matrix / spread), -top, top).astype(np.int8)
-    elif turned:
-        integers = _compensated(matrix.T, spread.T, top, upper).T
-    elif moments.repeat > 1:
-        by_place = channel_rows(matrix, moments.repeat)
-        spread_by_place = channel_rows(spread, moments.repeat)
-        integers = whole_columns(
-            _compensated(by_place, spread_by_place, top, upper), moments.repeat
-        )
-    else:
-        integers = _compensated(matrix, spread, top, upper)
+    integers = np.clip(np.rint(matrix / spread), -top, top).astype(np.int8)
+    if compensated and bits < 8 and turned:
+        integers = _best_rows(matrix.T, spread.T, integers.T, moments, top).T
+    elif compensated and bits < 8:
+        integers = _best_rows(matrix, spread, integers, moments, top)
     return Rounded(np.ascontiguousarray(integers), scales.astype(np.float16), bits)
+
+
+def _best_rows(
+    matrix: Matrix,
+    spread: Matrix,
+    plain: NDArray[np.int8],
+    moments: SecondMoments,
+    top: int,
+) -> NDArray[np.int8]:
+    """Of each row, the integers with compensation, unless those without lose less.
+
+    Corrections may lead beyond the largest integer, where they are cut off.
+    """
+    upper = moments.compensation
+    if upper is None:
+        return plain
+    repeat = moments.repeat
+    if repeat > 1:
+        by_place = channel_rows(matrix, repeat), channel_rows(spread, repeat)
+        found = whole_columns(_compensated(*by_place, top, upper), repeat)
+    else:
+        found = _compensated(matrix, spread, top, upper)
+    lost = [_lost(integers * spread - matrix, moments) for integers in (found, plain)]
+    return np.where((lost[0] <= lost[1])[:, None], found, plain)
+
+
+def _lost(difference: Matrix, moments: SecondMoments) -> Double:
+    """`e C e^T` of each row e."""
+    return np.einsum("rc,rc->r", moments.times(difference), difference)
 
 
 def _scales(matrix: Matrix, bits: int, blocks: int, weights: Matrix) -> Matrix:
@@ -93,7 +115,8 @@ def _compensated(matrix: Matrix, spread: Matrix, top: int, upper: Double) -> NDA
     rounded at once.
     """
     columns = matrix.shape[1]
-    work = np.ascontiguousarray(matrix.T, np.float32)
+    # A copy in any case: what is rounded away is added to it.
+    work = np.array(matrix.T, np.float32, order="C")
     scales = np.ascontiguousarray(spread.T, np.float32)
     integers = np.empty(work.shape, np.float32)
     shares = (upper / np.diagonal(upper)[:, None]).astype(np.float32)

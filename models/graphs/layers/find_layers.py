@@ -16,7 +16,7 @@ from models.graphs.layers.roles import role_of
 
 # Names that exporters and onnxruntime make up.
 _GENERATED = re.compile(
-    r"\d+|onnx::\w*|[a-z]{1,5}_?\d+|.*_token_\d+|.*::.*|ortshared_.*|.*constant_?folding.*",
+    r"\d+|onnx::\w*|(?:val|tmp|const|constant)_?\d+|.*_token_\d+|.*::.*|ortshared_.*|.*constant_?folding.*",
     re.IGNORECASE,
 )
 _ELEMENTS: Mapping[int, Element] = {TensorProto.FLOAT: "float32", TensorProto.FLOAT16: "float16"}
