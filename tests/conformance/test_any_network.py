@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,11 @@ def _offered(layer: Layer) -> list[AnyChoice]:
     return list(found.values())
 
 
-def _fits(model: onnx.ModelProto, small: Small) -> tuple[list[Layer], dict[str, LayerFitter]]:
+@cache
+def _fitters(name: str) -> tuple[list[Layer], dict[str, LayerFitter]]:
+    """The layers of a graph, whatever its operator set, and what has been fitted to them so far."""
+    small = GRAPHS[name]()
+    model = small.model()
     layers = find_layers(model)
     statistics = statistics_of(model, layers, small.feeds())
     return layers, {layer.name: LayerFitter(layer, statistics[layer.name]) for layer in layers}
@@ -81,8 +86,13 @@ def _bound(small: Small) -> float:
 
 
 @pytest.fixture(params=GRAPHS)
-def small(request: pytest.FixtureRequest) -> Small:
-    return GRAPHS[request.param]()
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def small(name: str) -> Small:
+    return GRAPHS[name]()
 
 
 def test_every_role_has_a_graph() -> None:
@@ -91,9 +101,11 @@ def test_every_role_has_a_graph() -> None:
 
 
 @pytest.mark.parametrize("opset", OPSETS)
-def test_a_file_of_each_choice_computes_what_was_fitted(small: Small, opset: int) -> None:
+def test_a_file_of_each_choice_computes_what_was_fitted(
+    name: str, small: Small, opset: int
+) -> None:
     model = small.model(opset)
-    layers, fitters = _fits(model, small)
+    layers, fitters = _fitters(name)
     for layer in layers:
         for choice in _offered(layer):
             fits = {layer.name: fitters[layer.name].fit(choice)}
@@ -104,9 +116,9 @@ def test_a_file_of_each_choice_computes_what_was_fitted(small: Small, opset: int
             assert _difference(wanted, found) < _bound(small), choice
 
 
-def test_full_rank_in_32_bits_changes_nothing(small: Small) -> None:
+def test_full_rank_in_32_bits_changes_nothing(name: str, small: Small) -> None:
     model = small.model()
-    layers, fitters = _fits(model, small)
+    layers, fitters = _fitters(name)
     wanted = _answers(model.SerializeToString(), small)
     for layer in (layer for layer in layers if layer.structured):
         for run in (False, True) if layer.runs else (False,):
@@ -118,12 +130,12 @@ def test_full_rank_in_32_bits_changes_nothing(small: Small) -> None:
             assert _difference(wanted, found) < _bound(small)
 
 
-def test_eight_bits_are_near(small: Small) -> None:
+def test_eight_bits_are_near(name: str, small: Small) -> None:
     model = small.model()
-    layers, fitters = _fits(model, small)
+    layers, fitters = _fitters(name)
     fits = {
-        name: fitter.fit(Dense(bits=8))
-        for name, fitter in fitters.items()
+        layer: fitter.fit(Dense(bits=8))
+        for layer, fitter in fitters.items()
         if not fitter.layer.quantized
     }
     wanted = _answers(model.SerializeToString(), small)
@@ -131,9 +143,9 @@ def test_eight_bits_are_near(small: Small) -> None:
     assert 0 <= _difference(wanted, found) < 0.02
 
 
-def test_bytes_are_known_before_and_after(small: Small) -> None:
+def test_bytes_are_known_before_and_after(name: str, small: Small) -> None:
     model = small.model()
-    layers, fitters = _fits(model, small)
+    layers, fitters = _fitters(name)
     for layer in layers:
         for choice in _offered(layer):
             fit = fitters[layer.name].fit(choice)
@@ -144,9 +156,9 @@ def test_bytes_are_known_before_and_after(small: Small) -> None:
             assert abs(predicted_bytes(model, layers, {layer.name: choice}) - real) < bound, choice
 
 
-def test_the_same_nodes_run_as_before(small: Small, tmp_path: Path) -> None:
+def test_the_same_nodes_run_as_before(name: str, small: Small, tmp_path: Path) -> None:
     model = small.model()
-    layers, fitters = _fits(model, small)
+    layers, fitters = _fitters(name)
     wanted = _node_types(model.SerializeToString(), tmp_path)
     for layer in layers:
         for choice in _offered(layer):
@@ -155,10 +167,10 @@ def test_the_same_nodes_run_as_before(small: Small, tmp_path: Path) -> None:
             assert (found == wanted) != choice.runs_factors, choice
 
 
-def test_interfaces_and_metadata_are_kept(small: Small) -> None:
+def test_interfaces_and_metadata_are_kept(name: str, small: Small) -> None:
     model = small.model()
-    layers, fitters = _fits(model, small)
-    fits = {name: fitter.fit(_offered(fitter.layer)[-1]) for name, fitter in fitters.items()}
+    layers, fitters = _fitters(name)
+    fits = {layer: fitter.fit(_offered(fitter.layer)[-1]) for layer, fitter in fitters.items()}
     made = written(model, layers, fits, metadata={"trial": "7"})
     assert list(made.graph.input) == list(model.graph.input)
     assert list(made.graph.output) == list(model.graph.output)
@@ -173,9 +185,8 @@ def test_interfaces_and_metadata_are_kept(small: Small) -> None:
     )
 
 
-def test_fewer_bits_lose_more(small: Small) -> None:
-    model = small.model()
-    layers, fitters = _fits(model, small)
+def test_fewer_bits_lose_more(name: str) -> None:
+    layers, fitters = _fitters(name)
     for layer in layers:
         errors = [fitters[layer.name].fit(choice).error for choice in _bits(layer)]
         assert all(0 <= error < 1 for error in errors)
@@ -187,9 +198,8 @@ def _bits(layer: Layer) -> list[AnyChoice]:
     return [Dense()] if layer.quantized else [Dense(), *few]
 
 
-def test_a_correction_helps_what_is_rounded_without_compensation(small: Small) -> None:
-    model = small.model()
-    layers, fitters = _fits(model, small)
+def test_a_correction_helps_what_is_rounded_without_compensation(name: str) -> None:
+    layers, fitters = _fitters(name)
     for layer in (layer for layer in layers if layer.structured):
         fitter = fitters[layer.name]
         alone = fitter.fit(Dense(bits=3), compensated=False).error

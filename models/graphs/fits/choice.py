@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -15,9 +16,8 @@ from models.graphs.layers import Layer, Matrix, NodeWriter
 from models.spec import Spec
 
 Bits: TypeAlias = Literal[2, 3, 4, 8, 32]
-GROUP = 32
-"""Columns that share a scale where rows are divided into blocks."""
-GROUPS = (0, GROUP)
+GROUP, SMALLEST_GROUP = 32, 16
+"""Columns that may share a scale where a search divides rows into blocks."""
 LEFT, RIGHT, WEIGHT = "left", "right", "weight"
 """Names of parts: `L^T` `[rank, out]`, R `[rank, in]`, and a whole matrix `[out, in]`."""
 
@@ -122,11 +122,10 @@ def ranks(layer: Layer, shares: tuple[float, ...]) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def groups(parts: tuple[int, ...]) -> tuple[int, ...]:
-    """The groups that make a difference for parts of so many columns."""
-    return tuple(
-        group for group in GROUPS if not group or any(blocks_of(part, group) > 1 for part in parts)
-    )
+def groups(columns: int) -> tuple[int, ...]:
+    """A whole row, and the largest block of 16 to 32 columns that divides it evenly, if any."""
+    blocks = (size for size in range(GROUP, SMALLEST_GROUP - 1, -1) if columns % size == 0)
+    return (0, *(size for size in islice(blocks, 1) if size < columns))
 
 
 def product(writer: NodeWriter, left: str, right: str, rank: int, layer: Layer) -> str:

@@ -44,7 +44,7 @@ class Corrected(Choice):
             return
         few: tuple[FewBits, ...] = (4, 3, 2)
         for bits in few:
-            for group in groups((layer.columns,)):
+            for group in groups(layer.columns):
                 for rank in ranks(layer, CORRECTIONS):
                     yield cls(bits=bits, rank=rank, group=group)
 

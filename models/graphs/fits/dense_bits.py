@@ -27,7 +27,7 @@ class Dense(Choice):
         if layer.quantized:
             return
         for bits in (8, 4, 3, 2):
-            for group in groups((layer.columns,)):
+            for group in groups(layer.columns):
                 if bits > 2 or group:
                     yield cls(bits=bits, group=group)
 

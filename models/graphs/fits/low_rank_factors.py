@@ -35,7 +35,7 @@ class LowRank(Choice):
             return
         for run in (False, True) if layer.runs else (False,):
             for bits in (32, 8, 4, 3):
-                for group in groups((layer.rows, layer.columns)) if bits < 32 else (0,):
+                for group in groups(layer.columns) if bits < 32 else (0,):
                     for rank in ranks_at(layer, RANKS):
                         yield cls(rank=rank, bits=bits, group=group, run=run)
 

@@ -189,8 +189,9 @@ def test_patches_are_drawn_by_the_seed() -> None:
 
     def moments(seed: int) -> Array:
         found = statistics_of(model, [layer], small.feeds(), most_patches=20, seed=seed)
-        (one,) = found[layer.name].moments or ()
-        return _dense(one, layer.columns)
+        moments = found[layer.name].moments
+        assert moments is not None
+        return _dense(moments[0], layer.columns)
 
     assert np.array_equal(moments(1), moments(1))
     assert not np.array_equal(moments(1), moments(2))

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 from models.graphs.layers import Spatial
 from models.graphs.layers.patches import patches
 from models.graphs.sessions import GraphSession
-from tests.models.graphs.layer_graphs import Array
+from tests.models.graphs.layer_graphs import Array, node
 
 
 @st.composite
@@ -31,18 +31,11 @@ def windows(draw: st.DrawFn) -> tuple[Spatial, tuple[int, ...]]:
 
 def _convolved(value: Array, weight: Array, window: Spatial) -> Array:
     """What onnxruntime makes of it `[positions, out]`."""
-    pads = {"pads": window.pads} if window.auto_pad == "NOTSET" else {}
-    node = helper.make_node(
-        "Conv",
-        ["x", "w"],
-        ["y"],
-        strides=window.strides,
-        dilations=window.dilations,
-        auto_pad=window.auto_pad,
-        **pads,
-    )
+    given = {name: getattr(window, name) for name in ("strides", "dilations", "auto_pad")}
+    if window.auto_pad == "NOTSET":
+        given["pads"] = window.pads
     graph = helper.make_graph(
-        [node],
+        [node("Conv", "x", "w", **given)],
         "conv",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, value.shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],

@@ -131,7 +131,7 @@ def test_two_layers_of_factors_run_in_their_places() -> None:
     feed = small.feeds(1)[0]
     wanted = GraphSession(model.SerializeToString()).run(feed)["y"]
     found = GraphSession(made.SerializeToString()).run(feed)["y"]
-    assert found == pytest.approx(wanted, abs=1e-5 * np.abs(wanted).max())
+    assert found == pytest.approx(wanted, abs=1e-5 * float(np.abs(wanted).max()))
 
 
 def test_bytes_of_many_layers_are_predicted() -> None:
