@@ -64,13 +64,10 @@ def _best_rows(
         found = whole_columns(_compensated(*by_place, top, upper), repeat)
     else:
         found = _compensated(matrix, spread, top, upper)
-    lost = [_lost(integers * spread - matrix, moments) for integers in (found, plain)]
-    return np.where((lost[0] <= lost[1])[:, None], found, plain)
-
-
-def _lost(difference: Matrix, moments: SecondMoments) -> Double:
-    """`e C e^T` of each row e."""
-    return np.einsum("rc,rc->r", moments.times(difference), difference)
+    # `e C e - f C f` is `(e - f) C (e + f)`.
+    apart = (found - plain) * spread
+    more = moments.products(apart, (found + plain) * spread - 2 * matrix)
+    return np.where((more <= 0)[:, None], found, plain)
 
 
 def _scales(matrix: Matrix, bits: int, blocks: int, weights: Matrix) -> Matrix:
@@ -127,7 +124,8 @@ def _compensated(matrix: Matrix, spread: Matrix, top: int, upper: Double) -> NDA
             rounds = integers[column]
             np.divide(work[column], scales[column], out=rounds)
             np.rint(rounds, out=rounds)
-            np.clip(rounds, -top, top, out=rounds)
+            np.minimum(rounds, top, out=rounds)
+            np.maximum(rounds, -top, out=rounds)
             left = lost[column - start]
             np.multiply(rounds, scales[column], out=left)
             np.subtract(work[column], left, out=left)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from models.graphs.layers import AnyArray
+from models.graphs.layers import AnyArray, Matrix
 
 Double: TypeAlias = NDArray[np.float64]
 
@@ -49,9 +49,16 @@ class SecondMoments(ABC):
         """
         return None
 
-    def energy(self, matrix: AnyArray) -> float:
+    @abstractmethod
+    def products(self, left: Matrix, right: Matrix) -> Double:
+        """`a C b` `[rows]` of each row a of one matrix `[rows, in]` and b of another.
+
+        In single precision but for the last sum: it is far quicker, and exact to some 1e-6.
+        """
+
+    def energy(self, matrix: Matrix) -> float:
         """`tr(W C W^T)`, the mean squared length of what W `[rows, in]` makes."""
-        return float((self.times(matrix) * matrix).sum())
+        return float(self.products(matrix, matrix).sum())
 
 
 class DiagonalMoments(SecondMoments):
@@ -84,6 +91,10 @@ class DiagonalMoments(SecondMoments):
     def times_inverse_root(self, matrix: AnyArray) -> Double:
         """`W C^(-1/2)`."""
         return matrix / np.sqrt(self._diagonal)
+
+    def products(self, left: Matrix, right: Matrix) -> Double:
+        """`a C b` of rows."""
+        return (left * right.astype(np.float64)) @ self._diagonal
 
 
 class FullMoments(SecondMoments):
@@ -122,10 +133,22 @@ class FullMoments(SecondMoments):
         """`W C^(-1/2)`."""
         return self._by_channel(matrix, self._roots[1])
 
+    def products(self, left: Matrix, right: Matrix) -> Double:
+        """`a C b` of rows."""
+        if self._repeat > 1:
+            left, right = (channel_rows(matrix, self._repeat) for matrix in (left, right))
+        made = left.astype(np.float32) @ self._single
+        sums = np.einsum("rc,rc->r", made, right, dtype=np.float64)
+        return sums.reshape(-1, self._repeat).sum(1)
+
     @property
     def compensation(self) -> Double:
         """The upper Cholesky factor of the inverse."""
         return self._upper
+
+    @cached_property
+    def _single(self) -> Matrix:
+        return self._channels.astype(np.float32)
 
     @cached_property
     def _upper(self) -> Double:

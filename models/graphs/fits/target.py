@@ -76,7 +76,7 @@ class Target:
     def energy(self, matrix: Matrix) -> float:
         """`tr(M C M^T)` of a matrix M `[out, in]` in the place of W."""
         if self.row_frequencies is None:
-            return self.moments.energy(matrix.astype(np.float64))
+            return self.moments.energy(matrix)
         return float(self.row_frequencies @ np.square(matrix.astype(np.float64)).sum(1))
 
     def _compensates(self, bits: int) -> bool:

@@ -31,7 +31,8 @@ def test_the_loss_is_that_of_the_singular_values_left_out(shape: tuple[int, int]
     left, right = best_factors(matrix, moments)
     for rank in range(1, min(shape) + 1):
         found = moments.energy(matrix - left[:, :rank] @ right[:rank])
-        assert found == pytest.approx((values[rank:] ** 2).sum(), rel=1e-6, abs=1e-6)
+        # Energies are summed of products in single precision.
+        assert found == pytest.approx((values[rank:] ** 2).sum(), rel=1e-5, abs=1e-5)
 
 
 def test_moments_lose_less_than_the_plain_svd() -> None:
