@@ -10,8 +10,8 @@ _SMALLEST_FACTOR = 1e-3
 _PRIOR = 0.1
 """How much the sensitivity that a layer has had counts, beside one measured loss."""
 _REWEIGHTINGS = 10
-_SWEEPS = 500
-_ENOUGH = 1e-7
+_SWEEPS = 1000
+_ENOUGH = 1e-9
 
 
 def refitted(
@@ -55,8 +55,8 @@ def nonnegative_least_squares(
 
     By coordinate descent on the normal equations, from `start` on or from 0 (Franc, Hlavac, Navara:
     Sequential coordinate-wise algorithm for the non-negative least squares problem, CAIP 2005).
-    Columns of zeros get 0. It ends when no number moves by a ten-millionth of the largest, or after
-    500 sweeps.
+    Columns of zeros get 0. It ends when no number moves by a billionth of the largest, or after
+    1,000 sweeps.
     """
     normal = matrix.T @ matrix
     diagonal = np.diagonal(normal)

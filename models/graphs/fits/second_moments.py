@@ -50,13 +50,13 @@ class SecondMoments(ABC):
         return None
 
     @abstractmethod
-    def products(self, left: Matrix, right: Matrix) -> Double:
+    def products(self, left: AnyArray, right: AnyArray) -> Double:
         """`a C b` `[rows]` of each row a of one matrix `[rows, in]` and b of another.
 
         In single precision but for the last sum: it is far quicker, and exact to some 1e-6.
         """
 
-    def energy(self, matrix: Matrix) -> float:
+    def energy(self, matrix: AnyArray) -> float:
         """`tr(W C W^T)`, the mean squared length of what W `[rows, in]` makes."""
         return float(self.products(matrix, matrix).sum())
 
@@ -92,7 +92,7 @@ class DiagonalMoments(SecondMoments):
         """`W C^(-1/2)`."""
         return matrix / np.sqrt(self._diagonal)
 
-    def products(self, left: Matrix, right: Matrix) -> Double:
+    def products(self, left: AnyArray, right: AnyArray) -> Double:
         """`a C b` of rows."""
         return (left * right.astype(np.float64)) @ self._diagonal
 
@@ -133,7 +133,7 @@ class FullMoments(SecondMoments):
         """`W C^(-1/2)`."""
         return self._by_channel(matrix, self._roots[1])
 
-    def products(self, left: Matrix, right: Matrix) -> Double:
+    def products(self, left: AnyArray, right: AnyArray) -> Double:
         """`a C b` of rows."""
         if self._repeat > 1:
             left, right = (channel_rows(matrix, self._repeat) for matrix in (left, right))
