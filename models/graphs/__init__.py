@@ -1,1 +1,1 @@
-"""Networks of others, as ONNX graphs."""
+"""Any network, as a graph of ONNX operators: what is in it, and what it becomes."""

@@ -1,0 +1,60 @@
+"""Files in onnxruntime, on one thread of the CPU."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+from numpy.typing import NDArray
+
+from models.errors import ExportError
+
+AnyArray: TypeAlias = NDArray[Any]
+Feed: TypeAlias = Mapping[str, AnyArray]
+"""The inputs of one run by name."""
+Level: TypeAlias = Literal["ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_ALL"]
+
+
+class GraphSession:
+    """A file that was loaded; what can be computed without an input is computed by then."""
+
+    def __init__(
+        self, content: bytes, *, level: Level = "ORT_ENABLE_ALL", optimized_path: str = ""
+    ) -> None:
+        """Load a file; the graph that is run is saved at `optimized_path`, if given.
+
+        Raises:
+            ExportError: onnxruntime does not load it.
+        """
+        # The library has no types.
+        runtime: Any = onnxruntime
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        options.graph_optimization_level = runtime.GraphOptimizationLevel.__members__[level]
+        if optimized_path:
+            options.optimized_model_filepath = optimized_path
+        try:
+            self._session: Any = runtime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        # Its errors have no common root but this one.
+        except Exception as error:
+            raise ExportError(f"onnxruntime does not load the graph: {error}") from error
+        self.outputs: tuple[str, ...] = tuple(one.name for one in self._session.get_outputs())
+
+    def run(self, feed: Feed, outputs: Sequence[str] | None = None) -> dict[str, AnyArray]:
+        """The outputs of these names (None: all), in order.
+
+        Raises:
+            ExportError: onnxruntime does not run the graph on this feed.
+        """
+        names = list(self.outputs if outputs is None else outputs)
+        if not names:
+            return {}
+        try:
+            found: list[AnyArray] = self._session.run(names, dict(feed))
+        except Exception as error:
+            shapes = {name: list(value.shape) for name, value in feed.items()}
+            raise ExportError(f"onnxruntime does not run the graph on {shapes}: {error}") from error
+        return dict(zip(names, found, strict=True))
