@@ -1,29 +1,41 @@
 """Files in onnxruntime, on one thread of the CPU."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
-from models.errors import ExportError
+from models.errors import GraphRefused
 
 AnyArray: TypeAlias = NDArray[Any]
 Feed: TypeAlias = Mapping[str, AnyArray]
 """The inputs of one run by name."""
 Level: TypeAlias = Literal["ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_ALL"]
 
+_LONGEST_MESSAGE = 300
+_OUT_OF_MEMORY = ("bad_alloc", "Failed to allocate memory", "bad allocation")
+
 
 class GraphSession:
     """A file that was loaded; what can be computed without an input is computed by then."""
 
     def __init__(
-        self, content: bytes, *, level: Level = "ORT_ENABLE_ALL", optimized_path: str = ""
+        self,
+        content: bytes,
+        *,
+        level: Level = "ORT_ENABLE_ALL",
+        optimized_path: Path | None = None,
+        arena: bool = True,
     ) -> None:
         """Load a file; the graph that is run is saved at `optimized_path`, if given.
 
+        An `arena` takes address space in advance, of which a confined process has little.
+
         Raises:
-            ExportError: onnxruntime does not load it.
+            GraphRefused: onnxruntime does not load it.
+            MemoryError: it needs more memory than there is.
         """
         # The library has no types.
         runtime: Any = onnxruntime
@@ -31,23 +43,25 @@ class GraphSession:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        options.enable_cpu_mem_arena = options.enable_mem_pattern = arena
         options.graph_optimization_level = runtime.GraphOptimizationLevel.__members__[level]
-        if optimized_path:
-            options.optimized_model_filepath = optimized_path
+        if optimized_path is not None:
+            options.optimized_model_filepath = str(optimized_path)
         try:
             self._session: Any = runtime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"]
             )
         # Its errors have no common root but this one.
         except Exception as error:
-            raise ExportError(f"onnxruntime does not load the graph: {error}") from error
+            raise _refusal("does not load the graph", error) from error
         self.outputs: tuple[str, ...] = tuple(one.name for one in self._session.get_outputs())
 
     def run(self, feed: Feed, outputs: Sequence[str] | None = None) -> dict[str, AnyArray]:
         """The outputs of these names (None: all), in order.
 
         Raises:
-            ExportError: onnxruntime does not run the graph on this feed.
+            GraphRefused: onnxruntime does not run the graph on this feed.
+            MemoryError: it needs more memory than there is.
         """
         names = list(self.outputs if outputs is None else outputs)
         if not names:
@@ -56,5 +70,15 @@ class GraphSession:
             found: list[AnyArray] = self._session.run(names, dict(feed))
         except Exception as error:
             shapes = {name: list(value.shape) for name, value in feed.items()}
-            raise ExportError(f"onnxruntime does not run the graph on {shapes}: {error}") from error
+            raise _refusal(f"does not run the graph on {shapes}", error) from error
         return dict(zip(names, found, strict=True))
+
+
+def _refusal(what: str, error: Exception) -> GraphRefused | MemoryError:
+    message = str(error)
+    if isinstance(error, MemoryError) or any(words in message for words in _OUT_OF_MEMORY):
+        return MemoryError(message)
+    shown = " ".join(message.split())
+    if len(shown) > _LONGEST_MESSAGE:
+        shown = f"{shown[:_LONGEST_MESSAGE]}..."
+    return GraphRefused(f"onnxruntime {what}: {shown}")

@@ -76,7 +76,7 @@ def _difference(wanted: list[dict[str, Array]], found: list[dict[str, Array]]) -
 
 def _node_types(content: bytes, folder: Path) -> Counter[str]:
     path = folder / "optimized.onnx"
-    GraphSession(content, optimized_path=str(path))
+    GraphSession(content, optimized_path=path)
     return Counter(node.op_type for node in onnx.load(path).graph.node)
 
 

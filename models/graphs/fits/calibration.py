@@ -37,7 +37,7 @@ def statistics_of(
     4,096 columns has the moments of its channels if it is a convolution, else mean squares.
 
     Raises:
-        ExportError: onnxruntime does not load the graph, or does not run it on a feed.
+        GraphRefused: onnxruntime does not load the graph, or does not run it on a feed.
     """
     watched, names = _watched_graph(model, layers)
     constants = _constants(model, set(names.values()))

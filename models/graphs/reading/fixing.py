@@ -13,7 +13,7 @@ from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
 from models.graphs.reading.fixed_values import fixed_tensor
 from models.graphs.reading.inlining import Names, branch_of, inlined
 from models.graphs.reading.input_sizes import InputSizes
-from models.graphs.reading.runtime import GraphSession
+from models.graphs.reading.runtime import plain_session
 from models.graphs.reading.sentences import first_of, quoted
 from models.graphs.reading.walking import bodies, reads
 
@@ -123,7 +123,7 @@ class _Branches:
         model = helper.make_model(
             graph, opset_imports=self._model.opset_import, ir_version=self._model.ir_version
         )
-        (value,) = GraphSession(model.SerializeToString()).run({})
+        (value,) = plain_session(model.SerializeToString()).run({}).values()
         found = np.asarray(value)
         if found.size != 1:
             raise GraphRefused(

@@ -15,9 +15,10 @@ from models.graphs.reading.facts import weight_share
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
 from models.graphs.reading.random_feeds import random_feeds
-from models.graphs.reading.runtime import GraphSession
+from models.graphs.reading.runtime import plain_session
 from models.graphs.reading.tensors import refuse_not_finite, refuse_unsound
 from models.graphs.reading.walking import all_graphs, own_tensors
+from models.graphs.sessions import GraphSession
 
 TOLERANCE = 1e-4
 """Largest difference of answers as a share of the largest: what merged batch norms round otherwise
@@ -79,7 +80,7 @@ def folded(
         MemoryError: it needs more memory than there is.
     """
     content = model.SerializeToString()
-    original = GraphSession(content)
+    original = plain_session(content)
     answered = (
         _answered(original, random_feeds(model.graph), may_fail=True)
         if feeds is None
@@ -91,7 +92,7 @@ def folded(
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
         _refuse_worse(made, model)
-        _refuse_other_answers(GraphSession(made.SerializeToString()), answered)
+        _refuse_other_answers(plain_session(made.SerializeToString()), answered)
     except GraphRefused as error:
         return Folded(model, str(error))
     return Folded(made)
@@ -99,7 +100,7 @@ def folded(
 
 def _optimized(content: bytes, target: Path, limits: GraphLimits) -> ModelProto:
     try:
-        GraphSession(content, folded_to=target)
+        GraphSession(content, level="ORT_ENABLE_BASIC", optimized_path=target, arena=False)
         size = target.stat().st_size
         if size > limits.folded_bytes:
             raise GraphRefused(
@@ -155,7 +156,7 @@ def _answered(session: GraphSession, feeds: Feeds, *, may_fail: bool) -> list[_A
     found: list[_Answered] = []
     for inputs in feeds:
         try:
-            found.append(_Answered(inputs, session.run(inputs)))
+            found.append(_Answered(inputs, [*session.run(inputs).values()]))
         except GraphRefused:
             if not may_fail:
                 raise
@@ -166,7 +167,7 @@ def _answered(session: GraphSession, feeds: Feeds, *, may_fail: bool) -> list[_A
 
 def _refuse_other_answers(session: GraphSession, answered: Sequence[_Answered]) -> None:
     for one in answered:
-        found = session.run(one.inputs)
+        found = session.run(one.inputs).values()
         if not all(_same(*pair) for pair in zip(one.answers, found, strict=True)):
             raise GraphRefused("with its constants computed the model gives other answers")
 
