@@ -21,6 +21,8 @@ from storage.repositories.trials import Trials
 
 _PER_TRIAL: Final = 4
 """Where trials are paused, so many are begun for each whole training of a budget, about."""
+_SIZES: Final = 3
+"""In so many sizes each candidate may begin, at the least."""
 _ALIKE = {"batch_size", "optimizer"}
 """What trials have in common of their training that are trained together."""
 _FAMILIES = {kind_of(family): family for family in PARAMETRIZATIONS}
@@ -84,14 +86,15 @@ class Companions:
     def _size(self) -> int:
         """Of how many suggestions each shape has a series.
 
-        Fewer where the budget would else not last for each candidate once.
+        Fewer where the budget would else not last for each candidate in a few sizes: the front is
+        found by what differs.
         """
         spec = self._study.spec
         if spec.sampler.size(self._study.space) is not None:
             return 1
         pauses = bool(spec.sampler.rungs(spec.budget.epochs))
         begun = spec.budget.trials * (_PER_TRIAL if pauses else 1)
-        each = begun // len(self._study.space.candidates)
+        each = begun // (_SIZES * len(self._study.space.candidates))
         return max(1, min(spec.resources.most_together, each))
 
     def _shape_of(self, trial: TrialRecord) -> _Shape | None:

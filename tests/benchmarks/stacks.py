@@ -64,7 +64,7 @@ _STUDIES: Mapping[str, Mapping[str, Any]] = {
     "rows of MNIST, n up to 64": {
         "task": _MNIST,
         "space": {"hidden_size": {"low": 16, "high": 64, "step": 8}},
-        "budget": {"trials": 10, "epochs": 5},
+        "budget": {"trials": 40, "epochs": 5},
     },
 }
 
