@@ -94,10 +94,10 @@ class Resources(Spec):
     )
     stack: Annotated[int, Field(ge=1, le=64)] | Literal["auto"] = Field(
         default=1,
-        description="how many trials one slot trains together, each with results of its own: "
-        "trials of one architecture, parametrization and size, which may differ in counts, ranks, "
-        "learning rates and seeds. As many of them are computed in one call as is fastest on the "
-        "machine. `auto`: up to 8; 1: each alone, with the same bits each time",
+        description="how many trials one slot trains together at most, each with results of its "
+        "own: trials of one architecture, parametrization and size, which may differ in counts, "
+        "ranks, learning rates and seeds. As many of them are computed in one call as is fastest "
+        "on the machine. `auto`: up to 8; 1: each alone, with the same bits each time",
     )
 
     @property

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 import torch
 
-from models.errors import InterpreterError
 from models.graphs.interpreter.graph_module import Feed, GraphModule, feed_tensors
+from models.graphs.sessions import GraphSession
 
 Array = np.ndarray[Any, Any]
 
@@ -58,12 +57,13 @@ def equal_to_runtime(
     The module has the model's own numbers: nothing is replaced or trained yet.
 
     Raises:
-        InterpreterError: onnxruntime does not load or run the model, or torch does not.
+        GraphRefused: onnxruntime does not load the model, or does not run it on a feed.
+        InterpreterError: torch does not run it.
     """
-    session = _Session(model)
+    session = _session(model)
     worst, output = 0.0, None
     for feed in feeds:
-        expected = session.run(module.outputs, feed)
+        expected = session.run(feed, module.outputs).values()
         found = _answers(module, feed)
         for name, wanted, one in zip(module.outputs, expected, found, strict=True):
             share = difference(wanted, one)
@@ -121,41 +121,17 @@ def _first_that_differs(
     )
     while part := list(itertools.islice(named, _AT_ONCE)):
         names = [name for _, name, _ in part]
-        expected = _Session(model, names).run(names, feed)
+        expected = _session(model, names).run(feed, names).values()
         for (node, name, found), wanted in zip(part, expected, strict=True):
             if difference(wanted, found) > tolerance:
                 return node.operator, node.name, name
     return None, None, None
 
 
-class _Session:
-    """A model in onnxruntime, on one thread; unoptimised where values within it are asked for."""
-
-    def __init__(self, model: onnx.ModelProto, within: Sequence[str] = ()) -> None:
-        # The library has no types.
-        runtime: Any = onnxruntime
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        if within:
-            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        try:
-            self._session: Any = runtime.InferenceSession(
-                _with_outputs(model, within).SerializeToString(),
-                options,
-                providers=["CPUExecutionProvider"],
-            )
-        # Its errors have no common root but this one.
-        except Exception as error:
-            raise InterpreterError(f"onnxruntime does not load the model: {error}") from error
-
-    def run(self, names: Sequence[str], feed: Feed) -> list[Array]:
-        """Values by name, in that order."""
-        try:
-            return self._session.run(list(names), dict(feed))
-        except Exception as error:
-            raise InterpreterError(f"onnxruntime does not run the model: {error}") from error
+def _session(model: onnx.ModelProto, within: Sequence[str] = ()) -> GraphSession:
+    """The model in onnxruntime, unoptimised where values within it are asked for."""
+    content = _with_outputs(model, within).SerializeToString()
+    return GraphSession(content, level="ORT_DISABLE_ALL" if within else "ORT_ENABLE_ALL")
 
 
 def _with_outputs(model: onnx.ModelProto, names: Sequence[str]) -> onnx.ModelProto:

@@ -152,7 +152,7 @@ def test_the_model_is_tried_on_arrays_that_are_given(folder: Path) -> None:
     assert _read(folder, small().SerializeToString(), feeds=feeds).kept_because is None
     np.savez(feeds[0], x=np.ones((2, 5), dtype=np.float32))
     message = _refusal_after(folder, small().SerializeToString(), feeds=feeds)
-    assert message.startswith("onnxruntime does not run the model: ")
+    assert message.startswith("onnxruntime does not run the graph on {'x': [2, 5]}: ")
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"no archive", b"\x93NUMPY\x01\x00"])

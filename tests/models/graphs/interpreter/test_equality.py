@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from models.errors import InterpreterError
+from models.errors import GraphRefused
 from models.graphs.interpreter import GraphModule, equal_to_runtime
 from models.graphs.interpreter.equality import difference
 from tests.models.graphs.interpreter.small_graphs import Array, model_of, normal, real
@@ -53,7 +53,7 @@ def test_only_the_feed_that_differs_is_needed_to_find_it() -> None:
 
 
 def test_a_feed_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(InterpreterError, match="onnxruntime does not run the model"):
+    with pytest.raises(GraphRefused, match="onnxruntime does not run the graph"):
         equal_to_runtime(chain(), GraphModule(chain()), [{"v0": normal(2, 2, 2)}])
 
 

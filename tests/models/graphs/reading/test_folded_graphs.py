@@ -147,7 +147,7 @@ def test_a_model_that_no_random_input_fits_stays_as_it_is(tmp_path: Path) -> Non
     assert made.model == picky
     feeds = [{"x": np.ones((3, 37), dtype=np.float32)}]
     assert folded(picky, tmp_path, feeds=feeds).kept_because is None
-    with pytest.raises(GraphRefused, match="does not run the model"):
+    with pytest.raises(GraphRefused, match="does not run the graph"):
         folded(picky, tmp_path, feeds=[{"x": np.ones((3, 38), dtype=np.float32)}])
 
 
@@ -175,7 +175,7 @@ def test_constants_that_would_outgrow_the_limit_stay_as_they_are(tmp_path: Path)
 def test_what_the_runtime_does_not_load_is_refused(tmp_path: Path) -> None:
     model = small()
     model.graph.node[0].input.append("W")
-    with pytest.raises(GraphRefused, match="onnxruntime does not load the model: "):
+    with pytest.raises(GraphRefused, match="onnxruntime does not load the graph: "):
         folded(read_graph(model.SerializeToString()), tmp_path)
 
 
