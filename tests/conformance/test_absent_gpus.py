@@ -21,7 +21,10 @@ from models.backends.triton.tiles import SHARED_BYTES
 from models.kernels.choice import Backend, prefer
 from models.model import after_step, parameter_groups, penalty
 from models.parametrizations import Family
+from search.documents.runtimes import Mode
+from search.measuring.runtimes import RUNTIMES
 from search.training.gradients import clip_gradients
+from search.training.jobs import MeasureJob
 from search.training.optimizers import decay_weights
 from search.training.trial_spec import TrainingSpec
 from tests.conformance.model_specs import pair_name, pairs, small, spec_of
@@ -94,6 +97,21 @@ def test_answers_are_on_the_gpu(pair: Pair, who: Backend, monkeypatch: pytest.Mo
         }
         answer = functional_call(network, fakes, (torch.empty(2, 5, 3, device="cuda"),))
     assert answer.device.type == "cuda"
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize("pair", pairs(), ids=pair_name)
+def test_what_is_measured_reads_nothing_back(pair: Pair, mode: Mode, reads: list[Tensor]) -> None:
+    """Neither the model nor its dense baseline: a call would wait for the GPU in between."""
+    model = spec_of(small(pair[0]), pair[1])
+    job = MeasureJob(shapes=(), mode=mode, batch_size=2, sequence_length=5)
+    runtime, device = RUNTIMES["reflectory"], torch.device("meta")
+    for subject in (
+        *runtime.subjects(model, job, device),
+        *runtime.rivals(model.dense_twin(), job, device),
+    ):
+        subject.calls(2)
+    assert not reads
 
 
 class _Unguarded(TorchFunctionMode):
