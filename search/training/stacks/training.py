@@ -1,31 +1,25 @@
-"""Training trials together: who is computed with whom, who joins, and who leaves."""
+"""Training trials together: who joins, what each batch and epoch brings, and who leaves."""
 
-import itertools
-import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 
 from search.errors import TrainingDiverged
 from search.tasks import Criterion, Splits
 from search.training.resume import Tensors
-from search.training.stacks.alone import Alone, OneNetwork
+from search.training.stacks.alone import OneNetwork
 from search.training.stacks.engine import Engine
+from search.training.stacks.engines import Engines, halves, warn
 from search.training.stacks.entries import Clock, Entry, Left, StackHooks
 from search.training.stacks.evaluation import evaluate
 from search.training.stacks.key import stack_key
 from search.training.stacks.member import Found, Member, Step
-from search.training.stacks.member_numbers import GlobalGenerators, Numbers
-from search.training.stacks.together import ManyNetworks, Together
+from search.training.stacks.member_numbers import GlobalGenerators
+from search.training.stacks.together import ManyNetworks
 from search.training.stacks.widths import KnownWidths, WidthPolicy, Widths
-
-_log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def train_stack(
@@ -92,8 +86,12 @@ class _Stack:
         self._splits = splits.to(device)
         self._task, self._hooks, self._device = task, hooks, device
         self._widths, self._known = Widths(width), known
-        self._generators = GlobalGenerators(device)
-        self._engines: list[Engine] = []
+        self._engines = Engines(
+            self._splits.train,
+            generators=GlobalGenerators(device),
+            widths=self._widths,
+            ended=hooks.ended,
+        )
         self._waiting: list[Member] = []
         self._at = 0
         """Batches of the epoch underway that are done."""
@@ -105,26 +103,22 @@ class _Stack:
         try:
             while self._admit():
                 self._train_epoch()
-                self._end_epoch(self._members)
+                self._end_epoch(self._engines.members)
         except _OfHooks as error:
             raise error.error from None
-
-    @property
-    def _members(self) -> list[Member]:
-        return [member for engine in self._engines for member in engine.members]
 
     def _admit(self) -> bool:
         """Begin an epoch with those who stayed and those who join; whether there is anybody."""
         self._at = 0
-        self._begin_epoch(self._members)
+        self._begin_epoch(self._engines.members)
         while True:
             self._take_newcomers()
             self._join()
-            if not self._engines and self._waiting:
+            if not self._engines.members and self._waiting:
                 # Nobody is in the way: who is in the middle of an epoch goes on there.
                 self._at = self._waiting[0].progress.batch
                 self._join()
-            if self._engines:
+            if self._engines.members:
                 return True
             if not self._waiting:
                 return False
@@ -159,24 +153,25 @@ class _Stack:
         if not joining:
             return
         self._waiting = [one for one in self._waiting if one not in joining]
-        self._form([*self._members, *joining], {member: member.take_start() for member in joining})
+        self._engines.form(
+            [*self._engines.members, *joining], {member: member.take_start() for member in joining}
+        )
         # What is not trained yet is validated first.
         self._end_epoch([one for one in joining if one.progress.epoch == 0])
-        self._begin_epoch([one for one in joining if one in self._members])
+        self._begin_epoch([one for one in joining if one in self._engines.members])
 
     def _begin_epoch(self, members: Sequence[Member]) -> None:
         for member in members:
             member.begin_epoch(self._splits.train)
-        for engine in self._engines:
-            engine.begin_epoch()
+        self._engines.begin_epoch()
 
     def _train_epoch(self) -> None:
         self._clock.restart()
-        while (members := self._members) and self._at < len(members[0].batches):
-            self._regroup()
+        while (members := self._engines.members) and self._at < len(members[0].batches):
+            self._engines.regroup()
             last = self._at + 1 == len(members[0].batches)
             began = self._clock.now()
-            steps = self._of_each(lambda engine, last=last: self._step(engine, last=last))
+            steps = self._engines.of_each(lambda engine, last=last: self._step(engine, last=last))
             self._widths.took(self._clock.now() - began, members=len(members))
             self._share_seconds(members)
             self._guard(
@@ -184,7 +179,7 @@ class _Stack:
                 for member, step in steps
             )
             self._at += 1
-            self._save_if_due(self._members)
+            self._save_if_due(self._engines.members)
             self._let_go()
             self._join()
 
@@ -198,8 +193,8 @@ class _Stack:
             return
         self._guard((member, member.check_epoch) for member in members)
         self._clock.restart()
-        validating = [one for one in self._members if one in members]
-        found = self._of_each(self._validated, validating)
+        validating = [one for one in self._engines.members if one in members]
+        found = self._engines.of_each(self._validated, validating)
         self._share_seconds(validating)
         self._guard(
             (member, lambda member=member, found=found: self._report(member, found))
@@ -207,14 +202,14 @@ class _Stack:
         )
         self._guard(
             (member, lambda member=member: member.end_epoch(member.entry.hooks.hear_verdict()))
-            for member in [one for one in self._members if one in members]
+            for member in [one for one in self._engines.members if one in members]
         )
-        self._save_if_due([one for one in self._members if one in members])
-        over = [one for one in self._members if one in members and one.is_over]
+        self._save_if_due([one for one in self._engines.members if one in members])
+        over = [one for one in self._engines.members if one in members and one.is_over]
         paused = [one for one in over if one.outcome == "paused"]
         self._guard((member, lambda member=member: self._save(member)) for member in paused)
-        over = [one for one in over if one in self._members]
-        self._leave(over)
+        over = [one for one in over if one in self._engines.members]
+        self._engines.leave(over)
         self._finish(over)
         self._clock.restart()
 
@@ -258,7 +253,7 @@ class _Stack:
                 self._hooks.ended(member.entry, member.result({}))
             else:
                 tested.append(member)
-        for some in self._parts(tested):
+        for some in self._engines.parts(tested):
             self._test(some)
 
     def _test(self, members: Sequence[Member]) -> None:
@@ -274,114 +269,13 @@ class _Stack:
             if len(members) == 1:
                 self._hooks.ended(members[0].entry, error)
                 return
-            self._warn(len(members), error)
-            for half in _halves(members):
+            warn(len(members), error)
+            for half in halves(members):
                 self._test(half)
             return
         for member, one in zip(members, found, strict=True):
             failed = isinstance(one, TrainingDiverged)
             self._hooks.ended(member.entry, one if failed else member.result(one.values))
-
-    def _of_each(
-        self, work: Callable[[Engine], Sequence[T]], members: Sequence[Member] | None = None
-    ) -> list[tuple[Member, T]]:
-        """What work gives for all members, or some; smaller engines replace one that fails.
-
-        One of one member that fails ends it.
-        """
-        if members is not None and len(members) < len(self._members):
-            self._separate(members)
-        todo = [
-            engine
-            for engine in self._engines
-            if members is None or all(member in members for member in engine.members)
-        ]
-        found: list[tuple[Member, T]] = []
-        while todo:
-            engine = todo.pop(0)
-            try:
-                results = work(engine)
-            except Exception as error:  # fewer need less, and one has but itself to blame
-                todo = [*self._replaced(engine, error), *todo]
-                continue
-            found += zip(engine.members, results, strict=True)
-        return found
-
-    def _replaced(self, engine: Engine, error: Exception) -> list[Engine]:
-        """What goes on in the place of an engine that failed, from before that."""
-        place = self._engines.index(engine)
-        engines: list[Engine] = []
-        ended: list[Member] = []
-        if len(engine.members) == 1:
-            ended = engine.members
-            self._widths.limit(None)
-        else:
-            self._warn(len(engine.members), error)
-            numbers = _numbers_of([engine])
-            self._widths.limit(-(-len(engine.members) // 2))
-            for half in _halves(engine.members):
-                engines += self._built(half, numbers)
-            for one in engines:
-                one.begin_epoch()
-        self._engines[place : place + 1] = engines
-        for member in ended:
-            self._hooks.ended(member.entry, error)
-        return engines
-
-    def _form(self, members: Sequence[Member], fresh: Mapping[Member, Numbers]) -> None:
-        """Have engines of about equal widths compute these members."""
-        numbers = {**_numbers_of(self._engines), **fresh}
-        self._engines = [e for some in self._parts(members) for e in self._built(some, numbers)]
-
-    def _regroup(self) -> None:
-        """Compute members in as many calls as it takes by now."""
-        members = self._members
-        if len(self._engines) != len(self._parts(members)):
-            self._form(members, {})
-            for engine in self._engines:
-                engine.begin_epoch()
-
-    def _separate(self, members: Sequence[Member]) -> None:
-        """Have none of these be computed with any other."""
-        numbers = _numbers_of(self._engines)
-        others = [one for one in self._members if one not in members]
-        self._engines = [
-            engine
-            for kind in (others, members)
-            for some in self._parts(kind)
-            for engine in self._built(some, numbers)
-        ]
-
-    def _built(self, members: Sequence[Member], numbers: Mapping[Member, Numbers]) -> list[Engine]:
-        """One engine for all; more where that fails."""
-        taken = [numbers[member] for member in members]
-        try:
-            if len(members) == 1:
-                return [Alone(members[0], taken[0], self._splits.train, self._generators)]
-            return [Together(members, taken, self._splits.train)]
-        except Exception as error:  # fewer need less, and one has but itself to blame
-            if len(members) == 1:
-                self._widths.limit(None)
-                self._hooks.ended(members[0].entry, error)
-                return []
-            self._warn(len(members), error)
-            self._widths.limit(-(-len(members) // 2))
-        return [engine for half in _halves(members) for engine in self._built(half, numbers)]
-
-    def _leave(self, members: Sequence[Member]) -> None:
-        """Have the others go on without these."""
-        engines: list[Engine] = []
-        for engine in self._engines:
-            places = [p for p, member in enumerate(engine.members) if member not in members]
-            if len(places) == 1 and len(engine.members) > 1:
-                left = [engine.members[places[0]]]
-                engines += self._built(left, _numbers_of([engine]))
-                engines[-1].begin_epoch()
-            elif places:
-                if len(places) < len(engine.members):
-                    engine.keep(places)
-                engines.append(engine)
-        self._engines = engines
 
     def _guard(self, acts: Iterable[tuple[Member, Callable[[], None]]]) -> None:
         """Do something for each member; one for whom it fails leaves."""
@@ -391,7 +285,7 @@ class _Stack:
                 act()
             except Exception as error:  # whatever it is, the others have no part in it
                 failed[member] = error
-        self._leave([*failed])
+        self._engines.leave([*failed])
         for member, error in failed.items():
             self._hooks.ended(member.entry, error)
 
@@ -417,28 +311,18 @@ class _Stack:
 
         self._guard(
             (member, lambda member=member: leave(member))
-            for member in self._members
+            for member in self._engines.members
             if member.entry.hooks.leaves
         )
 
     def _save(self, member: Member) -> None:
-        (engine,) = (one for one in self._engines if member in one.members)
-        member.save(engine.numbers(engine.members.index(member)))
+        member.save(self._engines.numbers(member))
 
     def _share_seconds(self, members: Sequence[Member]) -> None:
         """Share the time since the last time among those who were computed."""
         seconds = self._clock.lap() / max(1, len(members))
         for member in members:
             member.progress.seconds += seconds
-
-    def _parts(self, members: Sequence[Member]) -> list[Sequence[Member]]:
-        """As few parts as there must be, of about equal sizes."""
-        count = -(-len(members) // self._widths.width(len(members)))
-        bounds = [len(members) * part // count for part in range(count + 1)] if members else []
-        return [members[a:b] for a, b in itertools.pairwise(bounds)]
-
-    def _warn(self, members: int, error: Exception) -> None:
-        _log.warning("%d trials cannot be computed in one call: %s", members, error, exc_info=True)
 
     @contextmanager
     def _batch(self) -> Generator[None]:
@@ -451,19 +335,6 @@ class _Stack:
         finally:
             with _raised_as_theirs():
                 context.__exit__(None, None, None)
-
-
-def _halves(members: Sequence[Member]) -> tuple[Sequence[Member], Sequence[Member]]:
-    half = -(-len(members) // 2)
-    return members[:half], members[half:]
-
-
-def _numbers_of(engines: Sequence[Engine]) -> dict[Member, Numbers]:
-    return {
-        member: engine.numbers(place)
-        for engine in engines
-        for place, member in enumerate(engine.members)
-    }
 
 
 class _OfHooks(BaseException):
