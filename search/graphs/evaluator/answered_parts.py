@@ -22,6 +22,17 @@ class AnsweredPart:
     original: ByOutput
     labels: Answers | None
 
+    def some(self, which: Places) -> "AnsweredPart":
+        """Those samples that stand at some places of this part."""
+        chosen = [int(place) for place in which]
+        return AnsweredPart(
+            places=self.places[chosen],
+            original={
+                name: [one[place] for place in chosen] for name, one in self.original.items()
+            },
+            labels=None if self.labels is None else [self.labels[place] for place in chosen],
+        )
+
 
 def answers(
     session: GraphSession, samples: NetworkSamples, places: Places, outputs: Sequence[str]

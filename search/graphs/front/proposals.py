@@ -22,6 +22,9 @@ REFIT_EVERY = 25
 _ATTEMPTS = 50
 """Draws before all neighbours are looked at one by one."""
 
+_MOSTLY = 0.9
+"""Of the bytes of all layers, those that are not as they were, in what is mutated."""
+
 _Key = frozenset[tuple[str, Pick]]
 
 
@@ -99,7 +102,7 @@ class Proposals:
         return list(found.values())
 
     def _mutated(self, number: int) -> Picks | None:
-        front = [one for one in self.front if changed(one.picks)] or self.front
+        front = self.front
         if not front:
             raise ValueError(
                 f"trial {number} mutates the front, which is empty; tell a complete result first"
@@ -108,8 +111,9 @@ class Proposals:
         known = {changed(picks) for picks in self._under_way.values()}
         known |= {changed(one.picks) for one in self._told.values()} | {*map(changed, self.first)}
         generator = np.random.default_rng([self._seed, number])
+        bases = [one for one in front if self._is_rounded(one)] or front
         for _ in range(_ATTEMPTS):
-            base = self._mutations.base(front, generator)
+            base = self._mutations.base(bases, generator)
             picks = self._mutations.draw(base, front, generator)
             if changed(picks) not in known:
                 return picks
@@ -118,6 +122,13 @@ class Proposals:
                 if changed(picks) not in known:
                     return picks
         return None
+
+    def _is_rounded(self, one: Measured) -> bool:
+        """Whether most of it is smaller: what is left as it is has next to nothing to be found."""
+        before = {layer.name: layer.offers[0].costs.bytes for layer in self._layers}
+        smaller = {name for name, _ in changed(one.picks)}
+        whole = sum(before.values())
+        return sum(before[name] for name in smaller) >= _MOSTLY * whole
 
     def _refit(self) -> None:
         """Sensitivities by the first results, as many as 25 goes into."""
