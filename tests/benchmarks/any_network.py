@@ -5,13 +5,14 @@
 absent, where espeak-ng (speech) or Pillow (lines of text) is missing, or where it is another. A
 small transformer is trained here. For every network: 8 bits beside onnxruntime's own quantizers,
 and a search of all choices beside one of bits alone, with as many trials, on several splits of the
-samples. `--out FILE` writes the tables too, after each network.
+samples. `--out FILE` writes the tables too, after each split.
 """
 
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from tests.benchmarks.networks.characters import characters
 from tests.benchmarks.networks.file_types import file_types
 from tests.benchmarks.networks.printed_lines import printed_lines
 from tests.benchmarks.networks.speech import speech
-from tests.benchmarks.networks.study import searched
+from tests.benchmarks.networks.study import Found, searched
 from tests.benchmarks.networks.tables import section
 from tests.benchmarks.networks.targets import target_lines
 
@@ -60,36 +61,46 @@ def main() -> None:
         "processor time, interleaved; medians, and quartiles of rounds in brackets.",
         "",
     ]
-    targets: list[tuple[bool, str]] = []
-    sections: list[str] = []
+    parts: dict[str, _Part] = {}
     for name in arguments.only:
         try:
             case = CASES[name](arguments.networks)
-            splits = []
-            for seed in range(arguments.splits):
-                splits.append(searched(case, seed=seed, rounds=arguments.rounds))
-                sys.stderr.write(f"{name}, split {seed}: {splits[-1].seconds}\n")
         except Skipped as reason:
-            sections += [f"## {name}", "", f"Skipped: {reason}.", ""]
+            parts[name] = _Part([f"## {name}", "", f"Skipped: {reason}.", ""], [])
             continue
-        sections += section(case, splits)
-        targets += target_lines(case, splits)
-        text = "\n".join([*head, *_targets(targets), *sections])
-        if arguments.out is not None:
-            arguments.out.write_text(text)
-    sys.stdout.write("\n".join([*head, *_targets(targets), *sections]))
+        splits: list[Found] = []
+        for seed in range(arguments.splits):
+            splits.append(searched(case, seed=seed, rounds=arguments.rounds))
+            sys.stderr.write(f"{name}, split {seed}: {splits[-1].seconds}\n")
+            parts[name] = _Part(section(case, splits), list(target_lines(case, splits)))
+            if arguments.out is not None:
+                arguments.out.write_text(_text(head, parts.values()))
+    sys.stdout.write(_text(head, parts.values()))
 
 
-def _targets(found: list[tuple[bool, str]]) -> list[str]:
-    """Those that are missed first."""
+@dataclass(frozen=True)
+class _Part:
+    """What is written of one network."""
+
+    section: Sequence[str]
+    targets: Sequence[tuple[bool, str]]
+
+
+def _text(head: Sequence[str], parts: Iterable[_Part]) -> str:
+    """All of it, with the targets that are missed first."""
+    known = list(parts)
+    found = [one for part in known for one in part.targets]
     missed, met = ([text for done, text in found if done == wanted] for wanted in (False, True))
-    return [
+    lines = [
+        *head,
         f"## Targets: {len(missed)} of {len(found)} missed",
         "",
         *(f"- **missed** {text}" for text in missed),
         *(f"- met: {text}" for text in met),
         "",
+        *(line for part in known for line in part.section),
     ]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

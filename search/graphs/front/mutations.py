@@ -11,9 +11,12 @@ from search.graphs.picks import UNCHANGED, LayerOffers, Measured, Objective, Pic
 
 MOST_LAYERS = 3
 """That one mutation changes."""
-_LOG_HEAT = (math.log(0.1), math.log(3.0))
+_LOG_HEAT = (math.log(0.05), math.log(1.0))
 """How much chance weighs beside predicted gains, in mean losses of a layer; drawn between both,
 in logarithms."""
+
+_AMONG_BITS = 0.5
+"""Share of the draws that look at bits alone: choices of low rank are ten times as many."""
 
 _Values = NDArray[np.float64]
 
@@ -38,6 +41,7 @@ class Mutations:
             [offer.costs.values(objectives) for one in layers for offer in one.offers]
         ).reshape(len(self._moves), len(self._objectives))
         self._places = {(move.layer, move.pick): at for at, move in enumerate(self._moves)}
+        self._is_dense = np.array([move.pick.choice.kind == "dense" for move in self._moves])
         counts = [len(one.offers) for one in layers]
         self._layer_of = np.repeat(np.arange(len(layers)), counts)
 
@@ -67,6 +71,8 @@ class Mutations:
         noisy = gains + scale * generator.gumbel(size=len(gains))
         current = self._current(base.picks)
         noisy[current] = -np.inf
+        if generator.random() < _AMONG_BITS and self._is_dense.any():
+            noisy[~self._is_dense] = -np.inf
         picks = dict(base.picks)
         for _ in range(count):
             best = int(noisy.argmax())

@@ -5,7 +5,8 @@ from models.graphs.fits import Dense, LowRank
 from models.graphs.reading import graph_facts
 from models.graphs.sessions import GraphSession
 from search.errors import SpecRefused
-from search.graphs.evaluator import Evaluator, probed_offers
+from search.graphs.evaluator import Evaluator, layer_probing, probed_offers
+from search.graphs.evaluator.answered_parts import AnsweredPart, ByOutput
 from search.graphs.evaluator.fit_cache import FitCache
 from search.graphs.metrics import Agreement, Kl, compared
 from search.graphs.network_data import network_samples
@@ -112,6 +113,25 @@ def test_offers_have_both_roundings_below_8_bits_and_the_costs_of_files() -> Non
 def test_bits_alone_can_be_asked_for() -> None:
     for layer in probed_offers(evaluator(), [Dense]):
         assert {offer.pick.choice.kind for offer in layer.offers} == {"dense"}
+
+
+def test_probes_of_many_layers_answer_fewer_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = evaluator()
+    answered: list[int] = []
+    loss = held.loss
+
+    def counted(part: AnsweredPart, found: ByOutput) -> float:
+        answered.append(len(part.places))
+        return loss(part, found)
+
+    monkeypatch.setattr(held, "loss", counted)
+    whole = probed_offers(held, [Dense])
+    monkeypatch.setattr(layer_probing, "MOST_PROBED", 6 * 7)
+    part = probed_offers(held, [Dense])
+    # Two layers, each with 4 bits in both roundings and a low rank.
+    assert answered == [32] * 6 + [7] * 6
+    for one, other in zip(whole, part, strict=True):
+        assert 0.3 < one.plain_sensitivity / other.plain_sensitivity < 3
 
 
 def test_fits_that_are_not_kept_are_made_again_alike() -> None:

@@ -81,6 +81,8 @@ def test_nothing_is_proposed_twice_and_a_mutation_changes_one_to_three_layers() 
     assert first < 50
     for number in range(first, 60):
         earlier = front_of(found[:number], BOTH)
+        # What leaves most of the network as it was is not mutated.
+        earlier = [one for one in earlier if len(changed(one.picks)) == 2]
         apart = [_layers_apart(found[number].picks, one.picks) for one in earlier]
         assert 1 <= min(apart) <= 3
 
