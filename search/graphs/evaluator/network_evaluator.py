@@ -91,9 +91,14 @@ class Evaluator:
         self.metric = metric or default_metric(self.choosing.original)
         refuse_constant(self.metric, self.choosing.original)
         self.layers = tuple(find_layers(model))
-        self.statistics = statistics_of(
-            model, self.layers, samples.feeds(samples.split.calibration), seed=seed
-        )
+        calibration = samples.split.calibration
+        feeds = samples.feeds(calibration)
+        self.statistics = statistics_of(model, self.layers, feeds, seed=seed)
+        self._layers = {layer.name: layer for layer in self.layers}
+        self._positions = {
+            name: found.positions * len(feeds) / len(calibration)
+            for name, found in self.statistics.items()
+        }
         self.fits = FitCache(self.layers, self.statistics)
 
     @cached_property
@@ -113,11 +118,7 @@ class Evaluator:
 
     def layer_multiply_adds(self, name: str, pick: Pick) -> float:
         """Of one layer, for one sample on average."""
-        calibration = len(self.samples.split.calibration)
-        runs = len(self.samples.feeds(self.samples.split.calibration))
-        layer = next(layer for layer in self.layers if layer.name == name)
-        positions = self.statistics[name].positions * runs / calibration
-        return positions * pick.choice.multiply_adds(layer)
+        return self._positions[name] * pick.choice.multiply_adds(self._layers[name])
 
     def costs(self, picks: Picks, content: bytes) -> Costs:
         """What a file of these picks costs."""

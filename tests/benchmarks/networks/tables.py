@@ -16,7 +16,7 @@ def section(case: Case, splits: Splits) -> list[str]:
     return [
         f"## {case.title}",
         "",
-        f"{first.original_bytes:,} bytes. {case.data}. {len(splits)} splits; medians, and least "
+        f"{first.original_bytes:,} bytes. {case.data}. {len(splits)} split{'s' if len(splits) > 1 else ''}; medians, and least "
         f"to most in brackets. Loss: `{case.metric.kind}`; decided: `{case.decisions.kind}` with "
         "the original's answers. Both are of the test part.",
         "",
