@@ -22,7 +22,7 @@ def printed_lines(folder: Path | None) -> Case:
     content = packaged(folder, "rapidocr_onnxruntime", _MEMBER, _SHA256)
     try:
         # Only this benchmark draws text.
-        from PIL import Image, ImageDraw, ImageFont
+        from PIL import Image, ImageDraw, ImageFont  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise Skipped("Pillow is not installed, which draws the samples") from error
     fonts = sorted(_FONTS.rglob("*.ttf"))

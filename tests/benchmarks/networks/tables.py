@@ -16,9 +16,9 @@ def section(case: Case, splits: Splits) -> list[str]:
     return [
         f"## {case.title}",
         "",
-        f"{first.original_bytes:,} bytes. {case.data}. {len(splits)} split{'s' if len(splits) > 1 else ''}; medians, and least "
-        f"to most in brackets. Loss: `{case.metric.kind}`; decided: `{case.decisions.kind}` with "
-        "the original's answers. Both are of the test part.",
+        f"{first.original_bytes:,} bytes. {case.data}. Splits: {len(splits)}; medians, and "
+        f"least to most in brackets. Loss: `{case.metric.kind}`; decided: `{case.decisions.kind}` "
+        "with the original's answers. Both are of the test part.",
         "",
         "| file of 8 bits | times smaller | loss | decided, % | speed |",
         "|---|---:|---:|---:|---:|",
