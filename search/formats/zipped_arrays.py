@@ -51,16 +51,23 @@ class _Header:
         return self.dtype.itemsize * math.prod(self.shape)
 
 
-def read(stream: BinaryIO, *, allowed: Sequence[str], most_bytes: int) -> dict[str, NDArray[Any]]:
+def read(
+    stream: BinaryIO,
+    *,
+    allowed: Sequence[str],
+    most_bytes: int,
+    most_dimensions: int = MOST_DIMENSIONS,
+) -> dict[str, NDArray[Any]]:
     """Read the arrays of an archive, by name.
 
-    Numbers, booleans and strings of at most three dimensions are read; everything else is refused
+    Numbers, booleans and strings of few dimensions are read; everything else is refused
     by its header, before one of its elements is looked at. What is held never exceeds `most_bytes`.
 
     Args:
         stream: the archive; it must be seekable.
         allowed: the names that an array may have.
         most_bytes: of all arrays together, unpacked.
+        most_dimensions: of an array.
 
     Raises:
         DataError: The archive is damaged, too large or holds something else.
@@ -68,7 +75,10 @@ def read(stream: BinaryIO, *, allowed: Sequence[str], most_bytes: int) -> dict[s
     try:
         with zipfile.ZipFile(stream) as archive:
             entries = _entries(archive, allowed, most_bytes)
-            return {name: _array(archive, name, entry) for name, entry in entries.items()}
+            return {
+                name: _array(archive, name, entry, most_dimensions)
+                for name, entry in entries.items()
+            }
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -117,9 +127,11 @@ def _entries(
     return entries
 
 
-def _array(archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo) -> NDArray[Any]:
+def _array(
+    archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo, most_dimensions: int
+) -> NDArray[Any]:
     with archive.open(entry) as stream:
-        header, header_bytes = _header(stream, name)
+        header, header_bytes = _header(stream, name, most_dimensions)
         found = entry.file_size - header_bytes
         if found != header.content_bytes:
             raise DataError(
@@ -146,7 +158,7 @@ def _array(archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo) -> NDArr
     return array.reshape(header.shape, order="F" if header.fortran_order else "C")
 
 
-def _header(stream: IO[bytes], name: str) -> tuple[_Header, int]:
+def _header(stream: IO[bytes], name: str, most_dimensions: int) -> tuple[_Header, int]:
     start = stream.read(8)
     if start[:6] != _MAGIC or len(start) < 8 or start[6] not in (1, 2, 3):
         raise DataError(f"the array {name} is no .npy file of version 1, 2 or 3")
@@ -160,9 +172,9 @@ def _header(stream: IO[bytes], name: str) -> tuple[_Header, int]:
     if match is None or not text.strip().isprintable():
         raise DataError(f"the array {name} has a damaged header: {text[:80].strip()!r}")
     shape = tuple(int(part) for part in match["shape"].replace(",", " ").split())
-    if not 1 <= len(shape) <= MOST_DIMENSIONS or 0 in shape:
+    if not 1 <= len(shape) <= most_dimensions or 0 in shape:
         raise DataError(
-            f"the array {name} has the shape {shape}; 1 to {MOST_DIMENSIONS} dimensions are read, "
+            f"the array {name} has the shape {shape}; 1 to {most_dimensions} dimensions are read, "
             "and none may be 0"
         )
     header = _Header(_dtype(match["descr"], name), match["fortran"] == "True", shape)

@@ -3,16 +3,18 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
-from models.graphs.fits import AnyChoice
-
-Table: TypeAlias = Mapping[str, Mapping[AnyChoice, float]]
+Option = TypeVar("Option")
+"""A choice, or a choice with how it is rounded."""
+Table: TypeAlias = Mapping[str, Mapping[Option, float]]
 """A number for each choice, by the layer's name."""
 _FIRST_PRICES = 12
 
 
-def by_price(losses: Table, costs: Table, prices: Sequence[float]) -> list[dict[str, AnyChoice]]:
+def by_price(
+    losses: Table[Option], costs: Table[Option], prices: Sequence[float]
+) -> list[dict[str, Option]]:
     """For each price the choices that minimise `sum loss + price * cost`, the cheaper of equals.
 
     `losses` are predicted ones, `s e` of each choice; both tables have the same choices.
@@ -26,7 +28,7 @@ def by_price(losses: Table, costs: Table, prices: Sequence[float]) -> list[dict[
     ]
 
 
-def prices(losses: Table, costs: Table, count: int = _FIRST_PRICES) -> list[float]:
+def prices(losses: Table[Option], costs: Table[Option], count: int = _FIRST_PRICES) -> list[float]:
     """At most `count` rising prices, of which each leads to other choices (see `by_price`).
 
     Their total costs are spread evenly, by their ratios, from the layers as they are best to the
@@ -56,7 +58,7 @@ def _nearest(totals: Sequence[tuple[float, float]], share: float) -> float:
 
 
 def _steps(
-    losses: Mapping[AnyChoice, float], costs: Mapping[AnyChoice, float]
+    losses: Mapping[Option, float], costs: Mapping[Option, float]
 ) -> list[tuple[float, float]]:
     """At which prices a layer changes its choice, and what cost it saves by that.
 

@@ -1,9 +1,13 @@
 """Sensitivities by what was measured of whole networks."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Key = TypeVar("Key")
+"""A layer's name, or a layer's name with how it is rounded."""
 
 _SMALLEST_LOSS = 1e-9
 _SMALLEST_FACTOR = 1e-3
@@ -15,12 +19,12 @@ _ENOUGH = 1e-9
 
 
 def refitted(
-    sensitivity: Mapping[str, float],
-    errors: Sequence[Mapping[str, float]],
+    sensitivity: Mapping[Key, float],
+    errors: Sequence[Mapping[Key, float]],
     losses: Sequence[float],
     *,
     prior: float = _PRIOR,
-) -> dict[str, float]:
+) -> dict[Key, float]:
     """Sensitivities `s f` whose predictions meet measured losses, by their ratios.
 
     The factors minimise `sum_t d(sum_l s_l e_tl f_l, loss_t) + prior sum_l d(f_l, 1)` with

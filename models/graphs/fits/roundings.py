@@ -99,7 +99,8 @@ def _in_halves(scale: Matrix, *, up: bool) -> Matrix:
     kept = np.clip(scale, _SMALLEST_SCALE, _LARGEST_SCALE)
     halves = kept.astype(np.float16)
     if up:
-        above = np.nextafter(halves, np.float16(np.inf))
+        with np.errstate(over="ignore"):
+            above = np.nextafter(halves, np.float16(np.inf))
         halves = np.where((halves < kept) & np.isfinite(above), above, halves)
     return halves.astype(np.float32)
 

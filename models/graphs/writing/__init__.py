@@ -5,7 +5,7 @@
 """
 
 from models.graphs.writing.fresh_process import FreshRun, fresh_run
-from models.graphs.writing.prediction import predicted_bytes
+from models.graphs.writing.prediction import added_bytes, predicted_bytes
 from models.graphs.writing.verification import verify
 from models.graphs.writing.written_file import LOWEST_OPSET, METADATA_PREFIX, written
 
@@ -13,6 +13,7 @@ __all__ = [
     "LOWEST_OPSET",
     "METADATA_PREFIX",
     "FreshRun",
+    "added_bytes",
     "fresh_run",
     "predicted_bytes",
     "verify",

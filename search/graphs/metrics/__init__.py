@@ -17,7 +17,12 @@ from search.graphs.metrics.kl import Kl
 from search.graphs.metrics.label_accuracy import LabelAccuracy
 from search.graphs.metrics.metric import Answers, Metric
 from search.graphs.metrics.relative_error import RelativeError
-from search.graphs.metrics.sample_split import SampleSplit, split_samples
+from search.graphs.metrics.sample_split import (
+    DEFAULT_SHARES,
+    Places,
+    SampleSplit,
+    split_samples,
+)
 from search.graphs.metrics.wilson import Interval, wilson
 
 AnyMetric: TypeAlias = Annotated[
@@ -26,6 +31,7 @@ AnyMetric: TypeAlias = Annotated[
 ]
 
 __all__ = [
+    "DEFAULT_SHARES",
     "Agreement",
     "Answers",
     "AnyMetric",
@@ -36,6 +42,7 @@ __all__ = [
     "Kl",
     "LabelAccuracy",
     "Metric",
+    "Places",
     "RelativeError",
     "SampleSplit",
     "compared",

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from search.graphs.metrics.kl import Kl
-from search.graphs.metrics.metric import Answers, Metric, rows
+from search.graphs.metrics.metric import Answers, rows
 from search.graphs.metrics.relative_error import RelativeError
 
 _ROUNDING = 1e-3
 """Of a row's sum; half precision has it."""
 
 
-def default_metric(original: Mapping[str, Answers]) -> Metric:
+def default_metric(original: Mapping[str, Answers]) -> Kl | RelativeError:
     """`kl` where all outputs of the original are probabilities, else `relative_error`.
 
     Rows on the last axis are probabilities where they are not negative and sum to 1; numbers that

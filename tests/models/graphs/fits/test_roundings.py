@@ -178,3 +178,12 @@ def test_what_is_rounded_stays_as_it_was(shape: tuple[int, int], *, turned: bool
     matrix = normal(*shape)
     rounded(matrix, 3, 0, correlated(shape[0] if turned else shape[1]), turned=turned)
     assert np.array_equal(matrix, normal(*shape))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_numbers_beyond_the_largest_scale_are_cut_off_without_a_word(bits: StoredBits) -> None:
+    """Masks of attention hold -1e9."""
+    matrix = np.triu(np.full((40, 40), -1e9, np.float32), 1)
+    stored = rounded(matrix, bits, 0, correlated(40), compensated=False)
+    assert stored.scales.max() == np.finfo(np.float16).max
+    assert np.array_equal(stored.values() < 0, matrix < 0)

@@ -1,0 +1,26 @@
+"""Measuring picks for the layers of a network of others; an agent's process holds the evaluator.
+
+`Evaluator` makes and runs files, `probed_offers` says before that what each pick would lose, and
+`handed_out` verifies a file in a fresh process and describes it.
+"""
+
+from search.graphs.evaluator.handing_out import HandedOut, handed_out
+from search.graphs.evaluator.layer_probing import probed_offers
+from search.graphs.evaluator.network_evaluator import Evaluator
+from search.graphs.evaluator.network_report import (
+    LayerReport,
+    MetricReport,
+    NetworkReport,
+    PartReport,
+)
+
+__all__ = [
+    "Evaluator",
+    "HandedOut",
+    "LayerReport",
+    "MetricReport",
+    "NetworkReport",
+    "PartReport",
+    "handed_out",
+    "probed_offers",
+]

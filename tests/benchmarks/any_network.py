@@ -1,0 +1,107 @@
+"""`python -m tests.benchmarks.any_network`: networks of others, as smaller ONNX files.
+
+`--networks FOLDER` holds wheels of silero-vad, magika and rapidocr-onnxruntime (`pip download
+--no-deps`), out of which the networks are read; each is named by its sha256 and skipped where it is
+absent, where espeak-ng (speech) or Pillow (lines of text) is missing, or where it is another. A
+small transformer is trained here. For every network: 8 bits beside onnxruntime's own quantizers,
+and a search of all choices beside one of bits alone, with as many trials, on several splits of the
+samples. `--out FILE` writes the tables too, after each split.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import torch
+
+from tests.benchmarks.cpu.machine import described
+from tests.benchmarks.networks.case import Case, Skipped
+from tests.benchmarks.networks.characters import characters
+from tests.benchmarks.networks.file_types import file_types
+from tests.benchmarks.networks.printed_lines import printed_lines
+from tests.benchmarks.networks.speech import speech
+from tests.benchmarks.networks.study import Found, searched
+from tests.benchmarks.networks.tables import section
+from tests.benchmarks.networks.targets import target_lines
+
+CASES: Mapping[str, Callable[[Path | None], Case]] = {
+    "vad": speech,
+    "transformer": characters,
+    "magika": file_types,
+    "recogniser": printed_lines,
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.any_network")
+    parser.add_argument("--networks", type=Path, help="folder of wheels that hold the networks")
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=9, help="of timing, interleaved")
+    parser.add_argument("--out", type=Path, help="file that the tables are written to as well")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    options = ["--splits", str(arguments.splits), "--only", *arguments.only]
+    head = [
+        "# Any network: ONNX files in, smaller ONNX files out",
+        "",
+        f"- `python -m tests.benchmarks.any_network --networks FOLDER {shlex.join(options)}`",
+        *(f"- {fact}" for fact in (f"{datetime.now():%Y-%m-%d}", *described())),
+        f"- onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}, one thread",
+        "",
+        "Nothing is trained after the fact. Loss is the Kullback-Leibler divergence of the file's "
+        "answers from the original's, in nats. Speed is that of the original over the file's: "
+        "processor time, interleaved; medians, and quartiles of rounds in brackets.",
+        "",
+    ]
+    parts: dict[str, _Part] = {}
+    for name in arguments.only:
+        try:
+            case = CASES[name](arguments.networks)
+        except Skipped as reason:
+            parts[name] = _Part([f"## {name}", "", f"Skipped: {reason}.", ""], [])
+            continue
+        splits: list[Found] = []
+        for seed in range(arguments.splits):
+            splits.append(searched(case, seed=seed, rounds=arguments.rounds))
+            sys.stderr.write(f"{name}, split {seed}: {splits[-1].seconds}\n")
+            parts[name] = _Part(section(case, splits), list(target_lines(case, splits)))
+            if arguments.out is not None:
+                arguments.out.write_text(_text(head, parts.values()))
+    sys.stdout.write(_text(head, parts.values()))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is written of one network."""
+
+    section: Sequence[str]
+    targets: Sequence[tuple[bool, str]]
+
+
+def _text(head: Sequence[str], parts: Iterable[_Part]) -> str:
+    """All of it, with the targets that are missed first."""
+    known = list(parts)
+    found = [one for part in known for one in part.targets]
+    missed, met = ([text for done, text in found if done == wanted] for wanted in (False, True))
+    lines = [
+        *head,
+        f"## Targets: {len(missed)} of {len(found)} missed",
+        "",
+        *(f"- **missed** {text}" for text in missed),
+        *(f"- met: {text}" for text in met),
+        "",
+        *(line for part in known for line in part.section),
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Published networks, samples for them, and other tools, for `tests.benchmarks.any_network`."""
