@@ -45,6 +45,8 @@ class Choice(Spec, ABC):
     """How a layer is stored; a new kind is a file, and a name in `choices.py`."""
 
     title: ClassVar[str]
+    has_structure: ClassVar[bool] = True
+    """Whether it has factors; else its numbers alone are rounded, as other tools do it."""
 
     @classmethod
     @abstractmethod

@@ -15,6 +15,7 @@ class Dense(Choice):
     """All numbers of a layer; 32 bits leave it as it is."""
 
     title: ClassVar[str] = "Dense"
+    has_structure: ClassVar[bool] = False
 
     kind: Literal["dense"] = "dense"
     bits: Bits = Field(default=32, description="bits of a number; 32: as in the file")

@@ -261,7 +261,7 @@ class Stack:
         """
         found: set[Member] = set()
         with suppress(queue.Empty):
-            one = self._ready.get(timeout=seconds) if seconds != 0 else self._ready.get_nowait()
+            one = self._ready.get(timeout=seconds)
             while True:
                 found |= self._fetching if one is None else {one}
                 one = self._ready.get_nowait()

@@ -51,21 +51,24 @@ def handed_out(
     """
     content = evaluator.content(picks)
     run = _verified(evaluator, picks, content)
-    costs = evaluator.costs(picks, content)
-    before = evaluator.costs({}, content)
     layers = _layer_reports(evaluator, picks, offers)
     choices = {name: pick.choice for name, pick in picks.items()}
     warning = evaluator.samples.split.warning
     report = NetworkReport(
         layers=layers,
         bytes_before=original_bytes,
-        bytes_after=int(costs.bytes),
+        bytes_after=len(content),
         bytes_predicted=predicted_bytes(evaluator.model, evaluator.layers, choices),
-        multiply_adds_before=before.multiply_adds,
-        multiply_adds_after=costs.multiply_adds,
+        multiply_adds_before=evaluator.multiply_adds({}),
+        multiply_adds_after=evaluator.multiply_adds(picks),
         predicted_loss=sum(one.sensitivity * one.local_error for one in layers),
-        choosing=_part(evaluator, content, evaluator.choosing, metrics),
-        test=_part(evaluator, content, evaluator.test, metrics),
+        choosing=_part(
+            evaluator,
+            _by_output(evaluator, evaluator.choosing, run.answers),
+            evaluator.choosing,
+            metrics,
+        ),
+        test=_part(evaluator, evaluator.answers(content, evaluator.test), evaluator.test, metrics),
         node_types=dict(run.node_types),
         warnings=(_ONLY_LIKE_DATA, *([warning] if warning else [])),
     )
@@ -135,12 +138,12 @@ def _layer_reports(
 
 
 def _part(
-    evaluator: Evaluator, content: bytes, part: AnsweredPart, metrics: Sequence[AnyMetric]
+    evaluator: Evaluator, found: ByOutput, part: AnsweredPart, metrics: Sequence[AnyMetric]
 ) -> PartReport:
-    found = evaluator.answers(content, part)
+    asked = (evaluator.metric, *(one for one in metrics if one != evaluator.metric))
+    comparisons = [evaluator.compared(part, found, metric) for metric in asked]
     reported: list[MetricReport] = []
-    for metric in (evaluator.metric, *(one for one in metrics if one != evaluator.metric)):
-        comparison = evaluator.compared(part, found, metric)
+    for metric, comparison in zip(asked, comparisons, strict=True):
         original = evaluator.compared(part, part.original, metric)
         interval = comparison.interval
         reported.append(
@@ -152,9 +155,8 @@ def _part(
                 high=None if interval is None else interval.high,
             )
         )
-    worst = evaluator.compared(part, found).worst
     return PartReport(
         samples=len(part.places),
         metrics=tuple(reported),
-        worst=tuple(int(part.places[place]) for place in worst),
+        worst=tuple(int(part.places[place]) for place in comparisons[0].worst),
     )

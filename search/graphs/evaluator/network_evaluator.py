@@ -122,12 +122,13 @@ class Evaluator:
 
     def costs(self, picks: Picks, content: bytes) -> Costs:
         """What a file of these picks costs."""
-        return Costs(
-            bytes=len(content),
-            multiply_adds=sum(
-                self.layer_multiply_adds(layer.name, picks.get(layer.name, UNCHANGED))
-                for layer in self.layers
-            ),
+        return Costs(bytes=len(content), multiply_adds=self.multiply_adds(picks))
+
+    def multiply_adds(self, picks: Picks) -> float:
+        """Of all layers, for one sample on average."""
+        return sum(
+            self.layer_multiply_adds(layer.name, picks.get(layer.name, UNCHANGED))
+            for layer in self.layers
         )
 
     def measure(self, picks: Picks, front: Iterable[Measured] = ()) -> Measured:

@@ -41,7 +41,7 @@ class Mutations:
             [offer.costs.values(objectives) for one in layers for offer in one.offers]
         ).reshape(len(self._moves), len(self._objectives))
         self._places = {(move.layer, move.pick): at for at, move in enumerate(self._moves)}
-        self._is_dense = np.array([move.pick.choice.kind == "dense" for move in self._moves])
+        self._has_structure = np.array([move.pick.choice.has_structure for move in self._moves])
         counts = [len(one.offers) for one in layers]
         self._layer_of = np.repeat(np.arange(len(layers)), counts)
 
@@ -71,8 +71,8 @@ class Mutations:
         noisy = gains + scale * generator.gumbel(size=len(gains))
         current = self._current(base.picks)
         noisy[current] = -np.inf
-        if generator.random() < _AMONG_BITS and self._is_dense.any():
-            noisy[~self._is_dense] = -np.inf
+        if generator.random() < _AMONG_BITS and not self._has_structure.all():
+            noisy[self._has_structure] = -np.inf
         picks = dict(base.picks)
         for _ in range(count):
             best = int(noisy.argmax())

@@ -95,7 +95,7 @@ class Proposals:
                 # Predictions of unlike kinds err unlike: bits alone are always among what is
                 # measured, so that nothing is lost by offering more.
                 trials += priced_picks(
-                    self._layers, objective, only=lambda pick: pick.choice.kind == "dense"
+                    self._layers, objective, only=lambda pick: not pick.choice.has_structure
                 )
             for picks in trials:
                 found.setdefault(changed(picks), picks)

@@ -3,40 +3,21 @@
 from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from search.errors import Fault, SpecRefused
-from search.graphs.metrics.metric import (
-    Answers,
-    Classes,
-    Metric,
-    Values,
-    classes,
-    joined,
-    pairs,
-    rows,
-)
+from search.graphs.metrics.decision_metric import DecisionMetric
+from search.graphs.metrics.metric import Answers, Values, pairs
 
 
-class LabelAccuracy(Metric):
+class LabelAccuracy(DecisionMetric):
     """The share of a sample's decisions that are its labels.
 
     The original's own accuracy is that of its answers in both places.
     """
 
-    direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
-    is_share: ClassVar[bool] = True
     needs_labels: ClassVar[bool] = True
 
     kind: Literal["labels"] = "labels"
-    logits: bool = Field(
-        default=False, description="with column: whether yes is above 0; else it is above 0.5"
-    )
-    column: bool = Field(
-        default=False,
-        description="whether each number decides yes (1) or no (0); else the largest of each row "
-        "on the last axis decides",
-    )
 
     def by_sample(self, original: Answers, found: Answers, labels: Answers | None = None) -> Values:
         """The share of each sample's decisions that are right.
@@ -51,7 +32,7 @@ class LabelAccuracy(Metric):
         for place, ((_, answer), label) in enumerate(
             zip(pairs(original, found), labels, strict=True)
         ):
-            decided = self._classes(answer)
+            decided = self.classes_of(answer)
             # One decision may stand in a row of its own.
             if label.size != decided.size or label.dtype.kind not in "biu":
                 raise SpecRefused(
@@ -65,10 +46,3 @@ class LabelAccuracy(Metric):
                 )
             values.append(float(np.mean(np.equal(decided.reshape(-1), label.reshape(-1)))))
         return np.array(values)
-
-    def decided(self, answers: Answers) -> Classes:
-        """All decisions."""
-        return joined([self._classes(rows(answer)) for answer in answers])
-
-    def _classes(self, answer: Values) -> Classes:
-        return classes(answer, column=self.column, logits=self.logits)

@@ -14,7 +14,6 @@ _TRIED: Final = 8
 """Batches of training by which a width is judged."""
 _SKIPPED: Final = 2
 """The first ones of these, in which memory is taken and caches are filled."""
-_MOST_KNOWN: Final = 4096
 
 
 @dataclass
@@ -44,8 +43,6 @@ class KnownWidths:
         size = round(math.log2(max(1, model.dense_twin().parameter_count())))
         kinds = kind_of(type(model.architecture)), kind_of(type(model.parametrization))
         kind = *kinds, size, job.trial.training.batch_size, model.signature.sequence_length, device
-        if kind not in self._of and len(self._of) >= _MOST_KNOWN:
-            self._of.clear()
         return self._of.setdefault(kind, _Known())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from models.graphs.fits import Dense
 from models.graphs.reading import folded, graph_facts, read_graph
 from models.graphs.sessions import Feed, GraphSession
 from search.graphs.evaluator import Evaluator, handed_out, probed_offers
@@ -130,7 +131,7 @@ def _bits(offers: Sequence[LayerOffers]) -> list[LayerOffers]:
     return [
         LayerOffers(
             one.name,
-            tuple(offer for offer in one.offers if offer.pick.choice.kind == "dense"),
+            tuple(offer for offer in one.offers if not offer.pick.choice.has_structure),
             one.compensated_sensitivity,
             one.plain_sensitivity,
         )
@@ -143,7 +144,7 @@ def _eight(layer: LayerOffers) -> Pick:
     found = {
         offer.pick: offer.error
         for offer in layer.offers
-        if offer.pick.choice.kind == "dense" and offer.pick.choice.bits == 8
+        if isinstance(offer.pick.choice, Dense) and offer.pick.choice.bits == 8
     }
     rows = [pick for pick in found if not pick.choice.group]
     blocks = [pick for pick in found if pick.choice.group]
@@ -240,6 +241,7 @@ def _speeds(
             try:
                 sessions[name] = GraphSession(file)
                 sessions[name].run(feed)
+            # A tool's file that does not run has no speed; `_quality` says why.
             except Exception:
                 sessions.pop(name, None)
     calls = {name: _call(session, feed) for name, session in sessions.items()}

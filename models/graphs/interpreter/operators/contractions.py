@@ -18,7 +18,7 @@ def matmul(_node: Node, a: Tensor, b: Tensor) -> Tensor:
 
 @CONTRACTIONS.operator("Gemm")
 def gemm(node: Node, a: Tensor, b: Tensor, c: Tensor | None = None) -> Tensor:
-    """`alpha A B + beta C`, either matrix transposed where the node says so."""
+    """`alpha A B + beta C`; `transA` and `transB` transpose A and B."""
     a, b = aligned(a, b)
     a = a.T if node.flag("transA") else a
     b = b.T if node.flag("transB") else b
