@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from numpy.typing import NDArray
 
 from models.errors import GraphRefused
@@ -37,6 +36,9 @@ class GraphSession:
             GraphRefused: onnxruntime does not load it.
             MemoryError: it needs more memory than there is.
         """
+        # Imported where it runs alone: the service's own processes name choices and load nothing.
+        import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
+
         # The library has no types.
         runtime: Any = onnxruntime
         options = runtime.SessionOptions()

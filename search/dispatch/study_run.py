@@ -45,8 +45,8 @@ from search.sampling import (
     RememberedPast,
     sampler_context_of,
 )
-from search.spaces import SearchSpace
 from search.studies import (
+    space_of,
     ENDED,
     Budget,
     Need,
@@ -118,7 +118,7 @@ class StudyRun:
     ) -> None:
         """`optuna_storage` opens Optuna's own tables, for the copy; null: none is wanted."""
         spec = StudySpec.model_validate(study.spec)
-        self._study = StudyContext(study.id, spec, SearchSpace(spec), dispatcher, study.tenant)
+        self._study = StudyContext(study.id, spec, space_of(spec), dispatcher, study.tenant)
         with dispatcher.database.read() as session:
             trials = Trials(session).list(study.id)
         companions = Companions(self._study)

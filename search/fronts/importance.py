@@ -22,8 +22,8 @@ from search.documents.objectives import OBJECTIVE_KINDS
 from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.fronts.ped_anova import Grid
 from search.samplers import distribution_of
-from search.spaces import ChoiceDimension, Dimension, Scalar, SearchSpace
-from search.studies import OBJECTIVES, Objective, StudySpec
+from search.spaces import ChoiceDimension, Dimension, Scalar
+from search.studies import space_of, OBJECTIVES, Objective, StudySpec
 from storage.records import StudyRecord, TrialOrigin, TrialState
 from storage.repositories.trial_summaries import TrialSummary
 from storage.repositories.trials import Trials
@@ -122,7 +122,7 @@ class _Sample:
 
     def __init__(self, spec: StudySpec) -> None:
         self._spec = spec
-        self._dimensions = SearchSpace(spec).dimensions
+        self._dimensions = space_of(spec).dimensions
         self._columns = {name: _Column(found) for name, found in self._dimensions.items()}
         self.infos = objective_infos(
             spec.task, [name for name in OBJECTIVES if name in spec.objectives]

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
+from search.spaces import AnySpace
 from models.interface import Interface
 from search.agents.executors import Slot
 from search.fronts import ObjectiveInfo, objective_infos
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.running.known_trials import KnownTrials
-from search.spaces import SearchSpace
 from search.studies import Need, StudySpec, measured_kind
 from search.training.deliverables import prepared_interface
 from search.training.jobs import Job, TrainJob
@@ -218,7 +218,7 @@ class StudyContext:
     id: str
     spec: StudySpec
     """Its budget may change while the study runs, nothing else that attempts go by."""
-    space: SearchSpace
+    space: AnySpace
     dispatcher: Dispatcher
     tenant: str = LOCAL
     measured_on: str | None = None

@@ -7,6 +7,7 @@ from pydantic import Field
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.adapters.frozen import CONSTRAINTS, STATES
 from search.samplers.branches import Branches
+from search.samplers.by_layer import ByLayer
 from search.samplers.freeze_thaw import FreezeThaw
 from search.samplers.gp import Gp
 from search.samplers.grid import Grid
@@ -29,7 +30,7 @@ from search.samplers.sampler import (
 from search.samplers.tpe import Tpe
 
 AnySampler = Annotated[
-    Tpe | Random | Nsga2 | Nsga3 | Grid | KnownCost | FreezeThaw | Gp | Branches,
+    Tpe | Random | Nsga2 | Nsga3 | Grid | KnownCost | FreezeThaw | Gp | Branches | ByLayer,
     Field(discriminator="kind"),
 ]
 
@@ -39,6 +40,7 @@ __all__ = [
     "STATES",
     "AnySampler",
     "Branches",
+    "ByLayer",
     "Choice",
     "FreezeThaw",
     "Gp",

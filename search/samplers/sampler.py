@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
@@ -15,9 +15,9 @@ from search.documents.objectives import Objective
 from search.documents.region import Region
 from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
-from search.spaces import Dimension, DrawnTrial, Limits, Scalar, Source
+from search.spaces import Dimension, DrawnTrial, Limits, Proposal, Scalar, Source
 from search.tasks import Metric
-from search.training.trial_spec import TrialSpec
+from search.training.trial_spec import AnyTrialSpec
 from storage.records import TrialRecord
 
 
@@ -97,7 +97,7 @@ class SamplerContext:
     limits: Limits
     is_refused: Callable[[DrawnTrial], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
-    file_bytes: Callable[[TrialSpec], int | None]
+    file_bytes: Callable[[AnyTrialSpec], int | None]
     """The size of the file that a trial will have; null where nobody asks, or there is none."""
     past: Callable[[], Past]
     slots: Callable[[], int] = lambda: 1
@@ -221,6 +221,9 @@ class WholeSampler(BaseSampler):
 class Sampler(Spec):
     """A sampler by its name and settings."""
 
+    proposes: ClassVar[bool] = False
+    """Whether `propose` gives configurations as wholes, and Optuna is asked for none."""
+
     @abstractmethod
     def build_for(self, study: SamplerContext, /, *, seed: int) -> BaseSampler:
         """A sampler for one suggestion of a study; the next suggestion gets another.
@@ -229,6 +232,10 @@ class Sampler(Spec):
         the trial's number, the trials told so far and the study's past: nothing else is there after
         a restart, what a sampler of Optuna's noted in Optuna's tables neither.
         """
+
+    def propose(self, _study: SamplerContext, _number: int, /) -> Proposal:
+        """The whole configuration of a suggestion, where `proposes` says that there is one."""
+        raise NotImplementedError(f"{type(self).__name__} proposes no whole configurations")
 
     def rungs(self, _epochs: int, /) -> tuple[int, ...]:
         """The epochs of a training of so many after which a trial may be paused; none: it never is.

@@ -6,7 +6,7 @@ from statistics import median
 from models.errors import SpecError
 from models.interface import Interface
 from search.samplers import Knowledge, Past, SamplerContext
-from search.spaces import DrawnTrial, Scalar, SearchSpace
+from search.spaces import AnySpace, DrawnTrial, Scalar
 from search.studies import StudySpec, bytes_wanted, refusals
 from storage.engine import Database
 from storage.records import TrialRecord
@@ -17,7 +17,7 @@ from storage.repositories.trials import Trials
 
 def sampler_context_of(
     spec: StudySpec,
-    space: SearchSpace,
+    space: AnySpace,
     past: Callable[[], Past],
     knowledge: Knowledge | None = None,
     *,

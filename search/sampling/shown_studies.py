@@ -14,8 +14,7 @@ from search.fronts import Figures, ObjectiveInfo, objective_infos
 from search.samplers import CONSTRAINTS, STATES, distribution_of
 from search.sampling.optuna_dashboard import shown_beside_trials
 from search.sampling.trial_attributes import configuration_notes, outcome_notes
-from search.spaces import SearchSpace
-from search.studies import StudySpec
+from search.studies import space_of, StudySpec
 from storage.engine import Database
 from storage.records import TrialState
 from storage.repositories.studies import Studies
@@ -83,7 +82,7 @@ class ShownStudy:
 
     def _frozen(self, trial: ShownTrial) -> FrozenTrial:
         if self._distributions is None:
-            dimensions = SearchSpace(self._spec).dimensions
+            dimensions = space_of(self._spec).dimensions
             self._distributions = {
                 name: distribution_of(dimension) for name, dimension in dimensions.items()
             }

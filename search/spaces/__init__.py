@@ -1,5 +1,7 @@
 """Search spaces: dimensions, overrides, candidates, and the way from a document to its space."""
 
+from typing import TypeAlias
+
 from search.spaces.dimension import (
     ChoiceDimension,
     Dimension,
@@ -34,15 +36,21 @@ from search.spaces.model_space import (
     Hyperparameters,
     corners,
 )
+from search.spaces.network_space import LATER, NetworkSpace, Proposal
 from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
 from search.spaces.torch_defaults import TORCH_DEFAULTS
 
+AnySpace: TypeAlias = SearchSpace | NetworkSpace
+"""The space of models that are trained, or of a network's layers."""
+
 __all__ = [
     "ARCHITECTURE_KINDS",
+    "LATER",
     "PARAMETRIZATION_KINDS",
     "PRESETS",
     "TORCH_DEFAULTS",
+    "AnySpace",
     "Candidate",
     "ChoiceDimension",
     "CornerSource",
@@ -54,9 +62,11 @@ __all__ = [
     "Limits",
     "MeasuredValues",
     "NamedSource",
+    "NetworkSpace",
     "Override",
     "PinnedSource",
     "Preset",
+    "Proposal",
     "RealDimension",
     "Scalar",
     "SearchSpace",

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from models.architectures import ARCHITECTURES, AnyArchitecture
 from models.errors import SlotError
-from models.model import ModelSpec, NumberBits, shape_words
+from models.model import ModelSpec, NumberBits
 from models.parametrizations import (
     PARAMETRIZATIONS,
     AnyFamily,
@@ -25,7 +25,7 @@ from models.spec import Signature, Slot, Spec, kind_of
 from search.spaces.dimension import ChoiceDimension, Dimension, Scalar
 from search.spaces.draws import CornerSource, Overrides, Recorder, Source, SpaceDraw, answer
 from search.training.compression import Compress, Compression, Distillation
-from search.training.trial_spec import TrainingSpec, TrialSpec
+from search.training.trial_spec import AnyTrialSpec, TrainingSpec, TrialSpec
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class DrawnTrial:
     """One configuration: the document, what was drawn for it, and the values that the model has."""
 
     candidate: Candidate
-    spec: TrialSpec
+    spec: AnyTrialSpec
     hyperparameters: Hyperparameters
     """Full field name -> value, cut to what the layers hold; pins included."""
     drawn: dict[str, Scalar]
@@ -80,17 +80,17 @@ class DrawnTrial:
     @cached_property
     def parameters(self) -> int:
         """All trainable numbers."""
-        return self.spec.model.parameter_count()
+        return self.spec.parameter_count()
 
     @cached_property
     def dense_parameters(self) -> int:
         """Those of its dense twin."""
-        return self.spec.model.dense_twin().parameter_count()
+        return self.spec.dense_parameter_count()
 
     @cached_property
     def shape(self) -> str:
         """What it has in common with those that take the same time."""
-        return shape_words(self.spec.model.model_dump(mode="json"))
+        return self.spec.shape()
 
 
 @dataclass(frozen=True, kw_only=True)

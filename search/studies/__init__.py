@@ -15,6 +15,7 @@ from search.studies.feasibility import bytes_wanted, largest_bytes, refusals
 from search.studies.memory import Need, measuring_need, need_of, of_stack
 from search.studies.named_trials import NamedFirst, NamedTrial, needed_checkpoints, precedence
 from search.studies.removal import forget_deleted
+from search.studies.space_of import space_of
 from search.studies.spec import (
     Budget,
     Limits,
@@ -27,6 +28,7 @@ from search.studies.states import ENDED, ended_after_dispatch, enter, in_progres
 from search.studies.warm_start import knowledge_of
 
 __all__ = [
+    "space_of",
     "ENDED",
     "OBJECTIVES",
     "Budget",

@@ -11,7 +11,7 @@ from search.documents.readable import number
 from search.documents.region import ENDS
 from search.errors import Fault
 from search.measuring.runtimes import RUNTIMES
-from search.spaces import SearchSpace, excesses, most_allowed, state_bytes
+from search.spaces import AnySpace, excesses, most_allowed, state_bytes
 from search.studies.spec import StudySpec
 from search.tasks import Metric
 from search.training.deliverables import file_size
@@ -49,7 +49,7 @@ def state_wanted(spec: StudySpec, trial: TrialSpec, interface: Interface | None 
     return state_bytes(trial.model) if kept is None else kept
 
 
-def smallest_state(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | None:
+def smallest_state(spec: StudySpec, space: AnySpace) -> tuple[str, int] | None:
     """The candidate that keeps the least at the lower ends of a space, and how much it keeps."""
     kept: list[tuple[int, str]] = []
     for one in space.ends(highest=False):
@@ -61,14 +61,14 @@ def smallest_state(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | Non
     return candidate, size
 
 
-def largest_bytes(spec: StudySpec, space: SearchSpace) -> int | None:
+def largest_bytes(spec: StudySpec, space: AnySpace) -> int | None:
     """Of the files at the upper ends of a space and of what the study names; null: nobody asks."""
     drawn = (*space.ends(highest=True), *space.named()) if spec.needs_bytes else ()
     sizes = [bytes_wanted(spec, one.spec) for one in drawn]
     return max((size for size in sizes if size is not None), default=None)
 
 
-def smallest_bytes(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | None:
+def smallest_bytes(spec: StudySpec, space: AnySpace) -> tuple[str, int] | None:
     """The candidate of the smallest file at the lower ends of a space, and its size."""
     sizes = [
         (size, str(one.candidate))
@@ -81,7 +81,7 @@ def smallest_bytes(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | Non
     return candidate, size
 
 
-def region_faults(spec: StudySpec, space: SearchSpace) -> Iterator[Fault]:
+def region_faults(spec: StudySpec, space: AnySpace) -> Iterator[Fault]:
     """Bounds of a region of interest that are the wrong end, or where nothing can be found.
 
     The task has to be resolved.
@@ -118,7 +118,7 @@ def _quality_faults(metric: Metric, bound: float) -> Iterator[str]:
 
 
 def _cost_faults(
-    spec: StudySpec, space: SearchSpace, name: Objective, bound: float
+    spec: StudySpec, space: AnySpace, name: Objective, bound: float
 ) -> Iterator[str]:
     most = most_allowed(spec.limits, name)
     if most is not None and bound > most:
@@ -132,13 +132,13 @@ def _cost_faults(
         )
 
 
-def _fewest_parameters(_spec: StudySpec, space: SearchSpace) -> tuple[str, int]:
+def _fewest_parameters(_spec: StudySpec, space: AnySpace) -> tuple[str, int]:
     # What the study names is trained wherever it lies.
     named = [(str(one.candidate), one.spec.model.parameter_count()) for one in space.named()]
     return min((space.smallest, *named), key=lambda one: one[1])
 
 
-_LEAST: Mapping[Objective, Callable[[StudySpec, SearchSpace], tuple[str, int] | None]] = {
+_LEAST: Mapping[Objective, Callable[[StudySpec, AnySpace], tuple[str, int] | None]] = {
     "parameters": _fewest_parameters,
     "bytes": smallest_bytes,
 }

@@ -18,7 +18,7 @@ from models.spec import Signature
 from search.agents.executors import Slot
 from search.documents.spaces import MemoryCandidate, SpaceMemory
 from search.errors import Fault, SpecRefused
-from search.spaces import DrawnTrial, SearchSpace
+from search.spaces import AnySpace, DrawnTrial
 from search.studies.spec import StudySpec, Throughput
 from search.tasks import AnyTask
 from search.training.optimizers import STATES
@@ -208,7 +208,7 @@ def _larger(one: Need, other: Need) -> Need:
     )
 
 
-def space_memory(spec: StudySpec, space: SearchSpace, places: Sequence[MemoryPlace]) -> SpaceMemory:
+def space_memory(spec: StudySpec, space: AnySpace, places: Sequence[MemoryPlace]) -> SpaceMemory:
     """Predict both ends of a study's space, beside the memory of the places that serve it."""
     known = [place.memory for place in places if place.memory is not None]
     return SpaceMemory(
@@ -220,7 +220,7 @@ def space_memory(spec: StudySpec, space: SearchSpace, places: Sequence[MemoryPla
     )
 
 
-def refuse_too_large(spec: StudySpec, space: SearchSpace, places: Sequence[MemoryPlace]) -> None:
+def refuse_too_large(spec: StudySpec, space: AnySpace, places: Sequence[MemoryPlace]) -> None:
     """Refuse a study of which not even the smallest configuration has a place.
 
     Raises:
@@ -238,12 +238,12 @@ def refuse_too_large(spec: StudySpec, space: SearchSpace, places: Sequence[Memor
         raise SpecRefused([Fault("space", message)])
 
 
-def _smallest(spec: StudySpec, space: SearchSpace) -> tuple[DrawnTrial, Need]:
+def _smallest(spec: StudySpec, space: AnySpace) -> tuple[DrawnTrial, Need]:
     return min(_needs(spec, space, highest=False), key=lambda found: found[1].total)
 
 
 def _needs(
-    spec: StudySpec, space: SearchSpace, *, highest: bool
+    spec: StudySpec, space: AnySpace, *, highest: bool
 ) -> Iterator[tuple[DrawnTrial, Need]]:
     """What the configurations at one end of the space take, and those that are named by name."""
     for drawn in (*space.ends(highest=highest), *space.named()):

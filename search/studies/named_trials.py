@@ -12,15 +12,16 @@ from datetime import UTC, datetime
 from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
+from search.studies.space_of import space_of
 from models.spec import Spec
 from search.documents.export_kinds import CHECKPOINT
 from search.errors import Fault, SpecRefused
 from search.spaces import (
+    NetworkSpace,
     Candidate,
     Dimension,
     GivenScalar,
     Scalar,
-    SearchSpace,
     Source,
     corners,
     names_of,
@@ -171,6 +172,12 @@ def needed_checkpoints(session: Session, study_id: str) -> set[int]:
     }
 
 
+_NO_NAMED_LAYERS = (
+    "trials of the task model_outputs choose for a network's layers, which by_layer does alone; "
+    "allowed are none"
+)
+
+
 def precedence(trial: TrialRecord) -> tuple[bool, bool, int]:
     """What orders open trials: those that lost their attempt, those that users named, the rest."""
     waits = trial.state == TrialState.QUEUED
@@ -185,7 +192,9 @@ def _command_id(study_id: str, idempotency_key: str | None) -> str:
 
 def _check(session: Session, study: StudyRecord, named: NamedTrial) -> None:
     if named.continues is None:
-        space = SearchSpace(StudySpec.model_validate(study.spec))
+        space = space_of(StudySpec.model_validate(study.spec))
+        if isinstance(space, NetworkSpace):
+            raise SpecRefused([Fault("architecture", _NO_NAMED_LAYERS)])
         _check_candidate(space, named)
         if faults := _faults(space, named):
             raise SpecRefused(faults)

@@ -1,7 +1,7 @@
 """The document that a user POSTs: what to search, for what, within which limits."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -20,7 +20,9 @@ from models.spec import Spec, kind_of
 from search.documents.objectives import OBJECTIVE_KINDS, USUAL_OBJECTIVES
 from search.documents.region import Objectives, Region
 from search.documents.runtimes import RUNTIME_KINDS
-from search.samplers import AnySampler, FreezeThaw, KnownCost, Tpe
+from search.graphs.model_outputs import ModelOutputs
+from search.graphs.picks import Objective as NetworkCost
+from search.samplers import AnySampler, ByLayer, FreezeThaw, KnownCost, Tpe
 from search.spaces import PRESETS, Limits, Override
 from search.stopping import AnyStopping
 from search.studies.webhook import Webhook
@@ -76,6 +78,47 @@ class Budget(Spec):
 
 
 _MOST_TOGETHER = 8
+_NETWORK_TRIALS = 100
+"""Of a study of a network of others, whose trials take seconds each."""
+_NOT_OF_A_NETWORK: Mapping[str, str] = {
+    "architectures": "the network is what it is",
+    "parametrizations": "each layer of a network is stored by a choice of its own",
+    "space": "what is tried of a network follows from its layers",
+    "presets": "those train models of their own",
+    "warm_start": "a network's layers are no other study's",
+    "compress": "what is compressed is task.model",
+    "early_stopping": "nothing is trained",
+    "confirm": "no seed changes what a file answers",
+    "export": "files of a network are ONNX files",
+}
+"""Parts of a document that say how models are trained, and why a network has none of them."""
+_COMPLETED = ("budget", "throughput")
+"""Parts of which some may be said and the rest left to the defaults."""
+
+
+def _is_of_a_network(task: object) -> bool:
+    if isinstance(task, ModelOutputs):
+        return True
+    return isinstance(task, Mapping) and cast(Mapping[str, object], task).get("kind") == kind_of(
+        ModelOutputs
+    )
+
+
+def _of_a_network(fields: Mapping[str, object]) -> dict[str, object]:
+    """The defaults of a study of a network of others, of what a document does not say."""
+    budget = fields.get("budget", {})
+    if isinstance(budget, Mapping):
+        budget = {"trials": _NETWORK_TRIALS, **cast(Mapping[str, object], budget)}
+    throughput = fields.get("throughput", {})
+    if isinstance(throughput, Mapping):
+        throughput = {"runtime": "onnxruntime", **cast(Mapping[str, object], throughput)}
+    return {
+        "objectives": ("quality", "bytes"),
+        "sampler": ByLayer(),
+        "retention": Retention(keep="front"),
+        "budget": budget,
+        "throughput": throughput,
+    }
 
 
 class Resources(Spec):
@@ -173,7 +216,10 @@ class StudySpec(Spec):
         max_length=200,
         description="for people: any printable text; studies are distinguished by their ids",
     )
-    task: AnyTask = Field(description="what is learned, and the metric that quality is")
+    task: Annotated[AnyTask | ModelOutputs, Field(discriminator="kind")] = Field(
+        description="what is learned, and the metric that quality is; `model_outputs` trains "
+        "nothing: it compresses an uploaded network by what it answers"
+    )
     architectures: tuple[ArchitectureKind, ...] = Field(
         default=("rnn", "gru"),
         min_length=1,
@@ -279,11 +325,19 @@ class StudySpec(Spec):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_a_sampler(cls, document: object) -> object:
-        """The default sampler has to have a quality to model, and no rule beside it."""
-        if not isinstance(document, Mapping) or "sampler" in document:
+    def _with_defaults(cls, document: object) -> object:
+        """The default sampler has to have a quality to model, and no rule beside it.
+
+        A study of a network of others has defaults of its own.
+        """
+        if not isinstance(document, Mapping):
             return cast(object, document)
         fields = cast(Mapping[str, object], document)
+        if _is_of_a_network(fields.get("task")):
+            defaults = _of_a_network(fields)
+            return {**defaults, **fields, **{name: defaults[name] for name in _COMPLETED}}
+        if "sampler" in fields:
+            return fields
         objectives = fields.get("objectives", USUAL_OBJECTIVES)
         if isinstance(objectives, list | tuple | Mapping) and "quality" not in objectives:
             return {**fields, "sampler": Tpe()}
@@ -335,6 +389,25 @@ class StudySpec(Spec):
             )
         return rule
 
+    @model_validator(mode="after")
+    def _asks_of_a_network_what_it_has(self) -> Self:
+        if not isinstance(self.task, ModelOutputs):
+            return self
+        for name, why in _NOT_OF_A_NETWORK.items():
+            field = type(self).model_fields[name]
+            value = getattr(self, name)
+            if value != field.get_default(call_default_factory=True):
+                raise ValueError(
+                    f"{name} is {value!r}, and {why}; allowed with the task model_outputs is to "
+                    "leave it out"
+                )
+        if self.resources.most_together > 1:
+            raise ValueError(
+                f"resources.stack is {self.resources.stack!r}; trials of the task model_outputs "
+                "are not trained, and allowed is 1"
+            )
+        return self
+
     @field_validator("name")
     @classmethod
     def _printable(cls, name: str) -> str:
@@ -350,7 +423,24 @@ class StudySpec(Spec):
     @property
     def named_first(self) -> int:
         """How many trials are named by the document: its presets, or the model it compresses."""
-        return len(self.presets) if self.compress is None else 1
+        return len(self.presets) if self.compressed_model is None else 1
+
+    @property
+    def compressed_model(self) -> str | None:
+        """The id of the uploaded model that the study compresses; null: it compresses none."""
+        if isinstance(self.task, ModelOutputs):
+            return self.task.model
+        return None if self.compress is None else self.compress.model
+
+    @property
+    def network_costs(self) -> tuple[NetworkCost, ...]:
+        """What the files of a network may cost; time follows multiply-adds."""
+        found: list[NetworkCost] = []
+        if {"bytes", "parameters"} & {*self.objectives}:
+            found.append("bytes")
+        if {"latency", "throughput"} & {*self.objectives}:
+            found.append("multiply_adds")
+        return tuple(found) or ("bytes",)
 
     @property
     def needs_throughput(self) -> bool:

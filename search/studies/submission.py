@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from search.studies.space_of import space_of
 from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
-from search.spaces import ARCHITECTURE_KINDS, PRESETS, SearchSpace
+from search.spaces import NetworkSpace, AnySpace, ARCHITECTURE_KINDS, PRESETS
 from search.studies.feasibility import (
     region_faults,
     runtime_fault,
@@ -121,13 +122,16 @@ def dry_run(
     return DryRun(**vars(described), memory=space_memory(spec, space, places))
 
 
-def checked_space(spec: StudySpec) -> SearchSpace:
+def checked_space(spec: StudySpec) -> AnySpace:
     """The space of a completed document, whose other parts go with it.
 
     Raises:
         SpecRefused: the space cannot be compiled, or the document asks of it what it has not.
     """
-    space = SearchSpace(spec)
+    space = space_of(spec)
+    if isinstance(space, NetworkSpace):
+        refuse_of_a_network(spec)
+        return space
     _refuse_runtime(spec)
     _refuse_bits(spec, space)
     _refuse_presets(spec, space)

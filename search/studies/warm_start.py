@@ -12,10 +12,11 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
+from search.studies.space_of import space_of
 from search.documents.objectives import OBJECTIVE_KINDS
 from search.errors import Fault, SpecRefused
 from search.samplers import Knowledge, RankedTrials, ranks_of
-from search.spaces import Candidate, SearchSpace
+from search.spaces import AnySpace, Candidate
 from search.studies.configurations import is_trained_afresh
 from search.studies.feasibility import bytes_wanted
 from search.studies.spec import StudySpec
@@ -58,7 +59,7 @@ class SourceTrials:
 
 
 def source_trials(
-    database: Database, spec: StudySpec, space: SearchSpace
+    database: Database, spec: StudySpec, space: AnySpace
 ) -> Sequence[SourceTrials]:
     """The trials of the studies in `warm_start`, as they stand now.
 
@@ -144,7 +145,7 @@ def _otherwise_measured(spec: StudySpec, theirs: StudySpec, study_id: str) -> st
 
 
 def _no_ranks(
-    spec: StudySpec, space: SearchSpace, theirs: StudySpec, study_id: str, other_task: str
+    spec: StudySpec, space: AnySpace, theirs: StudySpec, study_id: str, other_task: str
 ) -> str | None:
     """Why the ranks of another task's trials are of no use, if they are not."""
     if not spec.sampler.learns_from_ranks():
@@ -152,7 +153,7 @@ def _no_ranks(
             f"{other_task}, or the sampler freeze_thaw, which goes by the ranks of such trials; "
             f"this study's is {spec.sampler.kind}"
         )
-    dimensions = SearchSpace(theirs).dimensions
+    dimensions = space_of(theirs).dimensions
     if dimensions.keys() & space.dimensions.keys():
         return None
     return (
@@ -170,7 +171,7 @@ def _start(spec: StudySpec) -> str:
 
 
 def _fitting(
-    session: Session, spec: StudySpec, space: SearchSpace, other: StudyRecord
+    session: Session, spec: StudySpec, space: AnySpace, other: StudyRecord
 ) -> Iterator[WarmStartTrialRecord]:
     validations = Metrics(session).validations(other.id)
     theirs = StudySpec.model_validate(other.spec)
@@ -203,7 +204,7 @@ def _fitting(
 
 
 def _ranked(
-    session: Session, space: SearchSpace, other: StudyRecord, metric: Metric
+    session: Session, space: AnySpace, other: StudyRecord, metric: Metric
 ) -> Sequence[WarmStartTrialRecord]:
     sign = -1 if metric.direction == "maximize" else 1
     validations = Metrics(session).validations(other.id)

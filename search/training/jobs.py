@@ -15,7 +15,8 @@ A log is taken for some minutes after its attempt's end too. All else is refused
 or is a newer attempt's: then the attempt is ended at once.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -23,7 +24,8 @@ from models.exports.files import FileForm
 from models.model import ModelSpec
 from models.spec import Spec
 from search.documents.runtimes import Mode, RuntimeName
-from search.tasks import AnyTask
+from search.tasks import AnyTask, Range
+from search.training.network_jobs import EvaluateJob, PrepareNetworkJob
 from search.training.trial_spec import TrialSpec
 
 START = "start"
@@ -108,7 +110,21 @@ class TrainJob(Spec):
         return 0 if is_original and self.first_epoch == 0 else self.epochs
 
 
-Job = Annotated[PrepareJob | MeasureJob | TrainJob, Field(discriminator="kind")]
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Which values each metric can have, by name."""
+        return self.task.meter().ranges
+
+
+TrialJob: TypeAlias = TrainJob | EvaluateJob
+"""What is done for one trial."""
+
+TRIAL_JOBS = (TrainJob, EvaluateJob)
+
+Job = Annotated[
+    PrepareJob | PrepareNetworkJob | MeasureJob | TrainJob | EvaluateJob,
+    Field(discriminator="kind"),
+]
 
 
 HeldSeconds = Annotated[
@@ -196,6 +212,13 @@ class Completion(Spec):
     )
     best_epoch: int | None = Field(
         default=None, ge=0, description="0: no training made the conversion better"
+    )
+    agreement: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="share of the decisions on validation data that are the original's; null where "
+        "nothing is decided, or nothing was compressed",
     )
     epochs_trained: int = Field(default=0, ge=0)
     stood_still_seconds: float = Field(default=0.0, ge=0)

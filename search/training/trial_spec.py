@@ -1,12 +1,14 @@
 """One configuration in full: what a trial can be trained from again, number for number."""
 
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from models.model import ModelSpec
+from models.model import ModelSpec, shape_words
 from models.parameter_sampler import ParameterSampler
-from models.spec import Spec
+from models.spec import Spec, kind_of
+from search.graphs.network_trial import NetworkTrial
 from search.training.compression import Compression
 
 OptimizerName: TypeAlias = Literal["adam", "rmsprop", "adagrad", "sgd"]
@@ -84,3 +86,40 @@ class TrialSpec(Spec):
         description="the trained network whose conversion the trial starts from; null: the seed's "
         "initialisation",
     )
+
+    def parameter_count(self) -> int:
+        """All trainable numbers.
+
+        Raises:
+            SpecError: the model cannot be built; so for all below.
+        """
+        return self.model.parameter_count()
+
+    def dense_parameter_count(self) -> int:
+        """Those of its dense twin."""
+        return self.model.dense_twin().parameter_count()
+
+    def shape(self) -> str:
+        """What it has in common with those that take about the same time, in words."""
+        return shape_words(self.model.model_dump(mode="json"))
+
+    def shape_key(self) -> str:
+        """What it has in common with those that take the same time."""
+        return self.model.shape_key()
+
+    def check(self) -> None:
+        """See whether the model can be built."""
+        self.model.check()
+
+
+AnyTrialSpec: TypeAlias = TrialSpec | NetworkTrial
+"""A trial that trains a model, or stores a network of others anew."""
+
+_NETWORK = kind_of(NetworkTrial)
+
+
+def trial_spec_of(document: Mapping[str, Any]) -> AnyTrialSpec:
+    """A trial's document as its row has it."""
+    if document.get("kind") == _NETWORK:
+        return NetworkTrial.model_validate(document)
+    return TrialSpec.model_validate(document)

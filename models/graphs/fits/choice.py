@@ -77,6 +77,11 @@ class Choice(Spec, ABC):
         """
 
     @property
+    @abstractmethod
+    def label(self) -> str:
+        """What it is, in a few words for a table."""
+
+    @property
     def unchanged(self) -> bool:
         """Whether the layer stays as it is in the file."""
         return False
@@ -89,6 +94,11 @@ class Choice(Spec, ABC):
     def bytes(self, layer: Layer) -> int:
         """What its numbers take in a file, exactly; nodes and names are not in it."""
         return sum(part.bytes(layer) for part in self.parts(layer).values())
+
+    def numbers(self, layer: Layer) -> int:
+        """How many numbers it stores; scales are not in it."""
+        parts = self.parts(layer).values()
+        return layer.directions * sum(part.rows * part.columns for part in parts)
 
     def multiply_adds(self, layer: Layer) -> int:
         """For one vector at each direction."""
@@ -103,6 +113,11 @@ class Choice(Spec, ABC):
         reason = self.refusal(layer)
         if reason is not None:
             raise ConversionError(f"{layer.name} ({layer.operator}): {reason}")
+
+
+def bits_label(bits: int, group: int) -> str:
+    """Bits and blocks in words."""
+    return f"{bits} bits, blocks of {group}" if group else f"{bits} bits"
 
 
 def bits_refusal(layer: Layer) -> str | None:

@@ -12,6 +12,7 @@ from models.graphs.fits.choice import (
     WEIGHT,
     Choice,
     Part,
+    bits_label,
     groups,
     product,
     rank_refusal,
@@ -47,6 +48,11 @@ class Corrected(Choice):
             for group in groups(layer.columns):
                 for rank in ranks(layer, CORRECTIONS):
                     yield cls(bits=bits, rank=rank, group=group)
+
+    @property
+    def label(self) -> str:
+        """The bits of Q, and the correction's rank."""
+        return f"{bits_label(self.bits, self.group)} + rank {self.rank}"
 
     def refusal(self, layer: Layer) -> str | None:
         """Layers without factors, and ranks that are too large."""

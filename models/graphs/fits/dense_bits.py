@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from models.graphs.fits.choice import WEIGHT, Bits, Choice, Part, bits_refusal, groups
+from models.graphs.fits.choice import WEIGHT, Bits, Choice, Part, bits_label, bits_refusal, groups
 from models.graphs.fits.stored import Stored
 from models.graphs.fits.target import Target
 from models.graphs.layers import Layer, Matrix, NodeWriter
@@ -31,6 +31,11 @@ class Dense(Choice):
             for group in groups(layer.columns):
                 if bits > 2 or group:
                     yield cls(bits=bits, group=group)
+
+    @property
+    def label(self) -> str:
+        """The bits of a number."""
+        return "as it is" if self.unchanged else bits_label(self.bits, self.group)
 
     def refusal(self, layer: Layer) -> str | None:
         """A layer that is quantized already stays so."""

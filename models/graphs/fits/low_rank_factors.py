@@ -5,7 +5,17 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from models.graphs.fits.choice import LEFT, RIGHT, Bits, Choice, Part, groups, product, rank_refusal
+from models.graphs.fits.choice import (
+    LEFT,
+    RIGHT,
+    Bits,
+    Choice,
+    Part,
+    bits_label,
+    groups,
+    product,
+    rank_refusal,
+)
 from models.graphs.fits.choice import ranks as ranks_at
 from models.graphs.fits.stored import Stored
 from models.graphs.fits.target import Target
@@ -38,6 +48,12 @@ class LowRank(Choice):
                 for group in groups(layer.columns) if bits < 32 else (0,):
                     for rank in ranks_at(layer, RANKS):
                         yield cls(rank=rank, bits=bits, group=group, run=run)
+
+    @property
+    def label(self) -> str:
+        """Rank, bits, and whether factors are applied one by one."""
+        run = ", run" if self.run else ""
+        return f"rank {self.rank}, {bits_label(self.bits, self.group)}{run}"
 
     def refusal(self, layer: Layer) -> str | None:
         """Layers without factors, ranks that are too large, and factors that cannot run."""

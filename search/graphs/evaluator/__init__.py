@@ -7,7 +7,7 @@
 from search.graphs.evaluator.handing_out import HandedOut, handed_out
 from search.graphs.evaluator.layer_probing import probed_offers
 from search.graphs.evaluator.network_evaluator import Evaluator
-from search.graphs.evaluator.network_report import (
+from search.graphs.network_report import (
     LayerReport,
     MetricReport,
     NetworkReport,

@@ -10,14 +10,14 @@ from models.graphs.sessions import AnyArray, GraphSession
 from models.graphs.writing import FreshRun, fresh_run, predicted_bytes, verify
 from search.graphs.evaluator.answered_parts import AnsweredPart, ByOutput
 from search.graphs.evaluator.network_evaluator import Evaluator
-from search.graphs.evaluator.network_report import (
+from search.graphs.metrics import AnyMetric
+from search.graphs.network_report import (
     LayerReport,
     MetricReport,
     NetworkReport,
     PartReport,
 )
-from search.graphs.metrics import AnyMetric
-from search.graphs.picks import UNCHANGED, LayerOffers, Pick, Picks
+from search.graphs.picks import UNCHANGED, LayerOffers, Pick, Picks, changed
 
 LOSS_TOLERANCE = 1e-6
 """By how much the loss of a fresh process may differ from the trial's."""
@@ -37,26 +37,27 @@ def handed_out(
     picks: Picks,
     offers: Sequence[LayerOffers],
     *,
-    original_bytes: int,
+    original: bytes,
     metrics: Sequence[AnyMetric] = (),
 ) -> HandedOut:
     """The file of these picks, after a fresh process has answered the choosing part with it.
 
-    `offers` have the sensitivities; `metrics` are reported beside the one that was searched.
+    Without any pick it is the `original`, as it was uploaded. `offers` have the sensitivities;
+    `metrics` are reported beside the one that was searched.
 
     Raises:
         ExportError: the fresh process answers otherwise, or runs other nodes than the network did
             although no factors run.
         TrainingDiverged: answers are not finite.
     """
-    content = evaluator.content(picks)
+    content = evaluator.content(picks) if changed(picks) else original
     run = _verified(evaluator, picks, content)
     layers = _layer_reports(evaluator, picks, offers)
     choices = {name: pick.choice for name, pick in picks.items()}
     warning = evaluator.samples.split.warning
     report = NetworkReport(
         layers=layers,
-        bytes_before=original_bytes,
+        bytes_before=len(original),
         bytes_after=len(content),
         bytes_predicted=predicted_bytes(evaluator.model, evaluator.layers, choices),
         multiply_adds_before=evaluator.multiply_adds({}),
@@ -94,7 +95,7 @@ def _verified(evaluator: Evaluator, picks: Picks, content: bytes) -> FreshRun:
 
 
 def _expected_types(evaluator: Evaluator, picks: Picks) -> Counter[str] | None:
-    if any(pick.choice.runs_factors for pick in picks.values()):
+    if not changed(picks) or any(pick.choice.runs_factors for pick in picks.values()):
         return None
     return fresh_run(evaluator.model.SerializeToString(), []).node_types
 

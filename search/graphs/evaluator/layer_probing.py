@@ -52,6 +52,7 @@ def _offers(
                 bytes=layer.stored_bytes + added_bytes(layer, pick.choice),
                 multiply_adds=evaluator.layer_multiply_adds(layer.name, pick),
             ),
+            pick.choice.numbers(layer),
         )
         for pick in picks
     ]

@@ -3,7 +3,7 @@
 Pure numpy. Answers are arrays, one for each sample, as the files gave them.
 """
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from search.graphs.metrics.kl import Kl
 from search.graphs.metrics.label_accuracy import LabelAccuracy
 from search.graphs.metrics.metric import Answers, Metric
 from search.graphs.metrics.relative_error import RelativeError
+from search.graphs.metrics.reported import reported_beside
 from search.graphs.metrics.sample_split import (
     DEFAULT_SHARES,
     Places,
@@ -25,13 +26,16 @@ from search.graphs.metrics.sample_split import (
 )
 from search.graphs.metrics.wilson import Interval, wilson
 
-AnyMetric: TypeAlias = Annotated[
-    Kl | Agreement | RelativeError | Cosine | LabelAccuracy | CtcString,
-    Field(discriminator="kind"),
-]
+_Variants: TypeAlias = Kl | Agreement | RelativeError | Cosine | LabelAccuracy | CtcString
+
+AnyMetric: TypeAlias = Annotated[_Variants, Field(discriminator="kind")]
+
+METRICS: tuple[type[_Variants], ...] = get_args(_Variants)
+"""The union's classes."""
 
 __all__ = [
     "DEFAULT_SHARES",
+    "METRICS",
     "Agreement",
     "Answers",
     "AnyMetric",
@@ -49,6 +53,7 @@ __all__ = [
     "default_metric",
     "refuse_constant",
     "refuse_unusable",
+    "reported_beside",
     "split_samples",
     "wilson",
 ]

@@ -12,6 +12,7 @@ class Cosine(Metric):
 
     direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
     is_share: ClassVar[bool] = False
+    span: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     kind: Literal["cosine"] = "cosine"
 

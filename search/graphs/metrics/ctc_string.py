@@ -19,6 +19,7 @@ class CtcString(Metric):
 
     direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
     is_share: ClassVar[bool] = True
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     kind: Literal["ctc_string"] = "ctc_string"
     blank: int = Field(default=0, ge=0, description="the symbol that stands for none")

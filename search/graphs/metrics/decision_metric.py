@@ -12,6 +12,7 @@ class DecisionMetric(Metric):
 
     direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
     is_share: ClassVar[bool] = True
+    span: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     logits: bool = Field(
         default=False, description="with column: whether yes is above 0; else it is above 0.5"

@@ -1,5 +1,6 @@
 """The Kullback-Leibler divergence of a file's answers from the original's."""
 
+import math
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ class Kl(Metric):
 
     direction: ClassVar[Literal["minimize", "maximize"]] = "minimize"
     is_share: ClassVar[bool] = False
+    span: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     kind: Literal["kl"] = "kl"
     logits: bool = Field(

@@ -25,6 +25,8 @@ class Metric(Spec):
     direction: ClassVar[Literal["minimize", "maximize"]]
     is_share: ClassVar[bool]
     """Whether a sample's value is a share of what is right, so that intervals can be given."""
+    span: ClassVar[tuple[float, float]]
+    """The least and the largest value, but for rounding."""
     needs_labels: ClassVar[bool] = False
 
     @abstractmethod

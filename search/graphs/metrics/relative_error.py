@@ -1,5 +1,6 @@
 """The share of the original's energy that a file's answers lose."""
 
+import math
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ class RelativeError(Metric):
 
     direction: ClassVar[Literal["minimize", "maximize"]] = "minimize"
     is_share: ClassVar[bool] = False
+    span: ClassVar[tuple[float, float]] = (0.0, math.inf)
 
     kind: Literal["relative_error"] = "relative_error"
 

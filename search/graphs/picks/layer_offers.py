@@ -15,6 +15,8 @@ class Offer:
     """The fit's own, see `models.graphs.fits.Fit.error`."""
     costs: Costs
     """Of this layer alone; bytes with those of the nodes that decode it, which are estimated."""
+    numbers: int = 0
+    """That are stored."""
 
 
 @dataclass(frozen=True)

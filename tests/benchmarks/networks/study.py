@@ -260,6 +260,6 @@ def _verified(
     best = _best(front_of(found, _BYTES), len(case.original) / ratio)
     if best is None:
         return f"no file is {ratio} times smaller"
-    report = handed_out(held, best.picks, offers, original_bytes=len(case.original)).report
+    report = handed_out(held, best.picks, offers, original=case.original).report
     off = 100 * (report.bytes_predicted / report.bytes_after - 1)
     return f"{report.bytes_after:,} bytes (predicted {off:+.1f} %)"

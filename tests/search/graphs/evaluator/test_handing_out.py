@@ -16,7 +16,7 @@ FOUR = {"w1": Pick(choice=Dense(bits=4), compensated=False), "w2": Pick(choice=D
 def test_a_file_is_described_layer_by_layer() -> None:
     held, original = evaluator(), classifier().SerializeToString()
     found = handed_out(
-        held, FOUR, offers(), original_bytes=len(original), metrics=[Agreement(), Kl()]
+        held, FOUR, offers(), original=original, metrics=[Agreement(), Kl()]
     )
     report = found.report
     assert found.content == held.content(FOUR)
@@ -48,10 +48,10 @@ def test_a_file_is_described_layer_by_layer() -> None:
 
 def test_nodes_that_run_are_those_of_the_network_unless_factors_run() -> None:
     held = evaluator(("bytes", "multiply_adds"))
-    size = len(classifier().SerializeToString())
-    kept = handed_out(held, FOUR, offers(), original_bytes=size).report
+    original = classifier().SerializeToString()
+    kept = handed_out(held, FOUR, offers(), original=original).report
     run = {"w1": Pick(choice=LowRank(rank=7, run=True))}
-    more = handed_out(held, run, offers(), original_bytes=size).report
+    more = handed_out(held, run, offers(), original=original).report
     assert more.node_types["MatMul"] == kept.node_types["MatMul"] + 1
     assert more.multiply_adds_after < more.multiply_adds_before == kept.multiply_adds_after
 
@@ -69,4 +69,4 @@ def test_a_file_that_runs_other_nodes_is_not_handed_out(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(held, "content", altered)
     with pytest.raises(ExportError, match=r"other nodes.*'Abs': 1"):
-        handed_out(held, FOUR, offers(), original_bytes=1)
+        handed_out(held, FOUR, offers(), original=b"?")

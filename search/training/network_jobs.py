@@ -1,0 +1,57 @@
+"""What attempts of a study that compresses a network of others are given to do."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from models.spec import Spec, kind_of
+from search.graphs.metrics import METRICS
+from search.graphs.model_outputs import ModelOutputs
+from search.graphs.network_trial import NetworkTrial
+from search.graphs.picks import Objective
+from search.tasks.task import Range
+
+COMPRESSED = "onnx"
+"""The role under which a trial's file is stored: where others have one that was made of theirs."""
+
+
+class PrepareNetworkJob(Spec):
+    """Read the network and its data, and find out what each pick of each layer would lose.
+
+    The study begins when it has succeeded.
+    """
+
+    kind: Literal["prepare_network"] = "prepare_network"
+    task: ModelOutputs
+    costs: tuple[Objective, ...] = Field(description="what files may cost")
+
+
+class EvaluateJob(Spec):
+    """Make one trial's file, and answer the user's samples with it."""
+
+    kind: Literal["evaluate"] = "evaluate"
+    task: ModelOutputs
+    trial: NetworkTrial
+    number: int = Field(ge=0)
+    costs: tuple[Objective, ...] = Field(description="as the study was prepared for")
+    sensitivities: Mapping[str, tuple[float, float]] = Field(
+        description="by layer, loss for each local error with compensated and with plain rounding"
+    )
+
+    @property
+    def first_epoch(self) -> int:
+        """0: nothing is trained."""
+        return 0
+
+    @property
+    def last_epoch(self) -> int:
+        """0: nothing is trained."""
+        return 0
+
+    @property
+    def ranges(self) -> Mapping[str, Range]:
+        """Which values each metric can have, by name."""
+        return {
+            kind_of(one): Range(*one.span) for one in METRICS
+        }
