@@ -18,6 +18,8 @@ class GraphLimits:
     """With those of bodies of `If`, `Loop` and `Scan`."""
     tensors: int = 100_000
     """Initializers, with those of bodies."""
+    layers: int = 2000
+    """Weights that may be compressed."""
     ports: int = 256
     """Inputs and outputs of the whole graph."""
     name_characters: int = 1000
@@ -61,3 +63,30 @@ class GraphFacts(Spec):
     )
     metadata_keys: tuple[str, ...]
     producer: str
+
+
+class LayerFacts(Spec):
+    """A weight of a graph that is large enough to be compressed."""
+
+    name: str = Field(description="the initializer's, or `Operator.node` if a tool made that up")
+    operator: str = Field(description="that reads it first")
+    shape: tuple[int, ...] = Field(description="in the file")
+    bytes: int = Field(ge=0, description="that its numbers take in the file")
+    has_structure: bool = Field(
+        description="whether a product of two matrices may take its place; else bits alone are "
+        "chosen for it"
+    )
+    quantized: bool = Field(
+        default=False, description="stored as integers already, and left as it is"
+    )
+
+
+class NetworkFacts(Spec):
+    """What was found in an ONNX file that is to be compressed, with its constants folded."""
+
+    graph: GraphFacts
+    layers: tuple[LayerFacts, ...] = Field(description="in the order of the nodes that read them")
+    parameters: int = Field(ge=0, description="numbers of all weights, those of bodies too")
+    kept_because: str | None = Field(
+        description="why its constants are not folded; null: they are"
+    )

@@ -1,7 +1,7 @@
 """The process that reads a stranger's ONNX file: an order in, an answer out.
 
 It checks the file, fixes inputs, folds constants, and writes what is to be compressed. The answer
-has `facts` of that file and `kept_because`, or `refused` with the sentence for the user.
+has that file's facts as `network`, or `refused` with the sentence for the user.
 
 onnxruntime is here and nowhere in the service's own process: 90 bytes can ask it for 40 GB. See
 Note [Uploads without torch] in `search/README.md`.
@@ -18,13 +18,8 @@ from numpy.typing import NDArray
 
 from models.errors import GraphRefused
 from models.graphs.documents import GraphLimits
-from models.graphs.reading import (
-    folded,
-    graph_facts,
-    read_graph,
-    refuse_buried_weights,
-    with_fixed,
-)
+from models.graphs.network_facts import network_facts, refuse_incompressible
+from models.graphs.reading import folded, read_graph, refuse_buried_weights, with_fixed
 from search.uploads.confinement import answer_order, confine
 
 _FORMAT_OVERHEAD = 2**20
@@ -49,13 +44,13 @@ def _read(order: Mapping[str, Any]) -> Mapping[str, object]:
         feeds = None if order["feeds"] is None else [_arrays(path) for path in order["feeds"]]
         made = folded(model, Path(order["scratch"]), limits, feeds=feeds)
         refuse_buried_weights(made.model, limits)
+        network = network_facts(made.model, limits, kept_because=made.kept_because)
+        if order["to_compress"]:
+            refuse_incompressible(made.model, network, limits)
     except GraphRefused as error:
         return {"refused": str(error)}
     Path(order["out"]).write_bytes(made.model.SerializeToString())
-    return {
-        "facts": graph_facts(made.model).model_dump(mode="json"),
-        "kept_because": made.kept_because,
-    }
+    return {"network": network.model_dump(mode="json")}
 
 
 def _content(path: Path, limits: GraphLimits) -> bytes:

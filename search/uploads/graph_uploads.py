@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from models.errors import GraphRefused
-from models.graphs.documents import GraphFacts, GraphLimits
+from models.graphs.documents import GraphFacts, GraphLimits, LayerFacts, NetworkFacts
 from search.errors import DataError
 from search.uploads.confined_process import confined_answer
 
@@ -33,10 +33,23 @@ class GraphReading:
 class GraphFile:
     """A network that was read, and written as it is to be compressed."""
 
-    facts: GraphFacts
+    network: NetworkFacts
     """Of the file that was written."""
-    kept_because: str | None
-    """Why its constants are not folded; None: they are."""
+
+    @property
+    def facts(self) -> GraphFacts:
+        """Of its graph."""
+        return self.network.graph
+
+    @property
+    def layers(self) -> tuple[LayerFacts, ...]:
+        """Its weights that are large enough to be compressed."""
+        return self.network.layers
+
+    @property
+    def kept_because(self) -> str | None:
+        """Why its constants are not folded; None: they are."""
+        return self.network.kept_because
 
 
 def read_graph_file(
@@ -45,6 +58,7 @@ def read_graph_file(
     out: Path,
     fixed: Mapping[str, FixedValue] | None = None,
     feeds: Sequence[Path] | None = None,
+    to_compress: bool = False,
     limits: GraphReading | None = None,
 ) -> GraphFile:
     """Read an ONNX file and write it with inputs fixed and constants folded.
@@ -57,6 +71,8 @@ def read_graph_file(
         fixed: values of inputs that become constants; see `models.graphs.reading`.
         feeds: .npz files, each with one array for every other input, on which the model has to
             run; None: random inputs are tried.
+        to_compress: whether a network is refused of which nothing can be compressed; weights in
+            bodies of an `If` may be, once an input is fixed, if `limits` let such files pass.
         limits: what reading may take.
 
     Raises:
@@ -71,6 +87,7 @@ def read_graph_file(
                 "scratch": str(Path(scratch).absolute()),
                 "fixed": dict(fixed or {}),
                 "feeds": None if feeds is None else [str(feed.absolute()) for feed in feeds],
+                "to_compress": to_compress,
                 "memory_bytes": allowed.memory_bytes,
                 "seconds": allowed.seconds,
                 "limits": asdict(allowed.graph),
@@ -92,4 +109,4 @@ def _graph_file(answer: bytes) -> GraphFile:
     found = json.loads(answer)
     if "refused" in found:
         raise GraphRefused(found["refused"])
-    return GraphFile(GraphFacts.model_validate(found["facts"]), found["kept_because"])
+    return GraphFile(NetworkFacts.model_validate(found["network"]))
