@@ -61,6 +61,9 @@ class GraphFacts(Spec):
         le=1,
         description="of the weights' bytes, what stands outside of bodies, and can be compressed",
     )
+    probabilities: tuple[str, ...] = Field(
+        default=(), description="outputs that end in Softmax or Sigmoid"
+    )
     metadata_keys: tuple[str, ...]
     producer: str
 

@@ -21,6 +21,7 @@ import torch
 from models.backends.vendor import allow_tf32
 from models.math.precision import denormals_as_zero
 from search.agents.executor import AttemptTicket
+from search.agents.network_work import OpenedNetworks
 from search.agents.slots.attempt_logs import ByAttempt, formatter_of
 from search.agents.slots.shares import Shares
 from search.agents.slots.slot_frames import Frame
@@ -32,7 +33,7 @@ from search.agents.worker import DONE, FAILED, do
 from search.errors import WorkerRefused
 from search.logs import bind_for_good
 from search.measuring.measurement_lock import MeasurementLock
-from search.training.jobs import MeasureJob, PrepareJob, TrainJob
+from search.training.jobs import LoneJob, TrainJob
 from search.training.stacks import KnownWidths
 
 _log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ class _Slot:
         self._logged = logged
         self._wear = Wear()
         self._widths = KnownWidths()
+        self._networks = OpenedNetworks()
         self._restore = _random_numbers()
 
     def do(self, frame: Frame) -> int | None:
@@ -116,7 +118,7 @@ class _Slot:
                 return DONE
 
     def _do_alone(
-        self, job: PrepareJob | MeasureJob, ticket: AttemptTicket, lock: MeasurementLock
+        self, job: LoneJob, ticket: AttemptTicket, lock: MeasurementLock
     ) -> int | None:
         """Do a job beside which no other is done."""
         line = self._line.begin(
@@ -125,7 +127,9 @@ class _Slot:
             stood_still=Shares(lambda: lock.stood_still_seconds),
         )
         self._wear.begin()
-        completion = do(job, ticket, line=line, hold=line, lock=lock)
+        completion = do(
+            job, ticket, line=line, hold=line, lock=lock, networks=self._networks
+        )
         self._wear.end(completion, was_last=True)
         lives = self._wear.takes_more
         code = FAILED if completion.outcome == "failed" else DONE

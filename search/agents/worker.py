@@ -11,12 +11,22 @@ from models.errors import ToolMissing
 from search.agents.attempt_line import AttemptLine, Hold
 from search.agents.executor import AttemptTicket
 from search.agents.fetched_datasets import FetchedDatasets
+from search.agents.network_work import OpenedNetworks, evaluated, prepared
 from search.errors import DataError, WorkerRefused
+from search.graphs.opened_network import OpenedNetwork
 from search.measuring.measurement_lock import MeasurementLock
 from search.measuring.throughput import measure
 from search.tasks import DataSources
 from search.training.deliverables import stored_interface
-from search.training.jobs import Completion, MeasureJob, PrepareJob, Progress
+from search.training.jobs import (
+    Completion,
+    EvaluateJob,
+    LoneJob,
+    MeasureJob,
+    PrepareJob,
+    PrepareNetworkJob,
+    Progress,
+)
 from search.training.stacks import Left
 
 _log = logging.getLogger(__name__)
@@ -40,26 +50,28 @@ class _Attempt:
     lock: MeasurementLock
     sources: DataSources
     device: str
+    networks: OpenedNetworks
 
 
 def do(
-    job: PrepareJob | MeasureJob,
+    job: LoneJob,
     ticket: AttemptTicket,
     *,
     line: AttemptLine,
     hold: Hold,
     lock: MeasurementLock,
+    networks: OpenedNetworks,
 ) -> Completion:
     """Do an attempt's job and return its last word; all others go over the line.
 
-    Trials are trained by `search.agents.slots.stack`.
+    Trials are trained by `search.agents.slots.stack`. `networks` are kept from one job to the next.
 
     Raises:
         WorkerRefused: the lease is over, and nobody wants to hear a word.
     """
     # CUDA_VISIBLE_DEVICES leaves this process one GPU, which is then `cuda`.
     device = ticket.device.partition(":")[0]
-    attempt = _Attempt(line, hold, lock, sources_of(ticket, line), device)
+    attempt = _Attempt(line, hold, lock, sources_of(ticket, line), device, networks)
     _log.info("%s job begins on %s", job.kind, device)
     completion = outcome_of(lambda: _JOBS[type(job)](job, attempt))
     times = {
@@ -122,9 +134,28 @@ def _measure(job: MeasureJob, attempt: _Attempt) -> Completion:
     return Completion(outcome="complete")
 
 
-_JOBS: Mapping[type[PrepareJob | MeasureJob], Callable[[Any, _Attempt], Completion]] = {
+def _prepare_network(job: PrepareNetworkJob, attempt: _Attempt) -> Completion:
+    with attempt.lock.shared():
+        return prepared(_network(job, attempt), job)
+
+
+def _evaluate(job: EvaluateJob, attempt: _Attempt) -> Completion:
+    # A trial takes seconds: whoever measures waits for its end.
+    with attempt.lock.shared():
+        return evaluated(_network(job, attempt), job, attempt.link)
+
+
+def _network(job: PrepareNetworkJob | EvaluateJob, attempt: _Attempt) -> OpenedNetwork:
+    shelf = attempt.sources.datasets
+    assert shelf is not None
+    return attempt.networks.of(job.task, job.costs, line=attempt.link, shelf=shelf)
+
+
+_JOBS: Mapping[type[LoneJob], Callable[[Any, _Attempt], Completion]] = {
     PrepareJob: _prepare,
+    PrepareNetworkJob: _prepare_network,
     MeasureJob: _measure,
+    EvaluateJob: _evaluate,
 }
 
 

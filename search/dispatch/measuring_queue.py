@@ -202,7 +202,7 @@ class Measuring:
         likely = may_join(known, infos, middles(predictions), among_guesses=True)
         # The front of a study whose objectives are not measured, and what all else compares with.
         others = front_of(complete, infos)
-        if self._study.spec.compress is not None:
+        if self._study.spec.compressed_model is not None:
             others += [trial for trial in complete if trial.origin == TrialOrigin.ORIGINAL]
         others = [trial for trial in others if trial.measurement_id is None]
         wanted = (*likely, *may_join(known, infos, best_ends(predictions)), *others)

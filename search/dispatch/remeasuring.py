@@ -22,7 +22,7 @@ from search.running import (
     lose,
     measurement_id,
 )
-from search.studies import space_of, StudySpec, measured_kind, priority_of
+from search.studies import StudySpec, measured_kind, priority_of
 from storage.accounts.audit import Audit
 from storage.endings import AttemptCause
 from storage.engine import Database
@@ -202,7 +202,7 @@ class MeasuringRun:
 
     def __init__(self, dispatcher: Dispatcher, study: StudyRecord) -> None:
         spec = StudySpec.model_validate(study.spec)
-        self._study = StudyContext(study.id, spec, space_of(spec), dispatcher, study.tenant)
+        self._study = StudyContext(study.id, spec, dispatcher, study.tenant)
         self._remeasuring = Remeasuring(self._study)
         self._seen = study
         self.abandon()

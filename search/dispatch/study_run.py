@@ -12,9 +12,11 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
 from search.dispatch.measuring_queue import Measuring
+from search.dispatch.network_jobs import evaluate_job, prepare_job
 from search.dispatch.remeasuring import Remeasuring
 from search.dispatch.webhook_payload import write_end
 from search.fronts import reference_point
+from search.graphs.model_outputs import ModelOutputs
 from search.running import (
     BROKEN,
     Dispatcher,
@@ -46,7 +48,6 @@ from search.sampling import (
     sampler_context_of,
 )
 from search.studies import (
-    space_of,
     ENDED,
     Budget,
     Need,
@@ -58,7 +59,7 @@ from search.studies import (
     precedence,
     priority_of,
 )
-from search.training.jobs import PrepareJob, TrainJob
+from search.training.jobs import TrainJob, TrialJob
 from search.training.trial_spec import TrialSpec
 from storage.endings import AttemptCause, StudyCause, TrialCause
 from storage.records import (
@@ -118,7 +119,7 @@ class StudyRun:
     ) -> None:
         """`optuna_storage` opens Optuna's own tables, for the copy; null: none is wanted."""
         spec = StudySpec.model_validate(study.spec)
-        self._study = StudyContext(study.id, spec, space_of(spec), dispatcher, study.tenant)
+        self._study = StudyContext(study.id, spec, dispatcher, study.tenant)
         with dispatcher.database.read() as session:
             trials = Trials(session).list(study.id)
         companions = Companions(self._study)
@@ -343,7 +344,7 @@ class StudyRun:
             return
         slot = self._study.free_slot()
         if slot is not None:
-            job = PrepareJob(task=self._study.spec.task)
+            job = prepare_job(self._study.spec)
             self._study.dispatcher.start(
                 self._study.id, AttemptKind.PREPARE, job, trial=None, slot=slot
             )
@@ -565,7 +566,9 @@ class StudyRun:
             also=None if ahead else also or partial(begin_trial, trial=trial),
         )
 
-    def _job_of(self, trial: TrialRecord) -> TrainJob:
+    def _job_of(self, trial: TrialRecord) -> TrialJob:
+        if isinstance(self._study.spec.task, ModelOutputs):
+            return evaluate_job(self._study, self._study.spec.task, trial)
         return TrainJob(
             task=self._study.spec.task,
             trial=TrialSpec.model_validate(trial.spec),

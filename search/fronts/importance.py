@@ -23,7 +23,7 @@ from search.fronts.pareto import ObjectiveInfo, objective_infos
 from search.fronts.ped_anova import Grid
 from search.samplers import distribution_of
 from search.spaces import ChoiceDimension, Dimension, Scalar
-from search.studies import space_of, OBJECTIVES, Objective, StudySpec
+from search.studies import OBJECTIVES, Objective, StudySpec, space_of
 from storage.records import StudyRecord, TrialOrigin, TrialState
 from storage.repositories.trial_summaries import TrialSummary
 from storage.repositories.trials import Trials

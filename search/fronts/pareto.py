@@ -17,7 +17,7 @@ from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
-from search.tasks import AnyTask
+from search.tasks.task import MeasuredTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
@@ -94,12 +94,12 @@ class Front(Spec):
     points: tuple[FrontPoint, ...]
 
 
-def objective_infos(task: AnyTask, objectives: Collection[Objective]) -> tuple[ObjectiveInfo, ...]:
+def objective_infos(task: MeasuredTask, objectives: Collection[Objective]) -> tuple[ObjectiveInfo, ...]:
     """What each objective is called, which way is better, and its unit."""
     return tuple(_info(task, OBJECTIVE_KINDS[objective]) for objective in objectives)
 
 
-def _info(task: AnyTask, kind: ObjectiveKind) -> ObjectiveInfo:
+def _info(task: MeasuredTask, kind: ObjectiveKind) -> ObjectiveInfo:
     if kind.direction is None:
         metric = task.metric
         return ObjectiveInfo(
@@ -189,7 +189,7 @@ def front(
     over = {trial.number: qualities.of(trial) for trial in points}
     by_mean = _by_mean(trials, values, points, alike, qualities, infos)
     original = None
-    if spec.compress is not None:
+    if spec.compressed_model is not None:
         original = next((trial for trial in trials if trial.origin == TrialOrigin.ORIGINAL), None)
     whole = over.keys() if original is None else {*over, original.number}
     records = complete.records(session, study, whole)
@@ -268,10 +268,10 @@ def _original(
     *,
     on_front: Collection[int],
 ) -> OriginalPoint | None:
-    if spec.compress is None or trial is None:
+    if spec.compressed_model is None or trial is None:
         return None
     return OriginalPoint(
-        model=spec.compress.model,
+        model=spec.compressed_model,
         trial=trial.number,
         values={objective: value_of(trial, objective) for objective in OBJECTIVES},
         test_quality=records[trial.number].test_quality,

@@ -120,7 +120,7 @@ def opened_network(
             feeds=feeds,
             limits=limits,
         )
-        folded = onnx.load(place / "folded.onnx", load_external_data=False)
+        folded = onnx.load_model_from_string((place / "folded.onnx").read_bytes())
     original = content
     if task.fixed:
         allowed = GraphLimits() if limits is None else limits.graph

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from io import SEEK_END
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import torch
 from pydantic import ValidationError
@@ -21,8 +21,10 @@ from models.model import ModelSpec
 from models.report import ParameterReport, parameter_report
 from search.documents.export_kinds import SAMPLES
 from search.errors import Fault, ReportRefused
+from search.running.network_checks import check_compressed, check_network_report
 from search.tasks import MOST_SAMPLE_BYTES, MOST_SAMPLES, SAMPLES_FORMAT
-from search.training.jobs import CONVERSION, TrainJob
+from search.training.jobs import CONVERSION, EvaluateJob, TrainJob, TrialJob
+from search.training.network_jobs import COMPRESSED
 from search.training.resume import GROUPS, position_in
 from search.training.tensor_files import StoredTensor, contents
 
@@ -60,7 +62,7 @@ _OF_SAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
 _Layout = Mapping[str, StoredTensor]
 
 
-def check_artifact(role: str, stream: BinaryIO, job: TrainJob) -> None:
+def check_artifact(role: str, stream: BinaryIO, job: TrialJob) -> None:
     """Hold a file against the trial that it is sent for; the stream is left at its beginning.
 
     Raises:
@@ -69,7 +71,11 @@ def check_artifact(role: str, stream: BinaryIO, job: TrainJob) -> None:
     size = stream.seek(0, SEEK_END)
     stream.seek(0)
     try:
-        _CHECKS[role](stream, size, job)
+        check = _CHECKS[type(job)].get(role)
+        if check is None:
+            allowed = ", ".join(_CHECKS[type(job)])
+            raise CheckpointError(f"attempts at this trial store no {role!r}, but {allowed}")
+        check(stream, size, job)
     except (CheckpointError, SpecError, ValueError, RecursionError) as error:
         if isinstance(error, ValidationError):
             told = error.errors(include_url=False, include_input=False)[0]
@@ -244,13 +250,17 @@ def _check_carried(found: Mapping[str, StoredTensor], layout: _Layout, *, batch_
             )
 
 
-_CHECKS: Final[Mapping[str, Callable[[BinaryIO, int, TrainJob], None]]] = {
-    "checkpoint": _check_checkpoint,
-    "report": _check_report,
-    SAMPLES: _check_samples,
-    "resume": _check_resume,
-    CONVERSION: _check_conversion,
+_CHECKS: Final[Mapping[type[TrialJob], Mapping[str, Callable[[BinaryIO, int, Any], None]]]] = {
+    TrainJob: {
+        "checkpoint": _check_checkpoint,
+        "report": _check_report,
+        SAMPLES: _check_samples,
+        "resume": _check_resume,
+        CONVERSION: _check_conversion,
+    },
+    EvaluateJob: {COMPRESSED: check_compressed, "report": check_network_report},
 }
+"""By what is done for a trial, what may be stored of it."""
 
-ROLES: Final = tuple(_CHECKS)
+ROLES: Final = tuple(dict.fromkeys(role for checks in _CHECKS.values() for role in checks))
 """What a worker may store for its trial."""

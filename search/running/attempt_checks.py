@@ -9,20 +9,22 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
-from pydantic import Field, Json, ValidationError
+from pydantic import Field, Json, ValidationError, field_validator
 
 from models.interface import Interface
 from models.spec import Spec
 from search.errors import Fault, ReportRefused
+from search.graphs.offered_layers import OfferedLayers
 from search.measuring.throughput import Estimate, ThroughputRecord
-from search.tasks import NOT_NEGATIVE, Range, Task
+from search.tasks import NOT_NEGATIVE, Range
 from search.training.jobs import (
     Completion,
     EpochReport,
     MeasureJob,
     MeasurementReport,
     PrepareJob,
-    TrainJob,
+    PrepareNetworkJob,
+    TrialJob,
 )
 
 CLOCKS_APART = timedelta(days=1)
@@ -44,6 +46,24 @@ class _Prepared(Spec):
     """JSON; null in what older workers say."""
 
 
+class _PreparedNetwork(_Prepared):
+    """The same of a network, with what may be picked for its layers."""
+
+    offers: str
+
+    @field_validator("offers")
+    @classmethod
+    def _can_be_read(cls, offers: str) -> str:
+        OfferedLayers.decoded(offers)
+        return offers
+
+
+_PREPARED: Mapping[type[PrepareJob | PrepareNetworkJob], type[_Prepared]] = {
+    PrepareJob: _Prepared,
+    PrepareNetworkJob: _PreparedNetwork,
+}
+
+
 def check_seconds(
     said: Mapping[str, float | None], *, passed: timedelta, at_most: timedelta = CLOCKS_APART
 ) -> None:
@@ -60,7 +80,7 @@ def check_seconds(
     )
 
 
-def check_epoch(body: EpochReport, job: TrainJob, *, reported: Callable[[int], bool]) -> None:
+def check_epoch(body: EpochReport, job: TrialJob, *, reported: Callable[[int], bool]) -> None:
     """Hold one epoch against its job.
 
     Args:
@@ -78,7 +98,7 @@ def check_epoch(body: EpochReport, job: TrainJob, *, reported: Callable[[int], b
     if body.epoch > first and not reported(body.epoch - 1):
         message = f"{body.epoch} is out of order; epoch {body.epoch - 1} has to be reported before"
         _refuse([Fault("epoch", message)])
-    faults = _outside("validation", body.validation, _range(job.task, job.task.metric.name))
+    faults = _outside("validation", body.validation, job.ranges[job.task.metric.name])
     if (body.train_loss is None) != (body.epoch == 0):
         allowed = "null, for nothing is trained" if body.epoch == 0 else "a number"
         message = f"{body.train_loss} at epoch {body.epoch}; allowed is {allowed}"
@@ -91,7 +111,7 @@ def check_epoch(body: EpochReport, job: TrainJob, *, reported: Callable[[int], b
     _refuse(faults)
 
 
-def check_training(body: Completion, job: TrainJob, curve: Mapping[int, float]) -> None:
+def check_training(body: Completion, job: TrialJob, curve: Mapping[int, float]) -> None:
     """Hold the end of a trial against its job and its curve.
 
     Args:
@@ -102,7 +122,7 @@ def check_training(body: Completion, job: TrainJob, curve: Mapping[int, float]) 
     Raises:
         ReportRefused: the outcome is none that this job and this curve can have.
     """
-    metric, ranges = job.task.metric.name, job.task.meter().ranges
+    metric, ranges = job.task.metric.name, job.ranges
     faults = [
         *_outside("quality", body.quality, ranges[metric]),
         *_outside("test_quality", body.test_quality, ranges[metric]),
@@ -127,7 +147,7 @@ def check_training(body: Completion, job: TrainJob, curve: Mapping[int, float]) 
     _refuse(faults)
 
 
-def check_prepared(body: Completion, job: PrepareJob) -> None:
+def check_prepared(body: Completion, job: PrepareJob | PrepareNetworkJob) -> None:
     """Hold what was found in a task's data against the task.
 
     Raises:
@@ -136,7 +156,7 @@ def check_prepared(body: Completion, job: PrepareJob) -> None:
     if body.outcome != "complete":
         return
     try:
-        found = _Prepared.model_validate(body.prepared)
+        found = _PREPARED[type(job)].model_validate(body.prepared)
     except ValidationError as error:
         raise ReportRefused(_faults(error, "prepared")) from error
     metric = job.task.metric
@@ -221,10 +241,6 @@ def _best_fault(body: Completion, curve: Mapping[int, float], metric: str) -> li
         own = body.test_metrics.get(metric, body.test_quality)
         faults += _differs(f"test_metrics.{metric}", own, body.test_quality)
     return faults
-
-
-def _range(task: Task, name: str) -> Range:
-    return task.meter().ranges[name]
 
 
 def _outside(path: str, value: float | None, allowed: Range) -> list[Fault]:

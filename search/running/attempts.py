@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from search.documents.export_kinds import CHECKPOINT
 from search.errors import ReportRefused
+from search.graphs.model_outputs import ModelOutputs
 from search.running.artifact_checks import ROLES, check_artifact
 from search.running.attempt_checks import (
     check_epoch,
@@ -27,24 +28,30 @@ from search.running.attempt_checks import (
 )
 from search.running.early_stopping import Order, judge
 from search.running.trial_endings import BROKEN, begin_trial, end_trial, pause_trial, why_ended
+from search.spaces import disagreeing, excesses_of_a_network
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
     ORIGINAL,
     START,
+    TRIAL_JOBS,
     Completion,
     EpochReport,
+    EvaluateJob,
     Job,
     MeasureJob,
     MeasurementReport,
     PrepareJob,
+    PrepareNetworkJob,
     Progress,
     Stored,
     TrainJob,
+    TrialJob,
 )
+from search.training.network_jobs import COMPRESSED
 from storage.accounts.quotas import Quotas
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
-from storage.endings import AttemptCause, StudyCause
+from storage.endings import AttemptCause, StudyCause, TrialCause
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict, LeaseLost, NotFound, StoredBytesDamaged
 from storage.garbage_collect import garbage_collect
@@ -57,6 +64,7 @@ from storage.records import (
     MetricRecord,
     StudyEnding,
     StudyRecord,
+    TrialOrigin,
     TrialOutcome,
     TrialState,
 )
@@ -164,12 +172,12 @@ class AttemptHandler:
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
             study = Studies(session).get(attempt.study_id)
-        compress = StudySpec.model_validate(study.spec).compress
-        if compress is None:
+        model_id = StudySpec.model_validate(study.spec).compressed_model
+        if model_id is None:
             raise ArtifactNotFound(f"study {study.id!r} compresses no model")
         with self._database.of(study.tenant).read() as session:
             try:
-                model = UploadedModels(session).get(compress.model)
+                model = UploadedModels(session).get(model_id)
             except NotFound as error:
                 raise ArtifactNotFound(str(error)) from error
         artifact = ArtifactRecord(sha256=model.sha256, size=model.size, created_at=model.created_at)
@@ -209,7 +217,7 @@ class AttemptHandler:
             raise Conflict(f"a worker stores {', '.join(ROLES)}, not {role!r}")
         with self._database.read() as session:
             attempt = _authenticate(session, attempt_id, token)
-            job = job_of(attempt, TrainJob)
+            job = trial_job_of(attempt)
             refuse_if_full(session, Studies(session).get(attempt.study_id))
         with self._refusing(attempt_id, token):
             artifact = store_stream(
@@ -252,7 +260,7 @@ def tell_progress(session: Session, attempt: AttemptRecord, body: Progress) -> N
 
 
 def checked_epoch(
-    attempt: AttemptRecord, job: TrainJob, body: EpochReport, *, reported: Container[int]
+    attempt: AttemptRecord, job: TrialJob, body: EpochReport, *, reported: Container[int]
 ) -> MetricRecord:
     """What is to be stored of one epoch of a curve.
 
@@ -403,12 +411,19 @@ def _end_trial(
     if state == TrialState.STOPPED and ending.ending_cause not in (None, StudyCause.BUDGET):
         state = TrialState.CANCELLED
     stored = ArtifactRows(session).of_trial(attempt.study_id, number)
-    missing = [role for role in ("checkpoint", "report") if role not in stored]
+    job = trial_job_of(attempt)
+    missing = [role for role in job.needed_roles if role not in stored]
     if state == TrialState.COMPLETE and missing:
         raise Conflict(f"trial {number} is not complete without its {' and '.join(missing)}")
     cause, detail = why_ended(body, state, trial, ending)
     # An original is over its limits before and after it was measured.
     violation = BROKEN if state == TrialState.INFEASIBLE else trial.violation
+    if state == TrialState.COMPLETE and isinstance(job, EvaluateJob):
+        size = stored[COMPRESSED].size
+        Trials(session).set_bytes(attempt.study_id, number, size)
+        broken = broken_limits(session, attempt.study_id, job, body, size=size)
+        if broken is not None and trial.origin != TrialOrigin.ORIGINAL:
+            cause, (detail, violation) = TrialCause.LIMIT, broken
     end_trial(
         session,
         attempt.study_id,
@@ -417,6 +432,24 @@ def _end_trial(
         outcome=TrialOutcome.of(body, cause=cause, detail=detail, violation=violation),
         epochs_trained=body.epochs_trained,
     )
+
+
+def broken_limits(
+    session: Session, study_id: str, job: EvaluateJob, body: Completion, *, size: int
+) -> tuple[str, float] | None:
+    """The limit that a network's file breaks by what is known of it now: a sentence, and how far.
+
+    Its size was predicted before, and may be a little more.
+    """
+    limits = StudySpec.model_validate(Studies(session).get(study_id).spec).limits
+    exact = job.trial.model_copy(update={"bytes": size})
+    over = [*excesses_of_a_network(limits, exact)]
+    if (disagrees := disagreeing(limits, body.agreement)) is not None:
+        over.append(disagrees)
+    if not over:
+        return None
+    sentences = "; ".join(sentence for sentence, _ in over)
+    return sentences, max(excess for _, excess in over)
 
 
 def _pause_trial(session: Session, attempt: AttemptRecord, body: Completion) -> None:
@@ -460,6 +493,14 @@ def job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
     return job
 
 
+def trial_job_of(attempt: AttemptRecord) -> TrialJob:
+    """What the attempt is to do for its trial."""
+    job = read_job(attempt)
+    if not isinstance(job, TRIAL_JOBS):
+        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
+    return job
+
+
 def read_job(attempt: AttemptRecord) -> Job:
     """The attempt's job, which is read once for all that the attempt says."""
     known = _JOBS.get(attempt.id)
@@ -481,9 +522,9 @@ def _check_completion(
     """
     check_seconds(body.model_dump(include=OF_THE_LEASE), passed=at - attempt.started_at)
     job = read_job(attempt)
-    if isinstance(job, PrepareJob):
+    if isinstance(job, PrepareJob | PrepareNetworkJob):
         check_prepared(body, job)
-    if isinstance(job, TrainJob):
+    if isinstance(job, TRIAL_JOBS):
         curve = Metrics(session).curve(attempt.study_id, trial_of(attempt))
         check_training(body, job, {row.epoch: row.validation for row in curve})
 
@@ -491,6 +532,8 @@ def _check_completion(
 def _reads(job: Job, dataset_id: str) -> bool:
     """Whether the job is done on this upload."""
     task = None if isinstance(job, MeasureJob) else job.task
+    if isinstance(task, ModelOutputs):
+        return task.data == dataset_id
     return isinstance(task, Dataset) and task.id == dataset_id
 
 

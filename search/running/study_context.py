@@ -9,14 +9,15 @@ from typing import Protocol
 
 from sqlalchemy.orm import Session
 
-from search.spaces import AnySpace
 from models.interface import Interface
 from search.agents.executors import Slot
 from search.fronts import ObjectiveInfo, objective_infos
+from search.graphs.offered_layers import OfferedLayers
 from search.running.ask_times import AskTimes
 from search.running.claim import ClaimedDatabase
 from search.running.known_trials import KnownTrials
-from search.studies import Need, StudySpec, measured_kind
+from search.spaces import AnySpace
+from search.studies import Need, StudySpec, measured_kind, space_of
 from search.training.deliverables import prepared_interface
 from search.training.jobs import Job, TrainJob
 from search.training.stacks.key import stack_key
@@ -218,7 +219,6 @@ class StudyContext:
     id: str
     spec: StudySpec
     """Its budget may change while the study runs, nothing else that attempts go by."""
-    space: AnySpace
     dispatcher: Dispatcher
     tenant: str = LOCAL
     measured_on: str | None = None
@@ -228,6 +228,7 @@ class StudyContext:
     search_is_over: bool = False
     """Whether its budget of epochs leaves no training of anything to its end."""
     _interface: Interface | None = None
+    space: AnySpace = field(init=False)
     database: ClaimedDatabase = field(init=False)
     """Where the study's rows are."""
     trials: KnownTrials = field(init=False)
@@ -237,6 +238,7 @@ class StudyContext:
         """Hold what belongs to this claim: work in the background may outlive it."""
         self.database = self.dispatcher.claimed(self.id)
         self.trials = self.dispatcher.known_trials(self.id)
+        self.space = space_of(self.spec, offered=self.offered)
 
     @cached_property
     def infos(self) -> tuple[ObjectiveInfo, ...]:
@@ -251,6 +253,13 @@ class StudyContext:
                 prepared = Studies(session).get(self.id).prepared
             self._interface = prepared_interface(prepared)
         return self._interface
+
+    def offered(self) -> OfferedLayers | None:
+        """What may be picked for a network's layers, once they were fitted."""
+        with self.database.read() as session:
+            prepared = Studies(session).get(self.id).prepared
+        offers = (prepared or {}).get("offers")
+        return OfferedLayers.decoded(offers) if isinstance(offers, str) else None
 
     @property
     def slots(self) -> Sequence[Slot]:

@@ -49,12 +49,13 @@ from search.running.attempts import (
     store_measurement,
     tell_progress,
     token_digest,
+    trial_job_of,
     trial_of,
 )
 from search.running.early_stopping import Order, order_for
 from search.running.trial_endings import ended_with
 from search.studies import StudySpec
-from search.training.jobs import MeasureJob, TrainJob
+from search.training.jobs import MeasureJob, TrialJob
 from storage.accounts.quotas import Quotas
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.endings import AttemptCause
@@ -175,7 +176,7 @@ class SyncTaker:
         digests = _digests(body, {body.items[place].attempt for place in bytes_of})
         with self.database.read() as session:
             attempts = Attempts(session).proved(digests)
-        jobs: dict[str, TrainJob] = {}
+        jobs: dict[str, TrialJob] = {}
         for place, brought in bytes_of.items():
             item = body.items[place]
             try:
@@ -184,7 +185,7 @@ class SyncTaker:
                     _refuse_if_long_over(attempt, now)
                 elif item.attempt not in jobs:
                     _refuse_if_over(attempt)
-                    jobs[item.attempt] = job_of(attempt, TrainJob)
+                    jobs[item.attempt] = trial_job_of(attempt)
             except _REFUSED as error:
                 brought.error = error
 
@@ -200,7 +201,7 @@ class SyncTaker:
         list(self._threads.map(store, places))
 
     def _stored(
-        self, item: Item, content: bytes, job: TrainJob | None, now: datetime
+        self, item: Item, content: bytes, job: TrialJob | None, now: datetime
     ) -> ArtifactRecord:
         stream = io.BytesIO(content)
         if not isinstance(item, ArtifactItem) or job is None:
@@ -427,7 +428,7 @@ class Taking:
 
     def _epoch(self, session: Session, attempt: _Attempt, item: EpochItem) -> None:
         record, report = attempt.record, item.report
-        job, number = job_of(record, TrainJob), trial_of(record)
+        job, number = trial_job_of(record), trial_of(record)
         if attempt.reported.get(report.epoch) == record.number:
             trial = Trials(session).get(record.study_id, number)
             attempt.order = order_for(trial, report.epoch)

@@ -17,7 +17,7 @@ from search.samplers.adapters.distributions import distribution_of
 from search.samplers.modelling.sampler_cache import SamplerCache
 from search.spaces import Dimension, DrawnTrial, Limits, Proposal, Scalar, Source
 from search.tasks import Metric
-from search.training.trial_spec import AnyTrialSpec
+from search.training.trial_spec import TrialSpec
 from storage.records import TrialRecord
 
 
@@ -97,7 +97,7 @@ class SamplerContext:
     limits: Limits
     is_refused: Callable[[DrawnTrial], bool]
     """Whether a configuration cannot be built, or breaks a limit that is known beforehand."""
-    file_bytes: Callable[[AnyTrialSpec], int | None]
+    file_bytes: Callable[[TrialSpec], int | None]
     """The size of the file that a trial will have; null where nobody asks, or there is none."""
     past: Callable[[], Past]
     slots: Callable[[], int] = lambda: 1

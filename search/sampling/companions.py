@@ -99,7 +99,7 @@ class Companions:
 
     def _shape_of(self, trial: TrialRecord) -> _Shape | None:
         job = TrainJob(
-            task=self._study.spec.task,
+            task=self._study.spec.trained_task,
             trial=TrialSpec.model_validate(trial.spec),
             number=trial.number,
             epochs=self._study.spec.budget.epochs,

@@ -9,7 +9,7 @@ from search.documents.export_kinds import SAMPLES
 from search.exports import MADE_ROLES
 from search.running import StudyContext, end_trial
 from search.studies import configuration_of, is_trained_afresh
-from search.training.trial_spec import TrialSpec
+from search.training.trial_spec import AnyTrialSpec
 from storage.endings import TrialCause
 from storage.records import TrialOrigin, TrialOutcome, TrialRecord, TrialState
 from storage.repositories.artifact_rows import ArtifactRows
@@ -30,7 +30,7 @@ class Duplicates:
         self._first: dict[str, int] = {}
         self._known = 0
 
-    def first_like(self, spec: TrialSpec, *, number: int) -> int | None:
+    def first_like(self, spec: AnyTrialSpec, *, number: int) -> int | None:
         """The first of the trials before `number` that has this configuration."""
         if self._known != number:
             with self._study.database.read() as session:
@@ -42,7 +42,7 @@ class Duplicates:
             self._known = number
         return self._first.get(_configuration(spec))
 
-    def note(self, spec: TrialSpec, *, number: int) -> None:
+    def note(self, spec: AnyTrialSpec, *, number: int) -> None:
         """Remember the configuration of a trial that was added; its number is the next one."""
         if number == self._known:
             self._first.setdefault(_configuration(spec), number)
@@ -96,7 +96,7 @@ class Duplicates:
         return trial.repeats is not None and is_trained_afresh(trial)
 
 
-def _configuration(spec: TrialSpec) -> str:
+def _configuration(spec: AnyTrialSpec) -> str:
     return configuration_of(spec.model_dump(mode="json"))
 
 

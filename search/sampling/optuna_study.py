@@ -16,7 +16,7 @@ from search.documents.objectives import OBJECTIVE_KINDS
 from search.fronts import objective_infos
 from search.optuna_tables import study_name
 from search.samplers import CONSTRAINTS, STATES, SamplerContext, distribution_of
-from search.spaces import CornerSource, Dimension, Scalar
+from search.spaces import CornerSource, Dimension, Proposal, Scalar
 from search.studies import StudySpec
 from storage.records import StudyRecord, TrialRecord
 
@@ -72,6 +72,15 @@ class OptunaStudy:
     def trials(self) -> Sequence[optuna.trial.FrozenTrial]:
         """Every trial that Optuna has, by number."""
         return self._study.get_trials(deepcopy=False)
+
+    @property
+    def next_number(self) -> int:
+        """That of the next trial that is asked for."""
+        return len(self.trials)
+
+    def propose(self, number: int) -> Proposal:
+        """The whole configuration of a suggestion, by a sampler that gives such."""
+        return self._spec.sampler.propose(self._sampler_context, number)
 
     def ask(self) -> optuna.Trial:
         """A new trial; nothing is suggested yet."""

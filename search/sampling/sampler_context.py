@@ -32,7 +32,7 @@ def sampler_context_of(
 
     def is_refused(drawn: DrawnTrial) -> bool:
         try:
-            drawn.spec.model.check()
+            drawn.spec.check()
         except SpecError:
             return True
         return any(True for _ in refusals(spec, drawn.spec, interface()))

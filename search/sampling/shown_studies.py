@@ -14,7 +14,7 @@ from search.fronts import Figures, ObjectiveInfo, objective_infos
 from search.samplers import CONSTRAINTS, STATES, distribution_of
 from search.sampling.optuna_dashboard import shown_beside_trials
 from search.sampling.trial_attributes import configuration_notes, outcome_notes
-from search.studies import space_of, StudySpec
+from search.studies import StudySpec, space_of
 from storage.engine import Database
 from storage.records import TrialState
 from storage.repositories.studies import Studies

@@ -17,7 +17,10 @@ from search.sampling.decisions import MOST_BEGUN
 from search.sampling.duplicates import Duplicates
 from search.sampling.optuna_study import OptunaStudy
 from search.spaces import (
+    LATER,
+    AnyDrawn,
     Candidate,
+    DrawnNetwork,
     DrawnTrial,
     Hyperparameters,
     PinnedSource,
@@ -76,6 +79,8 @@ class Suggestions:
         self._size = study.spec.sampler.size(study.space)
         self._pauses = bool(study.spec.sampler.rungs(study.spec.budget.epochs))
         """Whether the sampler ranks what waits, and trials are budgets of epochs."""
+        self._proposes_no_more = False
+        """Whether a sampler that proposes whole configurations has no other one."""
         self._together: list[_Admitted] | None = None
         """What is written later, together; null: each trial at once."""
 
@@ -104,7 +109,8 @@ class Suggestions:
         try:
             for left in reversed(range(self._most_together(counts, room))):
                 with self._study.dispatcher.asks.timed(self._study.spec.sampler.kind):
-                    self.enter(self._optuna_study.ask())
+                    if not self._ask_one():
+                        break
                 # What was refused is told before anything else is asked.
                 refused = any(one.refusal is not None for one in self._together)
                 if left == 0 or refused or time.monotonic() >= until:
@@ -112,6 +118,21 @@ class Suggestions:
         finally:
             admitted, self._together = self._together, None
         self._write(admitted)
+        return bool(admitted)
+
+    def _ask_one(self) -> bool:
+        """Ask for one suggestion; whether there is one now."""
+        number = self._optuna_study.next_number
+        if not self._study.spec.sampler.proposes or number < self._study.spec.named_first:
+            self.enter(self._optuna_study.ask())
+            return True
+        proposal = self._optuna_study.propose(number)
+        if proposal is None:
+            self._proposes_no_more = True
+        if proposal is None or proposal == LATER:
+            return False
+        asked = self._optuna_study.ask()
+        self.admit(number, asked, proposal, origin=TrialOrigin.SAMPLER)
         return True
 
     def _most_together(self, counts: TrialCounts, room: int) -> int:
@@ -157,7 +178,7 @@ class Suggestions:
     def are_used_up(self) -> bool:
         """Whether the sampler has suggested all that it has; most have no end."""
         if self._size is None:
-            return False
+            return self._proposes_no_more
         with self._study.database.read() as session:
             suggested = Trials(session).count_of(self._study.id, TrialOrigin.SAMPLER)
         return suggested >= self._size
@@ -179,7 +200,7 @@ class Suggestions:
         compresses.
         """
         number, presets = asked.number, self._study.spec.presets
-        if self._study.spec.compress is not None and number == 0:
+        if self._study.spec.compressed_model is not None and number == 0:
             self._admit_original()
         elif number < len(presets):
             drawn = self._study.space.preset(presets[number])
@@ -212,7 +233,7 @@ class Suggestions:
         self,
         number: int,
         asked: optuna.Trial,
-        drawn: DrawnTrial,
+        drawn: AnyDrawn,
         *,
         origin: TrialOrigin,
         also: Callable[[Session], None] | None = None,
@@ -226,8 +247,7 @@ class Suggestions:
         refusal = self._refusal(drawn)
         repeats = self._duplicates.first_like(drawn.spec, number=number)
         if repeats is not None and self._study.spec.duplicates == "replicate":
-            seed = replicate_seed(self._study.spec.seed, number)
-            drawn = replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))
+            drawn = _replicated(drawn, replicate_seed(self._study.spec.seed, number))
         self.add(number, drawn, origin=origin, repeats=repeats, refusal=refusal, also=also)
         self._duplicates.note(drawn.spec, number=number)
 
@@ -262,6 +282,7 @@ class Suggestions:
             candidate=Candidate(
                 architecture=trial.architecture, parametrization=trial.parametrization
             ),
+            # Only what was trained can be trained again.
             spec=TrialSpec.model_validate(trial.spec).model_copy(update={"seed": seed}),
             hyperparameters=cast(Hyperparameters, dict(trial.hyperparameters)),
             drawn=cast(dict[str, Scalar], dict(trial.drawn)),
@@ -272,7 +293,7 @@ class Suggestions:
     def add(
         self,
         number: int,
-        drawn: DrawnTrial,
+        drawn: AnyDrawn,
         *,
         origin: TrialOrigin,
         repeats: int | None = None,
@@ -288,7 +309,7 @@ class Suggestions:
         """
         if refusal is None:
             refusal = need_of(self._study.spec, drawn.spec).refusal(self._study.slots)
-        now, model = datetime.now(UTC), drawn.spec.model
+        now, spec = datetime.now(UTC), drawn.spec
         trial = TrialRecord(
             study_id=self._study.id,
             number=number,
@@ -297,12 +318,12 @@ class Suggestions:
             parametrization=drawn.candidate.parametrization,
             hyperparameters=dict(drawn.hyperparameters),
             drawn=dict(drawn.drawn),
-            spec=drawn.spec.model_dump(mode="json"),
-            parameters=model.parameter_count(),
-            dense_parameters=model.dense_twin().parameter_count(),
-            shape_key=model.shape_key(),
+            spec=spec.model_dump(mode="json"),
+            parameters=spec.parameter_count(),
+            dense_parameters=spec.dense_parameter_count(),
+            shape_key=spec.shape_key(),
             bytes=bytes_wanted(
-                self._study.spec, drawn.spec, self._study.interface, continues=continues
+                self._study.spec, spec, self._study.interface, continues=continues
             ),
             violation=violation,
             origin=origin,
@@ -342,10 +363,10 @@ class Suggestions:
         if known:
             Trials(session).set_throughput(self._study.id, trial.number, known)
 
-    def _refusal(self, drawn: DrawnTrial) -> TrialOutcome | None:
+    def _refusal(self, drawn: AnyDrawn) -> TrialOutcome | None:
         """Why a draw is refused before any training, and by how much; null if it is not."""
         try:
-            drawn.spec.model.check()
+            drawn.spec.check()
         except SpecError as error:
             return TrialOutcome(cause=TrialCause.LIMIT, detail=str(error), violation=1.0)
         over = list(refusals(self._study.spec, drawn.spec, self._study.interface))
@@ -356,3 +377,10 @@ class Suggestions:
             detail="; ".join(sentence for sentence, _ in over),
             violation=max(excess for _, excess in over),
         )
+
+
+def _replicated(drawn: AnyDrawn, seed: int) -> AnyDrawn:
+    """The same configuration with a seed of its own."""
+    if isinstance(drawn, DrawnNetwork):
+        return drawn
+    return replace(drawn, spec=drawn.spec.model_copy(update={"seed": seed}))

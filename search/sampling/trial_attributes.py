@@ -25,8 +25,8 @@ def configuration_notes(
     if number >= spec.named_first:
         return effective
     unknown = {name: value for name, value in hyperparameters.items() if name not in params}
-    if spec.compress is not None:
-        return {"original": spec.compress.model, **unknown, **effective}
+    if spec.compressed_model is not None:
+        return {"original": spec.compressed_model, **unknown, **effective}
     return {"preset": spec.presets[number], **unknown, **effective}
 
 

@@ -22,7 +22,9 @@ from search.spaces.draws import (
 from search.spaces.limits import (
     Limits,
     MeasuredValues,
+    disagreeing,
     excesses,
+    excesses_of_a_network,
     margins,
     most_allowed,
     slow,
@@ -36,7 +38,7 @@ from search.spaces.model_space import (
     Hyperparameters,
     corners,
 )
-from search.spaces.network_space import LATER, NetworkSpace, Proposal
+from search.spaces.network_space import LATER, DrawnNetwork, NetworkSpace, Proposal
 from search.spaces.presets import PRESETS, Preset
 from search.spaces.space import SearchSpace
 from search.spaces.torch_defaults import TORCH_DEFAULTS
@@ -44,17 +46,22 @@ from search.spaces.torch_defaults import TORCH_DEFAULTS
 AnySpace: TypeAlias = SearchSpace | NetworkSpace
 """The space of models that are trained, or of a network's layers."""
 
+AnyDrawn: TypeAlias = DrawnTrial | DrawnNetwork
+"""One configuration of either."""
+
 __all__ = [
     "ARCHITECTURE_KINDS",
     "LATER",
     "PARAMETRIZATION_KINDS",
     "PRESETS",
     "TORCH_DEFAULTS",
+    "AnyDrawn",
     "AnySpace",
     "Candidate",
     "ChoiceDimension",
     "CornerSource",
     "Dimension",
+    "DrawnNetwork",
     "DrawnTrial",
     "GivenScalar",
     "Hyperparameters",
@@ -73,7 +80,9 @@ __all__ = [
     "Source",
     "TrialSource",
     "corners",
+    "disagreeing",
     "excesses",
+    "excesses_of_a_network",
     "margins",
     "most_allowed",
     "names_of",

@@ -103,7 +103,7 @@ def compile_space(spec: SpaceSpec) -> CompiledSpace:
 
 
 def _parse(spec: SpaceSpec) -> _Parsed:
-    signature = spec.task.signature()
+    signature = spec.trained_task.signature()
     apart = _layers_apart(spec, signature)
     layers = {kind: names_by_layer(kind, apart) for kind in spec.parametrizations}
     variants: dict[str, type[Spec]] = {}

@@ -9,6 +9,7 @@ from models.model import ModelSpec
 from models.report import model_totals
 from models.spec import Spec
 from search.documents.objectives import Objective
+from search.graphs.network_trial import NetworkTrial
 
 _NUMBER_BYTES = 4
 
@@ -36,6 +37,13 @@ class Limits(Spec):
         default=None,
         gt=0,
         description="least measured throughput, as a ratio to the dense baseline's",
+    )
+    agreement: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="least share of the original's decisions on validation data that a compressed "
+        "network keeps, for the task model_outputs; what keeps fewer is stored and on no front",
     )
     bytes: int | None = Field(
         default=None,
@@ -115,6 +123,26 @@ def excesses(
     for what, value, limit in found:
         if limit is not None and value > limit:
             yield f"{value} {what} are over the limit of {limit}", value / limit - 1
+
+
+def excesses_of_a_network(limits: Limits, trial: NetworkTrial) -> Iterator[tuple[str, float]]:
+    """The same of a network whose layers are stored anew."""
+    found: tuple[tuple[str, int, int | None], ...] = (
+        ("parameters", trial.parameters, limits.parameters),
+        ("bytes of the file", trial.bytes, limits.bytes),
+    )
+    for what, value, limit in found:
+        if limit is not None and value > limit:
+            yield f"{value} {what} are over the limit of {limit}", value / limit - 1
+
+
+def disagreeing(limits: Limits, agreement: float | None) -> tuple[str, float] | None:
+    """The limit on agreement that a network's file breaks, as `excesses` has them."""
+    least = limits.agreement
+    if least is None or agreement is None or agreement >= least:
+        return None
+    sentence = f"agreement {agreement:.4g} on validation data is under the limit of {least:g}"
+    return sentence, least - agreement
 
 
 def state_bytes(model: ModelSpec) -> int:

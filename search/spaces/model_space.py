@@ -25,7 +25,7 @@ from models.spec import Signature, Slot, Spec, kind_of
 from search.spaces.dimension import ChoiceDimension, Dimension, Scalar
 from search.spaces.draws import CornerSource, Overrides, Recorder, Source, SpaceDraw, answer
 from search.training.compression import Compress, Compression, Distillation
-from search.training.trial_spec import AnyTrialSpec, TrainingSpec, TrialSpec
+from search.training.trial_spec import TrainingSpec, TrialSpec
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class DrawnTrial:
     """One configuration: the document, what was drawn for it, and the values that the model has."""
 
     candidate: Candidate
-    spec: AnyTrialSpec
+    spec: TrialSpec
     hyperparameters: Hyperparameters
     """Full field name -> value, cut to what the layers hold; pins included."""
     drawn: dict[str, Scalar]

@@ -1,7 +1,8 @@
 """The space of a study that compresses a network of others: a choice for each of its layers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, NoReturn, TypeAlias
 
 from search.documents.spaces import ParameterRange, SpaceDescription
 from search.errors import Fault, SpecRefused
@@ -10,15 +11,29 @@ from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import FORMS, NETWORK, NetworkTrial, label_of
 from search.graphs.offered_layers import OfferedLayers
 from search.graphs.picks import Measured, Objective, Picks
-from search.spaces.dimension import Dimension
+from search.spaces.dimension import Dimension, Scalar
 from search.spaces.draws import Source
-from search.spaces.model_space import Candidate, DrawnTrial
+from search.spaces.model_space import Candidate, Hyperparameters
 from storage.records import TrialRecord, TrialState
 
 LATER: Literal["later"] = "later"
 """Nothing can be proposed before more is known of what runs."""
 
-Proposal: TypeAlias = DrawnTrial | Literal["later"] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnNetwork:
+    """One configuration: the document, and what of it is shown."""
+
+    candidate: Candidate
+    spec: NetworkTrial
+    hyperparameters: Hyperparameters
+    """Layer -> its choice in words, of layers that are not as they were."""
+    drawn: dict[str, Scalar] = field(default_factory=dict[str, Scalar])
+    """None: Optuna models nothing of it."""
+
+
+Proposal: TypeAlias = DrawnNetwork | Literal["later"] | None
 """The configuration of a suggestion; None: there are no others."""
 
 
@@ -62,15 +77,15 @@ class NetworkSpace:
             self._offered = self._read_offers()
         return self._offered
 
-    def named(self) -> Sequence[DrawnTrial]:
+    def named(self) -> Sequence[DrawnNetwork]:
         """The network as it was uploaded."""
         return [self.original()]
 
-    def ends(self, *, highest: bool) -> Sequence[DrawnTrial]:  # noqa: ARG002
+    def ends(self, *, highest: bool) -> Sequence[DrawnNetwork]:  # noqa: ARG002
         """The network itself: what is smaller is known once the study is prepared."""
         return [self.original()]
 
-    def original(self) -> DrawnTrial:
+    def original(self) -> DrawnNetwork:
         """The network as it was uploaded."""
         known = self._task.known
         trial = NetworkTrial(
@@ -100,7 +115,7 @@ class NetworkSpace:
         picks = proposals.ask(number)
         return None if picks is None else self._drawn(self._trial(offered, picks))
 
-    def draw(self, _source: Source) -> DrawnTrial:
+    def draw(self, source: Source) -> NoReturn:  # noqa: ARG002
         """Nothing is drawn.
 
         Raises:
@@ -108,10 +123,10 @@ class NetworkSpace:
         """
         raise SpecRefused([Fault("task", "trials of a network's layers are proposed by by_layer")])
 
-    def place(self, _spec: object) -> None:
+    def place(self, spec: object) -> None:  # noqa: ARG002
         """Nothing lies in a space without dimensions."""
 
-    def preset(self, name: str) -> DrawnTrial:
+    def preset(self, name: str) -> NoReturn:
         """There are none.
 
         Raises:
@@ -163,7 +178,7 @@ class NetworkSpace:
             picks, seed=self._seed, original_bytes=self._task.known.file_bytes
         )
 
-    def _drawn(self, trial: NetworkTrial) -> DrawnTrial:
+    def _drawn(self, trial: NetworkTrial) -> DrawnNetwork:
         candidate = Candidate(architecture=NETWORK, parametrization=trial.form)
         picks = {name: label_of(pick) for name, pick in trial.picks.items()}
-        return DrawnTrial(candidate=candidate, spec=trial, hyperparameters={**picks}, drawn={})
+        return DrawnNetwork(candidate=candidate, spec=trial, hyperparameters={**picks})

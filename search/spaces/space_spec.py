@@ -15,7 +15,7 @@ class SpaceSpec(Protocol):
     """
 
     @property
-    def task(self) -> AnyTask:
+    def trained_task(self) -> AnyTask:
         """Resolved: its signature sets the ends of ranges."""
         ...
 

@@ -10,12 +10,21 @@ from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.readable import number
 from search.documents.region import ENDS
 from search.errors import Fault
+from search.graphs.network_trial import NetworkTrial
 from search.measuring.runtimes import RUNTIMES
-from search.spaces import AnySpace, excesses, most_allowed, state_bytes
+from search.spaces import (
+    AnySpace,
+    NetworkSpace,
+    SearchSpace,
+    excesses,
+    excesses_of_a_network,
+    most_allowed,
+    state_bytes,
+)
 from search.studies.spec import StudySpec
 from search.tasks import Metric
 from search.training.deliverables import file_size
-from search.training.trial_spec import TrialSpec
+from search.training.trial_spec import AnyTrialSpec, TrialSpec
 
 _BROKEN = 1.0
 """The excess of what cannot be had at all."""
@@ -23,16 +32,18 @@ _BROKEN = 1.0
 
 def bytes_wanted(
     spec: StudySpec,
-    trial: TrialSpec,
+    trial: AnyTrialSpec,
     interface: Interface | None = None,
     *,
     continues: int | None = None,
 ) -> int | None:
     """The size of a trial's file; null where the study does not ask for it, or there is none."""
+    if isinstance(trial, NetworkTrial):
+        return trial.bytes
     if not spec.needs_bytes:
         return None
     try:
-        return file_size(spec.task, trial, spec.export, interface, continues=continues).bytes
+        return file_size(spec.trained_task, trial, spec.export, interface, continues=continues).bytes
     except (ExportError, SpecError):
         return None
 
@@ -44,12 +55,12 @@ def state_wanted(spec: StudySpec, trial: TrialSpec, interface: Interface | None 
         SpecError: the model cannot be built.
         ExportError: there is no such file of it.
     """
-    size = file_size(spec.task, trial, spec.export, interface) if spec.export.has_state else None
+    size = file_size(spec.trained_task, trial, spec.export, interface) if spec.export.has_state else None
     kept = None if size is None else size.state_bytes
     return state_bytes(trial.model) if kept is None else kept
 
 
-def smallest_state(spec: StudySpec, space: AnySpace) -> tuple[str, int] | None:
+def smallest_state(spec: StudySpec, space: SearchSpace) -> tuple[str, int] | None:
     """The candidate that keeps the least at the lower ends of a space, and how much it keeps."""
     kept: list[tuple[int, str]] = []
     for one in space.ends(highest=False):
@@ -69,7 +80,12 @@ def largest_bytes(spec: StudySpec, space: AnySpace) -> int | None:
 
 
 def smallest_bytes(spec: StudySpec, space: AnySpace) -> tuple[str, int] | None:
-    """The candidate of the smallest file at the lower ends of a space, and its size."""
+    """The candidate of the smallest file at the lower ends of a space, and its size.
+
+    Null where it is not known beforehand.
+    """
+    if isinstance(space, NetworkSpace):
+        return None
     sizes = [
         (size, str(one.candidate))
         for one in space.ends(highest=False)
@@ -132,9 +148,12 @@ def _cost_faults(
         )
 
 
-def _fewest_parameters(_spec: StudySpec, space: AnySpace) -> tuple[str, int]:
+def _fewest_parameters(_spec: StudySpec, space: AnySpace) -> tuple[str, int] | None:
+    if isinstance(space, NetworkSpace):
+        # How small a network can be is known once its layers were fitted.
+        return None
     # What the study names is trained wherever it lies.
-    named = [(str(one.candidate), one.spec.model.parameter_count()) for one in space.named()]
+    named = [(str(one.candidate), one.spec.parameter_count()) for one in space.named()]
     return min((space.smallest, *named), key=lambda one: one[1])
 
 
@@ -155,13 +174,16 @@ def runtime_fault(spec: StudySpec, architecture: Architecture) -> str | None:
 
 
 def refusals(
-    spec: StudySpec, trial: TrialSpec, interface: Interface | None = None
+    spec: StudySpec, trial: AnyTrialSpec, interface: Interface | None = None
 ) -> Iterator[tuple[str, float]]:
     """Why a study refuses a configuration: each sentence, and the relative excess.
 
     Raises:
         SpecError: the model cannot be built.
     """
+    if isinstance(trial, NetworkTrial):
+        yield from excesses_of_a_network(spec.limits, trial)
+        return
     size: int | None = None
     state: int | None = None
     fault = runtime_fault(spec, trial.model.architecture)
@@ -169,7 +191,7 @@ def refusals(
         yield fault, _BROKEN
     try:
         if spec.needs_bytes:
-            size = file_size(spec.task, trial, spec.export, interface).bytes
+            size = file_size(spec.trained_task, trial, spec.export, interface).bytes
         if spec.limits.state_bytes is not None:
             state = state_wanted(spec, trial, interface)
     except ExportError as error:

@@ -18,11 +18,13 @@ from models.spec import Signature
 from search.agents.executors import Slot
 from search.documents.spaces import MemoryCandidate, SpaceMemory
 from search.errors import Fault, SpecRefused
-from search.spaces import AnySpace, DrawnTrial
+from search.graphs.model_outputs import ModelOutputs
+from search.graphs.network_trial import NetworkTrial
+from search.spaces import AnyDrawn, AnySpace
 from search.studies.spec import StudySpec, Throughput
 from search.tasks import AnyTask
 from search.training.optimizers import STATES
-from search.training.trial_spec import TrialSpec
+from search.training.trial_spec import AnyTrialSpec, TrialSpec
 from storage.endings import TrialCause
 from storage.fleet.coordinators import SlotRecord
 from storage.records import TrialOutcome
@@ -30,6 +32,11 @@ from storage.records import TrialOutcome
 _NUMBER_BYTES = 4
 PROCESS_BYTES = 96 << 20
 """What an attempt's process takes beside its model and its data."""
+RUNTIME_BYTES = 400 << 20
+"""What onnxruntime, fits that are kept and what layers read take beside a network."""
+_NETWORK_COPIES = 8.0
+"""Of a network's weights: files, sessions, matrices and decompositions."""
+_DATA_COPIES = 3.0
 _FILE_COPIES = 2.6
 """How often the bytes of a file are in memory at once while it is made."""
 _TRAINED_ANSWERS = 6
@@ -111,12 +118,24 @@ def in_words(size: int) -> str:
     return ByteSize(size).human_readable(decimal=True, separator=" ")
 
 
-def need_of(spec: StudySpec, trial: TrialSpec) -> Need:
+def need_of(spec: StudySpec, trial: AnyTrialSpec) -> Need:
     """What a trial of a study takes, at the most of its measurement and its training."""
+    if isinstance(spec.task, ModelOutputs) or isinstance(trial, NetworkTrial):
+        return network_need(spec.task)
     training = training_need(spec.task, trial)
     if not spec.needs_throughput:
         return training
     return _larger(training, measuring_need(trial.model, spec.throughput))
+
+
+def network_need(task: object) -> Need:
+    """What an attempt takes that evaluates a trial of a network: the same for all of them."""
+    assert isinstance(task, ModelOutputs)
+    known = task.known
+    taken = PROCESS_BYTES + RUNTIME_BYTES + int(
+        _NETWORK_COPIES * known.weight_bytes + _DATA_COPIES * known.data_bytes
+    )
+    return Need(computing=taken, storing=0, kept=taken)
 
 
 def training_need(task: AnyTask, trial: TrialSpec) -> Need:
@@ -238,19 +257,19 @@ def refuse_too_large(spec: StudySpec, space: AnySpace, places: Sequence[MemoryPl
         raise SpecRefused([Fault("space", message)])
 
 
-def _smallest(spec: StudySpec, space: AnySpace) -> tuple[DrawnTrial, Need]:
+def _smallest(spec: StudySpec, space: AnySpace) -> tuple[AnyDrawn, Need]:
     return min(_needs(spec, space, highest=False), key=lambda found: found[1].total)
 
 
 def _needs(
     spec: StudySpec, space: AnySpace, *, highest: bool
-) -> Iterator[tuple[DrawnTrial, Need]]:
+) -> Iterator[tuple[AnyDrawn, Need]]:
     """What the configurations at one end of the space take, and those that are named by name."""
     for drawn in (*space.ends(highest=highest), *space.named()):
         yield drawn, need_of(spec, drawn.spec)
 
 
-def _memory_candidate(drawn: DrawnTrial, need: Need) -> MemoryCandidate:
+def _memory_candidate(drawn: AnyDrawn, need: Need) -> MemoryCandidate:
     return MemoryCandidate(
         architecture=drawn.candidate.architecture,
         parametrization=drawn.candidate.parametrization,

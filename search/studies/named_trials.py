@@ -12,21 +12,22 @@ from datetime import UTC, datetime
 from pydantic import ConfigDict, Field
 from sqlalchemy.orm import Session
 
-from search.studies.space_of import space_of
 from models.spec import Spec
 from search.documents.export_kinds import CHECKPOINT
 from search.errors import Fault, SpecRefused
 from search.spaces import (
-    NetworkSpace,
     Candidate,
     Dimension,
     GivenScalar,
+    NetworkSpace,
     Scalar,
+    SearchSpace,
     Source,
     corners,
     names_of,
 )
 from search.studies.commands import refuse_if_over, reopen
+from search.studies.space_of import space_of
 from search.studies.spec import ArchitectureKind, ParametrizationKind, StudySpec
 from storage.accounts.audit import Audit
 from storage.accounts.quotas import Quotas

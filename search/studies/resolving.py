@@ -8,7 +8,7 @@ from search.errors import DataError, Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, TORCH_DEFAULTS, Scalar
 from search.studies.spec import StudySpec
 from search.studies.task_fits import misfit
-from search.tasks import DataSources
+from search.tasks import AnyTask, DataSources
 from search.training.compression import OriginalFacts
 from storage.engine import Database
 from storage.errors import NotFound
@@ -18,7 +18,7 @@ _NAMING = ("id", "name")
 """The fields by which a task names its data, where it does."""
 
 
-def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
+def resolved(spec: StudySpec, task: AnyTask, sources: DataSources) -> StudySpec:
     """Fill in what follows from the task's data; facts that a user sent are not looked at.
 
     Whoever is given a stored spec later, a coordinator or a worker, finds the facts in it.
@@ -28,10 +28,10 @@ def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
             belongs.
     """
     try:
-        task = spec.task.resolved(sources)
+        found = task.resolved(sources)
     except DataError as error:
-        raise SpecRefused([Fault(_path(spec.task), str(error))]) from error
-    return spec.model_copy(update={"task": task})
+        raise SpecRefused([Fault(_path(task), str(error))]) from error
+    return spec.model_copy(update={"task": found})
 
 
 def with_original(database: Database, spec: StudySpec) -> StudySpec:
@@ -54,7 +54,7 @@ def with_original(database: Database, spec: StudySpec) -> StudySpec:
     model = ModelSpec.model_validate(record.spec)
     kind = model.architecture.kind
     faults: list[Fault] = []
-    difference = misfit(model, spec.task.signature())
+    difference = misfit(model, spec.trained_task.signature())
     if difference is not None:
         faults.append(Fault("compress.model", f"{record.id!r} does not fit the task: {difference}"))
     if "architectures" in spec.model_fields_set and spec.architectures != (kind,):
@@ -75,7 +75,7 @@ def with_defaults(spec: StudySpec) -> StudySpec:
 
     A study that compresses a model has that model's own fields.
     """
-    if spec.compress is not None:
+    if spec.compressed_model is not None:
         return spec
     pins = {name: TORCH_DEFAULTS[name] for name in _unsaid(spec)}
     return spec.model_copy(update={"space": {**spec.space, **pins}})
@@ -86,7 +86,7 @@ def without_defaults(spec: StudySpec) -> StudySpec:
 
     One that was stored without the pins is sent with the architectures' own defaults, by name.
     """
-    if spec.compress is not None:
+    if spec.compressed_model is not None:
         return spec
     own = {name: _own_default(name) for name in _unsaid(spec)}
     said = {name: value for name, value in spec.space.items() if TORCH_DEFAULTS.get(name) != value}

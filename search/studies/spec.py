@@ -331,7 +331,7 @@ class StudySpec(Spec):
         A study of a network of others has defaults of its own.
         """
         if not isinstance(document, Mapping):
-            return cast(object, document)
+            return document
         fields = cast(Mapping[str, object], document)
         if _is_of_a_network(fields.get("task")):
             defaults = _of_a_network(fields)
@@ -414,6 +414,17 @@ class StudySpec(Spec):
         if not name.isprintable():
             raise ValueError(f"the name {name!r} holds characters that cannot be printed")
         return name
+
+    @property
+    def trained_task(self) -> AnyTask:
+        """The task that models are trained for.
+
+        Raises:
+            TypeError: nothing is trained: the study compresses a network of others.
+        """
+        if isinstance(self.task, ModelOutputs):
+            raise TypeError("a study of a network of others trains nothing")
+        return self.task
 
     @property
     def region(self) -> Region:

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from search.studies.space_of import space_of
 from models.errors import SpecError
 from search.documents.runtimes import RUNTIME_KINDS, running
 from search.documents.spaces import DryRun, WarmStartSource
 from search.errors import Fault, SpecRefused
-from search.spaces import NetworkSpace, AnySpace, ARCHITECTURE_KINDS, PRESETS
+from search.graphs.model_outputs import ModelOutputs
+from search.spaces import ARCHITECTURE_KINDS, PRESETS, AnySpace, NetworkSpace, SearchSpace
 from search.studies.feasibility import (
     region_faults,
     runtime_fault,
@@ -19,7 +19,9 @@ from search.studies.feasibility import (
     smallest_state,
 )
 from search.studies.memory import MemoryPlace, refuse_too_large, space_memory
+from search.studies.networks import refuse_of_a_network, resolved_network
 from search.studies.resolving import resolved, with_defaults, with_original
+from search.studies.space_of import space_of
 from search.studies.spec import StudySpec
 from search.studies.states import announce
 from search.studies.warm_start import source_trials
@@ -68,7 +70,7 @@ def submit(
             known = Studies(session).find_idempotent(idempotency_key, digest)
         if known is not None:
             return known
-    spec = with_defaults(with_original(database, resolved(spec, sources)))
+    spec = completed(database, spec, sources)
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     warm_start = source_trials(database, spec, space)
@@ -107,7 +109,7 @@ def dry_run(
     Raises:
         SpecRefused: see `submit`.
     """
-    spec = with_defaults(with_original(database, resolved(spec, sources)))
+    spec = completed(database, spec, sources)
     space = checked_space(spec)
     refuse_too_large(spec, space, places)
     known = source_trials(database, spec, space)
@@ -122,6 +124,17 @@ def dry_run(
     return DryRun(**vars(described), memory=space_memory(spec, space, places))
 
 
+def completed(database: Database, spec: StudySpec, sources: DataSources) -> StudySpec:
+    """A document with what follows from its data, and from the model that it compresses.
+
+    Raises:
+        SpecRefused: they are not there, or do not go together.
+    """
+    if isinstance(spec.task, ModelOutputs):
+        return resolved_network(database, spec, spec.task, sources)
+    return with_defaults(with_original(database, resolved(spec, spec.task, sources)))
+
+
 def checked_space(spec: StudySpec) -> AnySpace:
     """The space of a completed document, whose other parts go with it.
 
@@ -131,6 +144,7 @@ def checked_space(spec: StudySpec) -> AnySpace:
     space = space_of(spec)
     if isinstance(space, NetworkSpace):
         refuse_of_a_network(spec)
+        _refuse_region(spec, space)
         return space
     _refuse_runtime(spec)
     _refuse_bits(spec, space)
@@ -211,7 +225,7 @@ def _refuse_presets(spec: StudySpec, space: SearchSpace) -> None:
 
 def _refuse_other_lengths(spec: StudySpec, space: SearchSpace) -> None:
     """Refuse to measure at a length at which one of the models does not run."""
-    signature = spec.task.signature()
+    signature = spec.trained_task.signature()
     wanted, own = spec.throughput.sequence_length, signature.sequence_length
     samples = spec.throughput.batch_size
     numbers = samples * (wanted or own) * signature.input_size
@@ -275,7 +289,7 @@ def _refuse_limits(spec: StudySpec, space: SearchSpace) -> None:
         raise SpecRefused(faults)
 
 
-def _refuse_region(spec: StudySpec, space: SearchSpace) -> None:
+def _refuse_region(spec: StudySpec, space: AnySpace) -> None:
     if spec.region.ends and (faults := [*region_faults(spec, space)]):
         raise SpecRefused(faults)
 

@@ -12,13 +12,13 @@ from typing import Literal
 
 from sqlalchemy.orm import Session
 
-from search.studies.space_of import space_of
 from search.documents.objectives import OBJECTIVE_KINDS
 from search.errors import Fault, SpecRefused
 from search.samplers import Knowledge, RankedTrials, ranks_of
 from search.spaces import AnySpace, Candidate
 from search.studies.configurations import is_trained_afresh
 from search.studies.feasibility import bytes_wanted
+from search.studies.space_of import space_of
 from search.studies.spec import StudySpec
 from search.tasks import Metric
 from search.training.deliverables import prepared_interface

@@ -65,6 +65,15 @@ class Meter(Protocol):
         ...
 
 
+class MeasuredTask(Protocol):
+    """Whatever has a metric of quality."""
+
+    @property
+    def metric(self) -> Metric:
+        """See `Criterion.metric`."""
+        ...
+
+
 class Criterion(Protocol):
     """What training asks of a task: how wrong a model is, and how good."""
 

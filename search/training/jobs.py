@@ -111,6 +111,11 @@ class TrainJob(Spec):
 
 
     @property
+    def needed_roles(self) -> tuple[str, ...]:
+        """What has to be stored of a complete trial."""
+        return ("checkpoint", "report")
+
+    @property
     def ranges(self) -> Mapping[str, Range]:
         """Which values each metric can have, by name."""
         return self.task.meter().ranges
@@ -120,6 +125,9 @@ TrialJob: TypeAlias = TrainJob | EvaluateJob
 """What is done for one trial."""
 
 TRIAL_JOBS = (TrainJob, EvaluateJob)
+
+LoneJob: TypeAlias = PrepareJob | PrepareNetworkJob | MeasureJob | EvaluateJob
+"""What a slot does beside nothing else."""
 
 Job = Annotated[
     PrepareJob | PrepareNetworkJob | MeasureJob | TrainJob | EvaluateJob,

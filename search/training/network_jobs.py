@@ -50,6 +50,11 @@ class EvaluateJob(Spec):
         return 0
 
     @property
+    def needed_roles(self) -> tuple[str, ...]:
+        """What has to be stored of a complete trial."""
+        return (COMPRESSED, "report")
+
+    @property
     def ranges(self) -> Mapping[str, Range]:
         """Which values each metric can have, by name."""
         return {

@@ -558,6 +558,17 @@ class Trials:
         note_change(self._session, study_id)
         return self._records([row])[0]
 
+    def set_bytes(self, study_id: str, number: int, size: int) -> None:
+        """Keep how large the trial's file is, which was predicted before it was made.
+
+        Raises:
+            NotFound: if there is no such trial.
+        """
+        self._change(
+            study_id, number, {"bytes": size, "data_version": next_version(study_id)}
+        )
+        note_change(self._session, study_id)
+
     def set_exports(self, study_id: str, number: int, exports: Mapping[str, Json]) -> None:
         """Keep what came of making files of the trial, by their roles, beside what is kept.
 

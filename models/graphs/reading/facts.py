@@ -1,6 +1,7 @@
 """What is said of a model, and what of it cannot be compressed."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from onnx import GraphProto, ModelProto, ValueInfoProto
 
@@ -8,6 +9,9 @@ from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphFacts, GraphLimits, GraphPort
 from models.graphs.reading.tensors import NAMES, tensor_bytes
 from models.graphs.reading.walking import all_graphs, bodies, own_tensors
+
+_GIVES_PROBABILITIES = ("Softmax", "Sigmoid", "HardSigmoid")
+_MOVES_NUMBERS = ("Identity", "Cast", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten")
 
 
 def graph_facts(model: ModelProto) -> GraphFacts:
@@ -24,9 +28,21 @@ def graph_facts(model: ModelProto) -> GraphFacts:
         file_bytes=model.ByteSize(),
         weight_bytes=weight_bytes,
         top_level_share=share,
+        probabilities=tuple(_probabilities(graph)),
         metadata_keys=tuple(entry.key for entry in model.metadata_props),
         producer=model.producer_name,
     )
+
+
+def _probabilities(graph: GraphProto) -> Iterator[str]:
+    """Outputs whose last step, but for what moves numbers, gives probabilities."""
+    makers = {name: node for node in graph.node for name in node.output}
+    for port in graph.output:
+        maker = makers.get(port.name)
+        while maker is not None and maker.op_type in _MOVES_NUMBERS:
+            maker = makers.get(maker.input[0])
+        if maker is not None and maker.op_type in _GIVES_PROBABILITIES:
+            yield port.name
 
 
 def refuse_buried_weights(model: ModelProto, limits: GraphLimits = DEFAULT_LIMITS) -> None:

@@ -11,10 +11,12 @@ def reported_beside(metric: Metric, *, has_labels: bool) -> tuple[Agreement | La
 
     Numbers that are no probabilities decide something if labels say so.
     """
-    decides = {"logits": False, "column": False}
+    logits = column = False
     if isinstance(metric, Kl | LabelAccuracy | Agreement):
-        decides = {"logits": metric.logits, "column": metric.column}
+        logits, column = metric.logits, metric.column
     elif not has_labels:
         return ()
-    found = [Agreement(**decides), *([LabelAccuracy(**decides)] if has_labels else [])]
-    return tuple(one for one in found if one.kind != metric.kind)
+    found: list[Agreement | LabelAccuracy] = [Agreement(logits=logits, column=column)]
+    if has_labels:
+        found.append(LabelAccuracy(logits=logits, column=column))
+    return tuple(one for one in found if not isinstance(metric, type(one)))
