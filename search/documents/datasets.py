@@ -1,6 +1,6 @@
 """Users' own data: how an upload is to be read, and what was found in it."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,22 @@ class ReadingOptions(Spec):
         description="missing values: an error, or replaced by their feature's mean over the "
         "training samples (over all, where no split is given)",
     )
+
+    holds: Literal["samples", "arrays"] = Field(
+        default="samples",
+        description="samples: sequences or features with their targets, to train on; arrays: an "
+        "npz of arrays of any names, samples first, for the inputs of a network from an ONNX file",
+    )
+
+    @model_validator(mode="after")
+    def _arrays_are_taken_as_they_are(self) -> Self:
+        given = self.model_dump(exclude={"holds"}, exclude_defaults=True)
+        if self.holds == "arrays" and given:
+            raise ValueError(
+                f'{", ".join(given)} says how samples are read; allowed with holds: "arrays" is '
+                "none of them"
+            )
+        return self
 
 
 class DatasetFacts(Spec):
@@ -67,6 +83,26 @@ class DatasetFacts(Spec):
         ):
             raise ValueError("classes and class_counts must be of one length, or both be null")
         return self
+
+
+class ArrayPort(Spec):
+    """An array of an upload, for an input of a network or for labels."""
+
+    name: str
+    type: str = Field(description="of its elements, as numpy calls it: float32")
+    shape: tuple[int, ...] = Field(description="of one sample")
+
+
+class ArrayFacts(Spec):
+    """What an upload of arrays holds, for studies of a network from an ONNX file."""
+
+    problem: Literal["arrays"] = "arrays"
+    samples: int = Field(ge=1, description="of each array")
+    arrays: tuple[ArrayPort, ...] = Field(description="by name")
+
+
+AnyDatasetFacts: TypeAlias = Annotated[DatasetFacts | ArrayFacts, Field(discriminator="problem")]
+"""What an upload holds, told apart by `problem`."""
 
 
 class SamplePreview(Spec):

@@ -38,6 +38,9 @@ from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, U
 ASSETS = Path(__file__).parent / "assets"
 """What pages load beside themselves."""
 
+_DATASET_PAGES: Mapping[str, str] = {"samples": "dataset.html", "arrays": "arrays.html"}
+"""By what an upload holds."""
+
 _METHODS = ("get", "put", "post", "patch", "delete")
 
 
@@ -183,7 +186,8 @@ class Pages:
     def dataset(self, dataset: DatasetDocument) -> str:
         """One data set."""
         samples = [(sample, series_plot(sample.values)) for sample in dataset.preview]
-        return self._render("dataset.html", dataset=dataset, samples=samples)
+        template = _DATASET_PAGES[dataset.options.holds]
+        return self._render(template, dataset=dataset, samples=samples)
 
     def models(
         self,
