@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -13,10 +13,12 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from models.graphs.documents import GraphLimits
 from search.fronts.figures import Figures
 from search.running.agent_handler import AgentHandler
 from search.running.attempts import AttemptHandler
 from search.tasks import DataSources
+from search.uploads.graph_uploads import GraphReading
 from search.uploads.uploads import UploadLimits
 from service.api import openapi
 from service.api.agents.notifier import AgentNotifier
@@ -32,6 +34,7 @@ from service.api.events.routes import StreamIsOver, get_events, no_more_events
 from service.api.events.routes import router as events
 from service.api.keys.routes import PREFIX as KEYS
 from service.api.models.intake import ModelIntake
+from service.api.models.readers import GraphFileReader, ModelReader, TensorReader
 from service.api.resources import Resources
 from service.api.trials.exports import Exports
 from service.api.uploads.forms import UploadRefused, refuse_upload
@@ -180,7 +183,7 @@ def _resources(settings: Settings, metrics: ServiceMetrics) -> Resources:
         exports=Exports(database, store),
         intake=DatasetIntake(database, store, folder=settings.uploads_dir, limits=limits),
         model_intake=ModelIntake(
-            database, store, folder=settings.uploads_dir, memory_bytes=limits.memory_bytes
+            database, store, folder=settings.uploads_dir, readers=_model_readers(settings)
         ),
         probes=CapacityLimiter(_PROBES_AT_A_TIME),
         quotas=QuotaBook(database),
@@ -189,6 +192,16 @@ def _resources(settings: Settings, metrics: ServiceMetrics) -> Resources:
         dashboard=dashboard_client(settings),
         metrics=metrics,
     )
+
+
+def _model_readers(settings: Settings) -> Sequence[ModelReader]:
+    limits = GraphReading(
+        memory_bytes=settings.network_memory,
+        seconds=settings.upload_seconds,
+        # An `If` whose bodies have the weights may be decided by an input that a study fixes.
+        graph=GraphLimits(file_bytes=settings.largest_network, top_level_share=0),
+    )
+    return (TensorReader(settings.upload_memory), GraphFileReader(limits))
 
 
 def _guard(held: Resources) -> Guard:

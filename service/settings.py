@@ -397,6 +397,17 @@ class Settings(BaseSettings):
         ge=256 * _MEBIBYTE,
         description="memory that reading an upload may take, in bytes",
     )
+    largest_network: int = Field(
+        default=512 * _MEBIBYTE,
+        ge=1024,
+        description="largest ONNX file that is uploaded to be compressed, in bytes",
+    )
+    network_memory: int = Field(
+        default=4096 * _MEBIBYTE,
+        ge=512 * _MEBIBYTE,
+        description="memory that reading such a file may take, in bytes; about eight times its "
+        "size is needed",
+    )
     upload_seconds: float = Field(
         default=120.0, gt=0, description="how long reading an upload may take"
     )

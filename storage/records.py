@@ -394,9 +394,9 @@ class UploadRecord:
     name: str
     """As the user calls it; never part of a path."""
     sha256: str
-    """Of a data set's file (its training part) as it came, or of a model's stored checkpoint."""
+    """Of a data set's file (its training part) as it came, or of a model's stored file."""
     size: int
-    """Bytes of a data set's files as they came, both together, or of a model's checkpoint."""
+    """Bytes of a data set's files as they came, both together, or of a model's stored file."""
     fingerprint: str
     """SHA-256 of the files' digests, their format and the options: equal ones are one upload."""
     options: dict[str, Json]
@@ -433,18 +433,19 @@ class DatasetRecord(UploadRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class UploadedModelRecord(UploadRecord):
-    """A trained network that a user uploaded, stored as a checkpoint of our own form."""
+    """A trained network that a user uploaded: a checkpoint of our own form, or an ONNX file."""
 
     source: str
-    """What the file was: `reflectory` or `torch`."""
+    """What the file was: `reflectory`, `torch` or `onnx`."""
     file_sha256: str
-    """Of the file as it came; it is not kept."""
+    """Of the file as it came; of the first two it is not kept."""
     file_size: int
     spec: dict[str, Json]
-    """The model in full: architecture, dense weights, signature."""
+    """The model in full (architecture, dense weights, signature), or the facts of the network."""
     notes: list[Json]
-    """Sentences on what was changed on the way from the file to the checkpoint."""
+    """Sentences on what was changed on the way from the file to what is stored."""
     parameters: int
+    """Numbers of all weights."""
 
 
 @dataclass(frozen=True, kw_only=True)

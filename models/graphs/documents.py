@@ -90,6 +90,4 @@ class NetworkFacts(Spec):
     graph: GraphFacts
     layers: tuple[LayerFacts, ...] = Field(description="in the order of the nodes that read them")
     parameters: int = Field(ge=0, description="numbers of all weights, those of bodies too")
-    kept_because: str | None = Field(
-        description="why its constants are not folded; null: they are"
-    )
+    kept_because: str | None = Field(description="why its constants are not folded; null: they are")

@@ -11,7 +11,8 @@ from search.agents.attempt_line import AttemptLine
 from search.errors import DataError
 from search.tasks import DatasetShelf, sha256_of
 from search.uploads import container
-from search.uploads.dataset_metadata import DatasetFacts
+from search.uploads.arrays import array_facts
+from search.uploads.dataset_metadata import ArrayFacts, DatasetFacts
 
 _FOLDER = "uploads"
 
@@ -31,6 +32,10 @@ class FetchedDatasets:
     def facts(self, dataset_id: str) -> DatasetFacts:
         """What the upload holds."""
         return container.read(self._fetched(dataset_id)).facts
+
+    def arrays(self, dataset_id: str) -> ArrayFacts:
+        """What the upload of arrays holds."""
+        return array_facts(self._fetched(dataset_id))
 
     def digest(self, dataset_id: str) -> str:
         """SHA-256 of the container."""

@@ -13,11 +13,6 @@ Problem = Literal["classification", "regression", "multilabel", "forecasting"]
 class ReadingOptions(Spec):
     """How an upload is to be read; all can be left out."""
 
-    holds: Literal["samples", "arrays"] = Field(
-        default="samples",
-        description="samples: sequences or features with their targets, to train on; arrays: an "
-        "npz of arrays of any names, samples first, for the inputs of a network from an ONNX file",
-    )
     problem: Problem | None = Field(
         default=None,
         description="null: classification for labels and whole numbers, multilabel for rows of 0 "
@@ -36,6 +31,12 @@ class ReadingOptions(Spec):
         default="refuse",
         description="missing values: an error, or replaced by their feature's mean over the "
         "training samples (over all, where no split is given)",
+    )
+
+    holds: Literal["samples", "arrays"] = Field(
+        default="samples",
+        description="samples: sequences or features with their targets, to train on; arrays: an "
+        "npz of arrays of any names, samples first, for the inputs of a network from an ONNX file",
     )
 
     @model_validator(mode="after")

@@ -55,3 +55,10 @@ def enumerated(values: Sequence[object]) -> str:
 def interval(name: str, found: tuple[float, float] | None) -> str:
     """From where to where a metric may be."""
     return NONE if found is None else f"{metric(name, found[0])} to {metric(name, found[1])}"
+
+
+def shape(sizes: Sequence[int | str | None] | None) -> str:
+    """`b × 3 × ?`: sizes of an array; a size that has no number goes by its name, if it has one."""
+    if sizes is None:
+        return "any shape"
+    return " × ".join("?" if size is None else str(size) for size in sizes) or "one number"

@@ -9,7 +9,8 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, BinaryIO
 
@@ -21,6 +22,9 @@ from search.errors import DataError
 MOST_ENTRIES = 64
 
 MOST_DIMENSIONS = 3
+
+LONGEST_NAME = 1000
+"""Characters of an array's name, where any is allowed."""
 
 MOST_EXPANSION = 500
 """Unpacked bytes per packed byte. Real numbers stay far below; deflate ends at about 1030."""
@@ -54,7 +58,7 @@ class _Header:
 def read(
     stream: BinaryIO,
     *,
-    allowed: Sequence[str],
+    allowed: Sequence[str] | None,
     most_bytes: int,
     most_dimensions: int = MOST_DIMENSIONS,
 ) -> dict[str, NDArray[Any]]:
@@ -65,20 +69,46 @@ def read(
 
     Args:
         stream: the archive; it must be seekable.
-        allowed: the names that an array may have.
+        allowed: the names that an array may have; None: any that can be shown.
         most_bytes: of all arrays together, unpacked.
         most_dimensions: of an array.
 
     Raises:
         DataError: The archive is damaged, too large or holds something else.
     """
+    with _opened(stream) as archive:
+        return {
+            name: _array(archive, name, entry, most_dimensions)
+            for name, entry in _entries(archive, allowed, most_bytes).items()
+        }
+
+
+def read_shapes(
+    stream: BinaryIO,
+    *,
+    allowed: Sequence[str] | None,
+    most_bytes: int,
+    most_dimensions: int = MOST_DIMENSIONS,
+) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+    """The element types and shapes that `read` would find, from the headers alone.
+
+    Raises:
+        DataError: The archive is damaged, too large or holds something else.
+    """
+    with _opened(stream) as archive:
+        found: dict[str, tuple[np.dtype[Any], tuple[int, ...]]] = {}
+        for name, entry in _entries(archive, allowed, most_bytes).items():
+            with archive.open(entry) as file:
+                header, _ = _header(file, name, most_dimensions)
+            found[name] = header.dtype, header.shape
+        return found
+
+
+@contextmanager
+def _opened(stream: BinaryIO) -> Generator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(stream) as archive:
-            entries = _entries(archive, allowed, most_bytes)
-            return {
-                name: _array(archive, name, entry, most_dimensions)
-                for name, entry in entries.items()
-            }
+            yield archive
     except (
         zipfile.BadZipFile,
         zlib.error,
@@ -93,7 +123,7 @@ def read(
 
 
 def _entries(
-    archive: zipfile.ZipFile, allowed: Sequence[str], most_bytes: int
+    archive: zipfile.ZipFile, allowed: Sequence[str] | None, most_bytes: int
 ) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     if not infos:
@@ -103,10 +133,10 @@ def _entries(
     entries: dict[str, zipfile.ZipInfo] = {}
     for info in infos:
         name = info.filename.removesuffix(".npy")
-        if name == info.filename or name not in allowed:
+        if name == info.filename or not _is_allowed(name, allowed):
+            keys = f"of up to {LONGEST_NAME} letters" if allowed is None else ", ".join(allowed)
             raise DataError(
-                f"the .npz archive holds {info.filename[:100]!r}; "
-                f"allowed are the keys {', '.join(allowed)}"
+                f"the .npz archive holds {info.filename[:100]!r}; allowed are the keys {keys}"
             )
         if name in entries:
             raise DataError(f"the .npz archive holds the key {name} twice")
@@ -125,6 +155,12 @@ def _entries(
             f"more than {MOST_EXPANSION} times is taken for a zip bomb"
         )
     return entries
+
+
+def _is_allowed(name: str, allowed: Sequence[str] | None) -> bool:
+    if allowed is None:
+        return 0 < len(name) <= LONGEST_NAME and name.isprintable()
+    return name in allowed
 
 
 def _array(

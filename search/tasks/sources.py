@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from search.uploads.dataset_metadata import DatasetFacts
+from search.uploads.dataset_metadata import ArrayFacts, DatasetFacts
 
 
 class DownloadProgress(Protocol):
@@ -31,10 +31,18 @@ class DatasetShelf(Protocol):
     """Users' uploads, read and kept by the service."""
 
     def facts(self, dataset_id: str) -> DatasetFacts:
-        """What an upload holds.
+        """What an upload holds that can be trained on.
 
         Raises:
-            DataError: there is none of this id.
+            DataError: there is none of this id, or it holds arrays for a network's inputs.
+        """
+        ...
+
+    def arrays(self, dataset_id: str) -> ArrayFacts:
+        """What an upload of arrays holds.
+
+        Raises:
+            DataError: there is none of this id, or it holds samples to train on.
         """
         ...
 
@@ -47,7 +55,7 @@ class DatasetShelf(Protocol):
         ...
 
     def open(self, dataset_id: str) -> AbstractContextManager[BinaryIO]:
-        """The container, see `search.uploads.container`.
+        """The container, see `search.uploads.container` and `search.uploads.arrays`.
 
         Raises:
             DataError: there is none of this id, or it cannot be had.

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from models.spec import Spec
 from search.errors import DataError
 from search.formats import zipped_arrays
+from search.uploads.arrays import refuse_arrays
 from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem, SamplePreview
 
 UNASSIGNED = -1
@@ -100,7 +101,7 @@ def read(source: BinaryIO | Path) -> Decoded:
         source: a path, or a seekable stream.
 
     Raises:
-        DataError: It is damaged, or no container of ours.
+        DataError: It is damaged, no container of ours, or holds arrays for a network's inputs.
     """
     if isinstance(source, Path):
         try:
@@ -108,6 +109,7 @@ def read(source: BinaryIO | Path) -> Decoded:
                 return read(stream)
         except OSError as error:
             raise DataError(f"{source} cannot be read: {error.strerror or error}") from error
+    refuse_arrays(source)
     arrays = zipped_arrays.read(source, allowed=_ARRAYS, most_bytes=LARGEST)
     for name in ("x", "split", "about"):
         if name not in arrays:

@@ -1,10 +1,21 @@
 """What is said of a user's own data: how to read an upload, and what was found in it."""
 
-from search.documents.datasets import DatasetFacts, Problem, ReadingOptions, SamplePreview
+from search.documents.datasets import (
+    AnyDatasetFacts,
+    ArrayFacts,
+    ArrayPort,
+    DatasetFacts,
+    Problem,
+    ReadingOptions,
+    SamplePreview,
+)
 
 __all__ = [
     "MOST_CLASSES",
     "SPLIT_NAMES",
+    "AnyDatasetFacts",
+    "ArrayFacts",
+    "ArrayPort",
     "DatasetFacts",
     "Problem",
     "ReadingOptions",

@@ -5,13 +5,27 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from search.errors import DataError
+from search.uploads.arrays import ARRAY_SUFFIXES
 from search.uploads.confined_process import confined_answer
-from search.uploads.dataset_metadata import DatasetFacts, ReadingOptions, SamplePreview
+from search.uploads.dataset_metadata import (
+    AnyDatasetFacts,
+    ArrayFacts,
+    DatasetFacts,
+    ReadingOptions,
+    SamplePreview,
+)
 from search.uploads.decoding import READERS
 
 SUFFIXES = tuple(READERS)
 """Of the files that can be read, in small letters."""
+
+SUFFIXES_OF: Mapping[str, tuple[str, ...]] = {"samples": SUFFIXES, "arrays": ARRAY_SUFFIXES}
+"""The same by what an upload holds."""
+
+_FACTS: TypeAdapter[DatasetFacts | ArrayFacts] = TypeAdapter(AnyDatasetFacts)
 
 _READER = "search.uploads.upload_reader"
 
@@ -32,9 +46,9 @@ class UploadLimits:
 class UploadFacts:
     """What was found in an upload."""
 
-    facts: DatasetFacts
+    facts: DatasetFacts | ArrayFacts
     preview: tuple[SamplePreview, ...]
-    """The beginning of the first few samples."""
+    """The beginning of the first few samples; of arrays none are shown."""
 
 
 def decode_upload(
@@ -45,11 +59,13 @@ def decode_upload(
     out: Path,
     limits: UploadLimits,
 ) -> UploadFacts:
-    """Read an upload and write its container, see `search.uploads.container`.
+    """Read an upload and write its container.
+
+    See `search.uploads.container` and, for arrays, `search.uploads.arrays`.
 
     Args:
         paths: `file`, and, where there is an official test part, `test`, of the same format.
-        suffix: one of `SUFFIXES`; the files' own names say nothing.
+        suffix: one of `SUFFIXES_OF` what it holds; the files' own names say nothing.
         options: how to read.
         out: the container; it is there when this returns, and only then.
         limits: what reading may take.
@@ -57,9 +73,10 @@ def decode_upload(
     Raises:
         DataError: The upload cannot be read; the message says where and why, in the user's words.
     """
-    if suffix not in SUFFIXES:
+    suffixes = SUFFIXES_OF[options.holds]
+    if suffix not in suffixes:
         raise DataError(
-            f"files of the type {suffix!r} are not read; allowed: {', '.join(SUFFIXES)}"
+            f"files of the type {suffix!r} are not read; allowed: {', '.join(suffixes)}"
         )
     order = {
         "paths": {part: str(path.absolute()) for part, path in paths.items()},
@@ -84,6 +101,6 @@ def _facts(answer: bytes) -> UploadFacts:
     if "refused" in found:
         raise DataError(found["refused"])
     return UploadFacts(
-        DatasetFacts.model_validate(found["facts"]),
+        _FACTS.validate_python(found["facts"]),
         tuple(SamplePreview.model_validate(sample) for sample in found["preview"]),
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from service.api.datasets.schemas import DatasetDocument, DatasetPage
 from service.api.paths import DATASETS, dataset_path
@@ -17,7 +18,7 @@ class DatasetCalls(FileCalls):
         return self._pages(DatasetPage, DATASETS, {})
 
     def dataset(self, dataset_id: str) -> DatasetDocument:
-        """One uploaded data set: its shapes, classes and first samples."""
+        """One uploaded data set: its shapes, classes and first samples, or its arrays."""
         return self._ask(DatasetDocument, "GET", dataset_path(dataset_id))
 
     def upload_dataset(
@@ -26,6 +27,7 @@ class DatasetCalls(FileCalls):
         test: Path | None = None,
         *,
         name: str | None = None,
+        holds: Literal["samples", "arrays"] | None = None,
         problem: str | None = None,
         label: str | None = None,
         unequal_lengths: str | None = None,
@@ -38,6 +40,8 @@ class DatasetCalls(FileCalls):
             path: a `.npz`, `.csv`, `.tsv` or `.ts` with all of the data, or their training part.
             test: an official test part, of the same format.
             name: by default the file's own.
+            holds: `samples` to train on, which is the default, or `arrays`: a `.npz` of arrays of
+                any names, samples first, for the inputs of a network; it has no other options.
             problem: `classification`, `regression`, `multilabel` or `forecasting`; by default what
                 the targets look like.
             label: csv, tsv: the target's column, by name or by number from 0; by default the first.
@@ -56,6 +60,7 @@ class DatasetCalls(FileCalls):
             paths,
             told,
             name=name,
+            holds=holds,
             problem=problem,
             label=label,
             unequal_lengths=unequal_lengths,

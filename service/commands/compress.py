@@ -11,7 +11,7 @@ from rich.console import Console
 
 from search.documents.objectives import USUAL_OBJECTIVES
 from service.api.fronts.schemas import FrontDocument
-from service.api.models.schemas import ModelDetail
+from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.api.studies.schemas import StudyDocument
 from service.commands.connection import UNFINISHED, Asked, asking, complain, print_json
 from service.commands.models import EveryStepOption, NonlinearityOption, SequenceLengthOption
@@ -136,11 +136,10 @@ def _task(text: str) -> Mapping[str, Any]:
         raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--task") from error
 
 
-def _laid_out(task: Mapping[str, Any], model: ModelDetail) -> Mapping[str, Any]:
+def _laid_out(task: Mapping[str, Any], model: ModelDetail | NetworkDetail) -> Mapping[str, Any]:
     """A task of which nothing but the name is said, laid out as the model reads it."""
-    layouts = [
-        fit.layout for fit in model.fits if task == {"kind": fit.task} and fit.layout is not None
-    ]
+    fits = model.fits if isinstance(model, ModelDetail) else ()
+    layouts = [fit.layout for fit in fits if task == {"kind": fit.task} and fit.layout is not None]
     return {**task, "layout": layouts[0]} if layouts else task
 
 
@@ -174,7 +173,7 @@ def _limits(texts: Sequence[str]) -> Mapping[str, int | float]:
 
 def _tell(
     study: StudyDocument,
-    model: ModelDetail,
+    model: ModelDetail | NetworkDetail,
     front: FrontDocument,
     files: Sequence[Path],
     *,

@@ -1,5 +1,6 @@
 """`datasets list`, `upload`, `show` and `delete`."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,7 @@ import typer
 from service.commands.arguments import DatasetArgument
 from service.commands.connection import Asked, asking
 from service.commands.shown.bars import transfer_bar
-from service.commands.shown.tables import dataset_table, datasets_table
+from service.commands.shown.dataset_tables import dataset_table, datasets_table
 
 commands = typer.Typer(help="Your own data, for studies to train on.", no_args_is_help=True)
 
@@ -18,11 +19,24 @@ _File = typer.Argument(
 )
 
 
+class _Holds(StrEnum):
+    SAMPLES = "samples"
+    ARRAYS = "arrays"
+
+
 class _Problem(StrEnum):
     CLASSIFICATION = "classification"
     REGRESSION = "regression"
     MULTILABEL = "multilabel"
     FORECASTING = "forecasting"
+
+
+_USES: Mapping[_Holds, str] = {
+    _Holds.SAMPLES: 'train on it by "task": {{"kind": "dataset", "id": "{id}"}}',
+    _Holds.ARRAYS: "compress a network on it by "
+    '"task": {{"kind": "model_outputs", "data": "{id}"}}',
+}
+"""What an upload is for, in words."""
 
 
 @commands.command("list", epilog="Example: reflectory datasets list")
@@ -44,6 +58,12 @@ def upload(
         typer.Option(exists=True, dir_okay=False, help="The official test part, in a file."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="By default the file's own.")] = None,
+    holds: Annotated[
+        _Holds,
+        typer.Option(
+            help="Samples to train on, or arrays in a .npz for the inputs of an ONNX network."
+        ),
+    ] = _Holds.SAMPLES,
     problem: Annotated[
         _Problem | None, typer.Option(help="By default what the targets look like.")
     ] = None,
@@ -64,17 +84,14 @@ def upload(
             file,
             test,
             name=name,
+            holds=holds.value,
             problem=problem,
             label=label,
             unequal_lengths="pad" if pad else None,
             missing="mean" if fill else None,
             told=told,
         )
-    asked.show(
-        dataset,
-        dataset_table(dataset),
-        f'train on it by "task": {{"kind": "dataset", "id": "{dataset.id}"}}',
-    )
+    asked.show(dataset, dataset_table(dataset), _USES[holds].format(id=dataset.id))
 
 
 @commands.command(epilog="Example: reflectory datasets show 5d41402abc4b")

@@ -9,7 +9,7 @@ import typer
 from service.commands.arguments import ModelArgument
 from service.commands.connection import Asked, asking
 from service.commands.shown.bars import transfer_bar
-from service.commands.shown.model_tables import model_table, models_table
+from service.commands.shown.model_tables import model_table, models_table, stored_name
 
 commands = typer.Typer(
     help="Your own trained models, for studies to compress.", no_args_is_help=True
@@ -20,7 +20,8 @@ _File = typer.Argument(
     exists=True,
     dir_okay=False,
     readable=True,
-    help="A .safetensors: a trial's checkpoint, or the state dict of plain torch layers.",
+    help="A .safetensors (a trial's checkpoint, or the state dict of plain torch layers), or the "
+    ".onnx of any network.",
 )
 
 
@@ -92,12 +93,12 @@ def download(
     model_id: ModelArgument,
     out: Annotated[
         Path | None,
-        typer.Option(dir_okay=False, help="File to write; by default ID.safetensors."),
+        typer.Option(dir_okay=False, help="File to write; by default ID.safetensors, or ID.onnx."),
     ] = None,
 ) -> None:
-    """Download a model as a checkpoint with its spec."""
+    """Download a model as a checkpoint with its spec, or as the ONNX file that was uploaded."""
     # The server's own word for the model: what the user wrote names no path.
-    file = Path(f"{asked.client.model(model_id).id}.safetensors") if out is None else out
+    file = Path(stored_name(asked.client.model(model_id))) if out is None else out
     with transfer_bar(file.name, quiet=asked.as_json) as told:
         asked.client.download_model(model_id, file, told=told)
     asked.show({"file": str(file)}, str(file))

@@ -12,12 +12,11 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 
-from models.model import ModelSpec
 from search.errors import Fault, SpecRefused
 from search.studies.resolving import with_defaults
 from search.studies.spec import StudySpec
 from search.studies.submission import DryRun
-from search.studies.task_fits import fitting_tasks
+from service.api.models.sources import source_of
 from service.api.resources import Held, Resources
 from service.api.studies.routes import submit_study
 from service.api.studies.schemas import StudyDocument
@@ -112,7 +111,7 @@ def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
     with held.database.read() as session:
         model = UploadedModels(session).get(model_id)
     values: dict[str, list[str]] = {"compress:model": [model.id], "architectures": []}
-    for fit in fitting_tasks(ModelSpec.model_validate(model.spec))[:1]:
+    for fit in source_of(model).fits()[:1]:
         layout = {} if fit.layout is None else {f"task:{fit.task}:layout": [fit.layout]}
         values |= {"task": [fit.task], **layout}
     return values

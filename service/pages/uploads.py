@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from service.api.datasets.documents import dataset_document
-from service.api.models.documents import model_detail, model_document
+from service.api.models.sources import source_of
 from service.api.paths import dataset_page_path, model_page_path
 from service.api.resources import Held, PageCursor, Resources
 from service.api.uploads.forms import UploadRefused
@@ -68,7 +68,7 @@ def model_page(model_id: str, held: Held) -> HTMLResponse:
     """One model: what it is, where its numbers are, what it could be tried on."""
     with held.database.read() as session:
         model = UploadedModels(session).get(model_id)
-    return page_response(held.pages.model(model_detail(model)))
+    return page_response(held.pages.model(source_of(model).detail()))
 
 
 def _datasets(held: Resources, cursor: str | None, refused: Refusal | None = None) -> HTMLResponse:
@@ -83,7 +83,7 @@ def _datasets(held: Resources, cursor: str | None, refused: Refusal | None = Non
 def _models(held: Resources, cursor: str | None, refused: Refusal | None = None) -> HTMLResponse:
     with held.database.read() as session:
         page = UploadedModels(session).page(limit=_ON_A_PAGE, cursor=cursor)
-    documents = [model_document(model) for model in page.items]
+    documents = [source_of(model).document() for model in page.items]
     refusal = None if refused is None else str(refused)
     text = held.pages.models(documents, refusal=refusal, next_cursor=page.next_cursor)
     return page_response(text, status=200 if refused is None else 422)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from search.documents.readable import seconds
+from search.documents.readable import seconds, shape
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -84,6 +84,7 @@ FILTERS: Mapping[str, Callable[..., str]] = {
     "moment": moment,
     "duration": duration,
     "seconds": seconds,
+    "shape": shape,
     "value": value,
     "measured": measured,
     "document": document,

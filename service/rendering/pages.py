@@ -20,7 +20,12 @@ from search.studies.catalog import catalog
 from search.tasks import Metric
 from search.uploads.uploads import SUFFIXES
 from service.api.datasets.schemas import DatasetDocument
-from service.api.models.schemas import ModelDetail, ModelDocument
+from service.api.models.schemas import (
+    ModelDetail,
+    ModelDocument,
+    NetworkDetail,
+    NetworkDocument,
+)
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
@@ -37,6 +42,25 @@ from storage.records import MetricRecord, StudyRecord, StudyState, TrialState, U
 
 ASSETS = Path(__file__).parent / "assets"
 """What pages load beside themselves."""
+
+_DATASET_PAGES: Mapping[str, str] = {"samples": "dataset.html", "arrays": "arrays.html"}
+_DATASET_CELLS: Mapping[str, str] = {
+    "samples": "counts_of_samples.html",
+    "arrays": "counts_of_arrays.html",
+}
+"""Templates by what an upload holds."""
+
+_MODEL_PAGES: Mapping[str, str] = {
+    "reflectory": "model.html",
+    "torch": "model.html",
+    "onnx": "network.html",
+}
+_MODEL_CELLS: Mapping[str, str] = {
+    "reflectory": "cells_of_model.html",
+    "torch": "cells_of_model.html",
+    "onnx": "cells_of_network.html",
+}
+"""Templates by what was sent."""
 
 _METHODS = ("get", "put", "post", "patch", "delete")
 
@@ -175,6 +199,7 @@ class Pages:
         return self._render(
             "datasets.html",
             datasets=datasets,
+            cells=_DATASET_CELLS,
             refusal=refusal,
             suffixes=SUFFIXES,
             next_cursor=next_cursor,
@@ -183,11 +208,12 @@ class Pages:
     def dataset(self, dataset: DatasetDocument) -> str:
         """One data set."""
         samples = [(sample, series_plot(sample.values)) for sample in dataset.preview]
-        return self._render("dataset.html", dataset=dataset, samples=samples)
+        template = _DATASET_PAGES[dataset.options.holds]
+        return self._render(template, dataset=dataset, samples=samples)
 
     def models(
         self,
-        models: Sequence[ModelDocument],
+        models: Sequence[ModelDocument | NetworkDocument],
         *,
         refusal: str | None,
         next_cursor: str | None,
@@ -196,14 +222,15 @@ class Pages:
         return self._render(
             "models.html",
             models=models,
+            cells=_MODEL_CELLS,
             refusal=refusal,
             nonlinearities=get_args(Activation),
             next_cursor=next_cursor,
         )
 
-    def model(self, model: ModelDetail) -> str:
+    def model(self, model: ModelDetail | NetworkDetail) -> str:
         """One uploaded model."""
-        return self._render("model.html", model=model)
+        return self._render(_MODEL_PAGES[model.source], model=model)
 
     def report(self, study_id: str, number: int, report: TrialReport) -> str:
         """A trial's report as one self-contained file."""

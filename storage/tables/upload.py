@@ -48,7 +48,7 @@ class DatasetRow(UploadRow):
 
 
 class UploadedModelRow(UploadRow):
-    """A trained network that a user uploaded, as a checkpoint of our own form."""
+    """A trained network that a user uploaded: a checkpoint of our own form, or an ONNX file."""
 
     __tablename__ = "uploaded_model"
     __table_args__ = (

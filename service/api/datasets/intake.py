@@ -1,7 +1,7 @@
 """From the files that a user sent to a data set that studies can name."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from search.tasks.download import sha256_of
 from search.uploads.dataset_metadata import ReadingOptions
-from search.uploads.uploads import SUFFIXES, UploadLimits, decode_upload
+from search.uploads.uploads import SUFFIXES, SUFFIXES_OF, UploadLimits, decode_upload
 from service.api.uploads.forms import Form, ReceivedFile, UploadRefused
 from service.api.uploads.intake import Sent, UploadIntake, name_in, options_in
 from service.api.uploads.names import quoted_name
@@ -46,16 +46,21 @@ class DatasetIntake(UploadIntake[DatasetRecord, ReadingOptions]):
         if file is None:
             names = ", ".join(SUFFIXES)
             raise _refused("file", f"this file is required, with a name in {names}")
-        suffix = _suffix("file", file)
+        options = options_in(form, ReadingOptions)
+        suffix = _suffix("file", file, SUFFIXES_OF[options.holds])
         test = form.files.get("test")
-        if test is not None and _suffix("test", test) != suffix:
+        if test is not None and options.holds == "arrays":
+            raise _refused("test", "arrays are divided by the study; send them in one file")
+        if test is not None and _suffix("test", test, SUFFIXES) != suffix:
             name = quoted_name(test.name)
             raise _refused("test", f"{name} is not of the format of `file`, which is {suffix}")
-        options = options_in(form, ReadingOptions)
         said = {
             "suffix": suffix,
             "files": {part: file.sha256 for part, file in form.files.items()},
-            "options": options.model_dump(mode="json"),
+            # Uploads from before there was a choice keep their fingerprints.
+            "options": options.model_dump(
+                mode="json", exclude={"holds"} if options.holds == "samples" else None
+            ),
         }
         return Sent(name_in(form, file), options, form.files, said)
 
@@ -91,14 +96,14 @@ class DatasetIntake(UploadIntake[DatasetRecord, ReadingOptions]):
         return dataset, {**paths, container_digest: container}
 
 
-def _suffix(part: str, file: ReceivedFile) -> str:
+def _suffix(part: str, file: ReceivedFile, allowed: Sequence[str]) -> str:
     _, dot, word = file.name.rpartition(".")
     suffix = f"{dot}{word}".lower()
-    if suffix not in SUFFIXES:
+    if suffix not in allowed:
         raise _refused(
             part,
             f"the file is called {quoted_name(file.name)}; allowed are names that end in "
-            f"{', '.join(SUFFIXES)}",
+            f"{', '.join(allowed)}",
         )
     return suffix
 

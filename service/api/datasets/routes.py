@@ -53,7 +53,7 @@ def list_datasets(held: Held, limit: PageLimit = 50, cursor: PageCursor = None) 
 
 @router.get("/{dataset_id}", responses=documented(403, 404))
 def describe_dataset(dataset_id: str, held: Held) -> DatasetDocument:
-    """What a data set holds: shapes, classes, missing values, its first samples."""
+    """What a data set holds: shapes, classes, missing values, its first samples, or its arrays."""
     with held.database.read() as session:
         return dataset_document(Datasets(session).get(dataset_id))
 

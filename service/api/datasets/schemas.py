@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from models.spec import Spec
-from search.documents.datasets import DatasetFacts, ReadingOptions, SamplePreview
+from search.documents.datasets import AnyDatasetFacts, ReadingOptions, SamplePreview
 from service.api.schema import ByName
 
 
@@ -19,15 +19,20 @@ class DatasetLinks(ByName):
 class DatasetDocument(Spec):
     """A data set: what was sent, how it was read, and what it holds."""
 
-    id: str = Field(description='a study trains on it by `"task": {"kind": "dataset", "id": ...}`')
+    id: str = Field(
+        description='a study trains on it by `"task": {"kind": "dataset", "id": ...}`, and reads '
+        'arrays by `"task": {"kind": "model_outputs", "data": ...}`'
+    )
     name: str
     sha256: str = Field(description="of the file, as it was sent")
     test_sha256: str | None = Field(description="of the file with the test part, if one was sent")
     size_bytes: int = Field(description="of the files as they were sent, both together")
     format: str = Field(description="npz, csv, tsv or ts")
     options: ReadingOptions
-    facts: DatasetFacts
-    preview: tuple[SamplePreview, ...] = Field(description="the beginning of the first few samples")
+    facts: AnyDatasetFacts
+    preview: tuple[SamplePreview, ...] = Field(
+        description="the beginning of the first few samples; none of arrays"
+    )
     created_at: datetime
     links: DatasetLinks
 

@@ -2,16 +2,20 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from search.errors import DataError
 from search.tasks.sources import DatasetShelf
-from search.uploads.dataset_metadata import DatasetFacts
+from search.uploads.arrays import NO_ARRAYS, NO_SAMPLES
+from search.uploads.dataset_metadata import ArrayFacts, DatasetFacts
+from service.api.datasets.documents import facts_in
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.errors import ArtifactDamaged, ArtifactNotFound, NotFound
 from storage.records import DatasetRecord
 from storage.repositories.uploads import Datasets
+
+_Facts = TypeVar("_Facts", DatasetFacts, ArrayFacts)
 
 
 class StoredDatasets:
@@ -23,7 +27,11 @@ class StoredDatasets:
 
     def facts(self, dataset_id: str) -> DatasetFacts:
         """See `DatasetShelf`."""
-        return DatasetFacts.model_validate(self._get(dataset_id).facts)
+        return self._facts(dataset_id, DatasetFacts, NO_SAMPLES)
+
+    def arrays(self, dataset_id: str) -> ArrayFacts:
+        """See `DatasetShelf`."""
+        return self._facts(dataset_id, ArrayFacts, NO_ARRAYS)
 
     def digest(self, dataset_id: str) -> str:
         """See `DatasetShelf`."""
@@ -41,6 +49,12 @@ class StoredDatasets:
             ) from error
         with reader:
             yield reader
+
+    def _facts(self, dataset_id: str, wanted: type[_Facts], otherwise: str) -> _Facts:
+        facts = facts_in(self._get(dataset_id))
+        if not isinstance(facts, wanted):
+            raise DataError(otherwise)
+        return facts
 
     def _get(self, dataset_id: str) -> DatasetRecord:
         try:

@@ -1,14 +1,14 @@
 """From the file that a user sent to a model that studies can compress."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from search.tasks.download import sha256_of
-from search.training.model_reading import ModelOptions, read_model
+from search.training.model_reading import ModelOptions
+from service.api.models.readers import ModelReader, reader_for
 from service.api.uploads.forms import Form, UploadRefused
 from service.api.uploads.intake import Sent, UploadIntake, name_in, options_in
 from service.http.problems import ProblemFault
@@ -16,8 +16,6 @@ from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
 from storage.records import UploadedModelRecord
 from storage.repositories.uploads import UploadedModels
-
-_CHECKPOINT = "checkpoint"
 
 
 class ModelIntake(UploadIntake[UploadedModelRecord, ModelOptions]):
@@ -28,11 +26,16 @@ class ModelIntake(UploadIntake[UploadedModelRecord, ModelOptions]):
     fields = ("name", *ModelOptions.model_fields)
 
     def __init__(
-        self, database: Database, store: ArtifactStore, *, folder: Path, memory_bytes: int
+        self,
+        database: Database,
+        store: ArtifactStore,
+        *,
+        folder: Path,
+        readers: Sequence[ModelReader],
     ) -> None:
-        """Work on uploads below `folder`; reading one may take so much memory."""
+        """Work on uploads below `folder`; the first reader has what no other recognises."""
         super().__init__(database, store, folder)
-        self._memory_bytes = memory_bytes
+        self._readers = readers
 
     def rows(self, session: Session) -> UploadedModels:
         """See `UploadIntake`."""
@@ -43,7 +46,9 @@ class ModelIntake(UploadIntake[UploadedModelRecord, ModelOptions]):
         file = form.files.get("file")
         if file is None:
             raise UploadRefused(
-                ProblemFault(path="file", message="this file is required: a model as safetensors")
+                ProblemFault(
+                    path="file", message="this file is required: a model as safetensors or ONNX"
+                )
             )
         options = options_in(form, ModelOptions)
         said = {"file": file.sha256, "options": options.model_dump(mode="json")}
@@ -52,22 +57,22 @@ class ModelIntake(UploadIntake[UploadedModelRecord, ModelOptions]):
     def read(
         self, sent: Sent[ModelOptions], folder: Path
     ) -> tuple[UploadedModelRecord, Mapping[str, Path]]:
-        """See `UploadIntake`: the checkpoint alone stays."""
-        checkpoint, file = folder / _CHECKPOINT, sent.files["file"]
-        found = read_model(file.path, sent.options, out=checkpoint, memory_bytes=self._memory_bytes)
+        """See `UploadIntake`: one file stays, which its reader chooses."""
+        file = sent.files["file"]
+        found = reader_for(file, self._readers).read(file, sent.options, folder)
         model = UploadedModelRecord(
             id=secrets.token_hex(6),
             name=sent.name,
             source=found.source,
-            sha256=sha256_of(checkpoint),
-            size=checkpoint.stat().st_size,
+            sha256=found.sha256,
+            size=found.path.stat().st_size,
             file_sha256=file.sha256,
             file_size=file.size,
             fingerprint=sent.fingerprint,
             options=sent.said["options"],
-            spec=found.spec.model_dump(mode="json"),
+            spec=found.spec,
             notes=list(found.notes),
-            parameters=found.spec.parameter_count(),
+            parameters=found.parameters,
             created_at=datetime.now(UTC),
         )
-        return model, {model.sha256: checkpoint}
+        return model, {model.sha256: found.path}

@@ -1,10 +1,11 @@
 """Uploaded models as the API answers with them."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
+from models.graphs.documents import GraphFacts, LayerFacts
 from models.spec import Spec
 from search.documents.models import TaskFit
 from service.api.schema import ByName, DescribedBy, without_titles_of_references
@@ -38,7 +39,9 @@ class ModelLinks(ByName):
     """Where a model is; paths on this server."""
 
     model: str
-    checkpoint: str = Field(description="safetensors of our own form")
+    checkpoint: str = Field(
+        description="the stored file: safetensors of our own form, or ONNX as it was sent"
+    )
     page: str = Field(description="for people")
 
 
@@ -54,27 +57,34 @@ class ModelSignature(Spec):
     vocabulary: int | None = Field(description="tokens that are read; null: numbers are")
 
 
-class ModelDocument(Spec):
-    """An uploaded model: what was sent, and what was found in it."""
+class UploadedModel(Spec):
+    """What is said of every uploaded model, whatever was sent."""
 
     model_config = ConfigDict(json_schema_extra=without_titles_of_references)
 
     id: str
     name: str
+    sha256: str = Field(description="of the stored file")
+    size_bytes: int = Field(description="of the stored file")
+    file_sha256: str = Field(
+        description="of the file, as it was sent; it is not kept, unless it is the stored one"
+    )
+    file_size_bytes: int
+    notes: tuple[str, ...] = Field(description="what was changed on the way to the stored file")
+    parameters: int = Field(description="the number of trainable parameters, or of all weights")
+    created_at: datetime
+    links: ModelLinks
+
+
+class ModelDocument(UploadedModel):
+    """A model of safetensors, stored as a checkpoint of our own form."""
+
     source: Literal["reflectory", "torch"] = Field(
         description="what was sent: a checkpoint of ours, or a state dict of plain torch layers"
     )
-    sha256: str = Field(description="of the stored checkpoint")
-    size_bytes: int = Field(description="of the stored checkpoint")
-    file_sha256: str = Field(description="of the file, as it was sent; it is not kept")
-    file_size_bytes: int
     options: Annotated[dict[str, Any], DescribedBy(_options)]
-    notes: tuple[str, ...] = Field(description="what was changed on the way to the checkpoint")
     architecture: Annotated[dict[str, Any], DescribedBy(_architecture)]
     signature: ModelSignature
-    parameters: int = Field(description="the number of trainable parameters")
-    created_at: datetime
-    links: ModelLinks
 
 
 class ModelDetail(ModelDocument):
@@ -89,8 +99,28 @@ class ModelDetail(ModelDocument):
     )
 
 
+class NetworkDocument(UploadedModel):
+    """A network of an ONNX file, stored as it was sent."""
+
+    source: Literal["onnx"] = Field(description="what was sent")
+    graph: GraphFacts = Field(description="with its constants folded, unless there is a reason")
+    kept_because: str | None = Field(description="why its constants are not folded; null: they are")
+
+
+class NetworkDetail(NetworkDocument):
+    """A network of an ONNX file with the weights that can be compressed."""
+
+    layers: tuple[LayerFacts, ...] = Field(description="in the order of the nodes that read them")
+
+
+AnyModelDocument: TypeAlias = Annotated[
+    ModelDocument | NetworkDocument, Field(discriminator="source")
+]
+AnyModelDetail: TypeAlias = Annotated[ModelDetail | NetworkDetail, Field(discriminator="source")]
+
+
 class ModelPage(Spec):
     """Uploaded models, newest first."""
 
-    items: tuple[ModelDocument, ...]
+    items: tuple[AnyModelDocument, ...]
     next_cursor: str | None

@@ -14,7 +14,6 @@ from search.documents.progress import StudyProgress
 from search.documents.readable import NONE
 from search.documents.region import Region
 from search.documents.spaces import ChoiceDimension, DryRun, SpaceMemory, WarmStartSource
-from service.api.datasets.schemas import DatasetDocument
 from service.api.devices.schemas import DeviceDocument
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
@@ -203,40 +202,6 @@ def _of_the_budget(progress: StudyProgress, trials: str) -> str:
         else f"the epochs of {total} whole trainings"
     )
     return f"{most}: {trials}" if trials else most
-
-
-def datasets_table(datasets: Iterable[DatasetDocument]) -> Table:
-    """Data sets, one per line."""
-    table = empty_table()
-    table.add_column("id", no_wrap=True)
-    add_columns(table, "name", "problem")
-    add_columns(table, "samples", "steps", "features", "outputs", numbers=True)
-    table.add_column("uploaded")
-    for dataset in datasets:
-        facts = dataset.facts
-        uploaded = f"{dataset.created_at:%Y-%m-%d %H:%M}"
-        counts = [sum(facts.samples.values()), facts.steps, facts.features, facts.outputs]
-        cells = [dataset.id, escape(dataset.name), facts.problem, *map(str, counts)]
-        table.add_row(*cells, uploaded)
-    return table
-
-
-def dataset_table(dataset: DatasetDocument) -> Table:
-    """What one data set holds, line by line."""
-    facts = dataset.facts
-    steps = f"{facts.steps:,}"
-    lines = {
-        "problem": facts.problem,
-        "samples": ", ".join(f"{count:,} {split}" for split, count in facts.samples.items()),
-        "steps": steps if facts.shortest == facts.steps else f"{facts.shortest:,} to {steps}",
-        "features": f"{facts.features:,}",
-        "outputs": f"{facts.outputs:,}",
-        "missing values, replaced": f"{facts.missing_values:,}",
-        "sha256": dataset.sha256,
-    }
-    for name, count in zip(facts.classes or [], facts.class_counts or [], strict=True):
-        lines[f"samples of {name}"] = f"{count:,}"
-    return lines_table(f"{dataset.name} ({dataset.id})", lines)
 
 
 def devices_table(devices: Iterable[DeviceDocument]) -> Table:

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 
 from search.errors import DataError
 from search.uploads import container
+from search.uploads.arrays import array_facts
 from search.uploads.container import UNASSIGNED, Decoded
-from search.uploads.dataset_metadata import SPLIT_NAMES, DatasetFacts, Problem, ReadingOptions
+from search.uploads.dataset_metadata import (
+    SPLIT_NAMES,
+    ArrayFacts,
+    DatasetFacts,
+    Problem,
+    ReadingOptions,
+)
 from search.uploads.decoding import decode
 
 
@@ -34,6 +41,9 @@ class FolderShelf:
 
     def facts(self, dataset_id: str) -> DatasetFacts:
         return container.read(self._path(dataset_id)).facts
+
+    def arrays(self, dataset_id: str) -> ArrayFacts:
+        return array_facts(self._path(dataset_id))
 
     def digest(self, dataset_id: str) -> str:
         return hashlib.sha256(self._path(dataset_id).read_bytes()).hexdigest()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from search.documents.datasets import DatasetFacts
 from service.client import Client, Refused, Unreachable
 from tests.service.listening import listening
 from tests.service.relay import Relay
@@ -44,6 +45,7 @@ def test_an_upload_is_told_of_and_found_again_until_it_is_deleted(
     told: list[tuple[int, int | None]] = []
     dataset = client.upload_dataset(pets, told=lambda sent, total: told.append((sent, total)))
     assert dataset.name == "pets.csv"
+    assert isinstance(dataset.facts, DatasetFacts)
     assert dataset.facts.classes == ("cat", "dog")
     assert told[-1] == (len(CSV), len(CSV))
     assert client.upload_dataset(pets) == dataset
@@ -69,6 +71,7 @@ def test_options_and_a_test_part_are_sent(client: Client, tmp_path: Path) -> Non
         told=lambda sent, total: told.append((sent, total)),
     )
     assert dataset.name == "both parts"
+    assert isinstance(dataset.facts, DatasetFacts)
     assert dataset.facts.samples["test"] == 4
     assert dataset.test_sha256
     total = train.stat().st_size + test.stat().st_size

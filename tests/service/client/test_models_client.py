@@ -8,6 +8,7 @@ import pytest
 from torch import nn
 
 from models import checkpoint
+from service.api.models.schemas import ModelDetail
 from service.client import Client, Refused
 from tests.service.listening import listening
 from tests.service.model_files import (
@@ -45,6 +46,7 @@ def test_an_upload_is_told_of_downloaded_and_found_again_until_it_is_deleted(
         size = file.stat().st_size
         assert told[-1] == (size, size)
         assert (model.name, model.source) == ("gru.safetensors", "torch")
+        assert isinstance(model, ModelDetail)
         assert [(fit.task, fit.layout) for fit in model.fits] == [("digits", "rows")]
         assert client.upload_model(file) == model
         assert [found.id for found in client.models()] == [model.id]
@@ -64,6 +66,7 @@ def test_options_are_sent(server: str, tmp_path: Path) -> None:
         model = client.upload_model(
             file, name="flat", nonlinearity="abs", output_steps="last", sequence_length=8
         )
+        assert isinstance(model, ModelDetail)
         assert (model.name, model.signature.sequence_length) == ("flat", 8)
         assert model.architecture["activation"] == "abs"
         with pytest.raises(Refused, match="multiple of sequence_length = 7") as refused:
