@@ -1,4 +1,4 @@
-"""Files in onnxruntime, on one thread of the CPU."""
+"""Files in onnxruntime, on the CPU, on one thread unless more are asked for."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,6 +27,7 @@ class GraphSession:
         level: Level = "ORT_ENABLE_ALL",
         optimized_path: Path | None = None,
         arena: bool = True,
+        threads: int = 1,
     ) -> None:
         """Load a file; the graph that is run is saved at `optimized_path`, if given.
 
@@ -42,7 +43,7 @@ class GraphSession:
         # The library has no types.
         runtime: Any = onnxruntime
         options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1
+        options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4
         options.enable_cpu_mem_arena = options.enable_mem_pattern = arena

@@ -8,7 +8,6 @@ from typing import final
 from models.errors import ConversionError, GraphRefused
 from models.spec import kind_of
 from search.agents.attempt_line import AttemptLine
-from search.agents.slots.stack_member import OUT_OF_MEMORY
 from search.errors import DataError, SpecRefused, TrainingDiverged
 from search.graphs.evaluator import HandedOut
 from search.graphs.metrics import METRICS
@@ -17,7 +16,14 @@ from search.graphs.network_report import PartReport
 from search.graphs.opened_network import OpenedNetwork, opened_network
 from search.graphs.picks import Objective
 from search.tasks import DatasetShelf
-from search.training.jobs import ORIGINAL, Completion, EpochReport, EvaluateJob, PrepareNetworkJob
+from search.training.jobs import (
+    ORIGINAL,
+    OUT_OF_MEMORY,
+    Completion,
+    EpochReport,
+    EvaluateJob,
+    PrepareNetworkJob,
+)
 from search.training.network_jobs import COMPRESSED
 from search.uploads.arrays import stored_arrays
 

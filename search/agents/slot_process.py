@@ -117,9 +117,7 @@ class _Slot:
                 _log.warning("stopped without a word: %s", refusal)
                 return DONE
 
-    def _do_alone(
-        self, job: LoneJob, ticket: AttemptTicket, lock: MeasurementLock
-    ) -> int | None:
+    def _do_alone(self, job: LoneJob, ticket: AttemptTicket, lock: MeasurementLock) -> int | None:
         """Do a job beside which no other is done."""
         line = self._line.begin(
             ticket.attempt_id,
@@ -127,9 +125,7 @@ class _Slot:
             stood_still=Shares(lambda: lock.stood_still_seconds),
         )
         self._wear.begin()
-        completion = do(
-            job, ticket, line=line, hold=line, lock=lock, networks=self._networks
-        )
+        completion = do(job, ticket, line=line, hold=line, lock=lock, networks=self._networks)
         self._wear.end(completion, was_last=True)
         lives = self._wear.takes_more
         code = FAILED if completion.outcome == "failed" else DONE

@@ -15,6 +15,7 @@ from search.agents.network_work import OpenedNetworks, evaluated, prepared
 from search.errors import DataError, WorkerRefused
 from search.graphs.opened_network import OpenedNetwork
 from search.measuring.measurement_lock import MeasurementLock
+from search.measuring.network_throughput import measure_network
 from search.measuring.throughput import measure
 from search.tasks import DataSources
 from search.training.deliverables import stored_interface
@@ -23,6 +24,7 @@ from search.training.jobs import (
     EvaluateJob,
     LoneJob,
     MeasureJob,
+    MeasureNetworkJob,
     PrepareJob,
     PrepareNetworkJob,
     Progress,
@@ -145,16 +147,27 @@ def _evaluate(job: EvaluateJob, attempt: _Attempt) -> Completion:
         return evaluated(_network(job, attempt), job, attempt.link)
 
 
-def _network(job: PrepareNetworkJob | EvaluateJob, attempt: _Attempt) -> OpenedNetwork:
+def _network(
+    job: PrepareNetworkJob | MeasureNetworkJob | EvaluateJob, attempt: _Attempt
+) -> OpenedNetwork:
     shelf = attempt.sources.datasets
     assert shelf is not None
     return attempt.networks.of(job.task, job.costs, line=attempt.link, shelf=shelf)
+
+
+def _measure_network(job: MeasureNetworkJob, attempt: _Attempt) -> Completion:
+    network = _network(job, attempt)
+    for report in measure_network(job, network, alone=attempt.lock.exclusive):
+        attempt.link.measurement(report)
+        attempt.hold.check()
+    return Completion(outcome="complete")
 
 
 _JOBS: Mapping[type[LoneJob], Callable[[Any, _Attempt], Completion]] = {
     PrepareJob: _prepare,
     PrepareNetworkJob: _prepare_network,
     MeasureJob: _measure,
+    MeasureNetworkJob: _measure_network,
     EvaluateJob: _evaluate,
 }
 

@@ -48,7 +48,7 @@ from search.running import (
     Together,
 )
 from search.studies import Need, forget_deleted, in_progress
-from search.training.jobs import Job, MeasureJob
+from search.training.jobs import MEASURE_JOBS, Job
 from storage.accounts.quotas import Quotas
 from storage.endings import AttemptCause
 from storage.engine import Database
@@ -513,7 +513,7 @@ class Coordinator:
             data=self._folders.data,
             cache=self._folders.cache,
             lock_folder=lock_folder(self._folders.locks, slot.device),
-            threads=job.threads if isinstance(job, MeasureJob) else 1,
+            threads=job.threads if isinstance(job, MEASURE_JOBS) else 1,
             memory=slot.memory,
             tenant=tenant,
             together=together,

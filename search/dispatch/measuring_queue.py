@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
+from search.dispatch.network_jobs import measure_network_job
 from search.dispatch.speed_predictions import Predictions, SpeedPredictions
 from search.fronts import Figures, best_ends, front_of, may_be_on_front, may_join, middles
+from search.graphs.model_outputs import ModelOutputs
+from search.graphs.network_trial import NetworkTrial
 from search.running import (
     BROKEN,
     StudyContext,
@@ -20,8 +23,8 @@ from search.running import (
 )
 from search.spaces import slow
 from search.studies import StudySpec, measuring_need, precedence
-from search.training.jobs import MeasureJob, Shape
-from search.training.trial_spec import TrialSpec
+from search.training.jobs import AnyMeasureJob, MeasureJob, Shape
+from search.training.trial_spec import TrialSpec, trial_spec_of
 from storage.endings import TrialCause
 from storage.records import (
     AttemptKind,
@@ -148,7 +151,8 @@ class Measuring:
 
     def _not_predicted(self, trials: Sequence[TrialRecord]) -> list[TrialRecord]:
         """Those that have to be measured before they train; the others get their predictions."""
-        everything = self._study.spec.throughput.measure == "all"
+        spec = self._study.spec
+        everything = spec.throughput.measure == "all" or isinstance(spec.task, ModelOutputs)
         found = None if everything or not trials else self._predictions.of(trials)
         if found is None:
             return [*trials]
@@ -212,9 +216,11 @@ class Measuring:
         self._likely = frozenset(trial.number for trial in (*likely, *others))
 
     def _fits_in_memory(self, trial: TrialRecord) -> bool:
-        slot = self._study.measuring_slot()
-        model = TrialSpec.model_validate(trial.spec).model
-        return slot is None or measuring_need(model, self._study.spec.throughput).fits(slot)
+        slot, spec = self._study.measuring_slot(), trial_spec_of(trial.spec)
+        if slot is None or isinstance(spec, NetworkTrial):
+            # What measures a network takes what its trials take, and they have a place.
+            return True
+        return measuring_need(spec.model, self._study.spec.throughput).fits(slot)
 
     def _measure(self, trials: Sequence[TrialRecord]) -> None:
         """Start a measuring job for these trials' shapes, if the measuring slot is free."""
@@ -277,8 +283,10 @@ class Measuring:
         return self._study.dispatcher.is_measuring_slot_free(self._study.id, slot)
 
 
-def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) -> MeasureJob:
+def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) -> AnyMeasureJob:
     """The job that measures these trials' shapes on a device, each once, as a study wants it."""
+    if isinstance(spec.task, ModelOutputs):
+        return measure_network_job(spec, spec.task, trials, device=device)
     wanted = spec.throughput
     shapes = {
         trial.shape_key: Shape(

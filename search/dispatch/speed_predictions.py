@@ -55,6 +55,9 @@ class SpeedPredictions:
         """What is predicted for each of the trials; None while too few shapes were measured."""
         if len({speed.shape_key for speed in self._speeds}) < LEAST_SHAPES:
             return None
+        if self._study.spec.sampler.proposes:
+            # Of a network of others no shapes are known from which speeds would follow.
+            return None
         if not self._models:
             self._learn()
         shapes = [self._facts_of(trial) for trial in trials]

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 
 from models.model import ModelSpec
 from models.spec import kind_of
-from search.documents.export_kinds import CHECKPOINT
+from search.documents.export_kinds import CHECKPOINT, ONNX
 from search.exports.export import MadeExport
 from search.exports.outcomes import outcome, refusal
 from search.exports.registry import EXPORTS, MADE
-from search.training.trial_spec import TrialSpec
+from search.graphs.network_trial import NetworkTrial
+from search.training.trial_spec import trial_spec_of
 from storage.records import TrialRecord, TrialState
 
 NOT_MADE = "it was not made yet: it is made when it is first asked for"
+
+_ONNX_ALONE = "a network that came as an ONNX file is had as one, and as nothing else"
 
 _NO_CHECKPOINT = {
     TrialState.COMPLETE: "the study's retention did not keep the checkpoint that it is made of",
@@ -24,6 +27,9 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
 
     A file that trials link to before it is made is missing only where none can be made.
     """
+    spec = trial_spec_of(trial.spec)
+    if isinstance(spec, NetworkTrial):
+        return _missing_of_a_network(trial)
     absent = [export for export in MADE if kind_of(export) not in trial.artifacts]
     checkpoint = trial.artifacts.get(CHECKPOINT)
     if checkpoint is None:
@@ -31,9 +37,22 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
         return dict.fromkeys((CHECKPOINT, *map(kind_of, absent)), reason)
     if not absent:
         return {}
-    model = TrialSpec.model_validate(trial.spec).model
-    reasons = {kind_of(export): _reason(export, trial, model, checkpoint) for export in absent}
+    reasons = {kind_of(export): _reason(export, trial, spec.model, checkpoint) for export in absent}
     return {role: reason for role, reason in reasons.items() if reason is not None}
+
+
+def _missing_of_a_network(trial: TrialRecord) -> dict[str, str]:
+    """Of a network of others there is the file that was evaluated, and nothing is made of it."""
+    found = dict.fromkeys((CHECKPOINT, *map(kind_of, MADE)), _ONNX_ALONE)
+    del found[ONNX]
+    if ONNX in trial.artifacts:
+        return found
+    reason = f"the trial is {trial.state.value}, and has no file"
+    if not trial.state.has_ended:
+        reason = f"the trial is {trial.state.value}: it has no file yet"
+    elif trial.state == TrialState.COMPLETE:
+        reason = "the study's retention did not keep the file"
+    return {**found, ONNX: reason}
 
 
 def file_sizes(trial: TrialRecord, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from models.errors import CheckpointError, ConversionError, ExportError
 from search.exports import MAKERS, export_trial
 from search.fronts.dominance import front_of
 from search.fronts.pareto import objective_infos
+from search.graphs.model_outputs import ModelOutputs
 from search.measuring.measurement_lock import MeasurementLock
 from search.studies import StudySpec
 from search.training.trial_spec import TrialSpec
@@ -73,6 +74,9 @@ class FrontExports:
         if study.state != StudyState.FINISHED:
             return []
         spec = StudySpec.model_validate(study.spec)
+        if isinstance(spec.task, ModelOutputs):
+            # Its files were made and verified when they were evaluated.
+            return []
         front = front_of(complete, objective_infos(spec.task, spec.objectives))
         return [
             (trial.number, role)

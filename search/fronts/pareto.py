@@ -94,7 +94,9 @@ class Front(Spec):
     points: tuple[FrontPoint, ...]
 
 
-def objective_infos(task: MeasuredTask, objectives: Collection[Objective]) -> tuple[ObjectiveInfo, ...]:
+def objective_infos(
+    task: MeasuredTask, objectives: Collection[Objective]
+) -> tuple[ObjectiveInfo, ...]:
     """What each objective is called, which way is better, and its unit."""
     return tuple(_info(task, OBJECTIVE_KINDS[objective]) for objective in objectives)
 

@@ -1,10 +1,11 @@
 """The task of a study that compresses a network of others: keep what it answers to a user's data."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union
 
 import numpy as np
 from pydantic import BeforeValidator, Field
+from typing_extensions import TypeAliasType
 
 from models.graphs.documents import GraphPort
 from models.spec import Spec
@@ -13,12 +14,14 @@ from search.documents.datasets import ArrayPort
 from search.errors import TaskUnresolved
 from search.graphs.metrics import DEFAULT_SHARES, AnyMetric, Kl
 from search.graphs.network_data import NetworkSamples, network_samples
-from search.uploads.graph_uploads import FixedValue
 
 MOST_INPUTS = 256
 _UNITS: Mapping[str, str] = {"kl": "nats"}
 _WORST_LOSS = 1.0
 """A relative error of 1 is that of zeros; a divergence of a nat is a network that is broken."""
+
+FixedNumbers = TypeAliasType("FixedNumbers", Union[float, tuple["FixedNumbers", ...]])
+"""A number, or rows of numbers."""
 
 _Id = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
@@ -70,8 +73,8 @@ class ModelOutputs(Spec):
         max_length=MOST_INPUTS,
         description="the outputs that are compared; null: all",
     )
-    fixed: dict[str, FixedValue] = Field(
-        default_factory=dict[str, FixedValue],
+    fixed: dict[str, FixedNumbers] = Field(
+        default_factory=dict[str, FixedNumbers],
         max_length=MOST_INPUTS,
         description="inputs that become constants, with their values: "
         '`{"sr": 16000}`. The files that come of it have no such inputs any more',
@@ -204,5 +207,3 @@ class ModelOutputs(Spec):
                 for name, port in arrays.items()
             }
         )
-
-

@@ -22,7 +22,9 @@ class NetworkTrial(Spec):
     """Everything that a trial's file follows from, the network and its data excepted."""
 
     kind: Literal["network"] = "network"
-    picks: dict[str, Pick] = Field(description="by layer; layers that are left out stay as they are")
+    picks: dict[str, Pick] = Field(
+        description="by layer; layers that are left out stay as they are"
+    )
     parameters: int = Field(ge=0, description="numbers that the file stores in its weights")
     dense_parameters: int = Field(ge=0, description="those of the original")
     bytes: int = Field(ge=1, description="of the file, as predicted; exact but for its nodes")
@@ -54,6 +56,8 @@ class NetworkTrial(Spec):
 
         Weights of fewer bits are unpacked once, when a file is loaded.
         """
+        if self.is_original:
+            return WHOLE
         running = {
             name: pick.choice.model_dump(mode="json", exclude={"bits", "group"})
             for name, pick in self.picks.items()

@@ -68,9 +68,7 @@ class OpenedNetwork:
             trial.picks,
             known,
             original=self.original,
-            metrics=reported_beside(
-                self.evaluator.metric, has_labels=self.task.labels is not None
-            ),
+            metrics=reported_beside(self.evaluator.metric, has_labels=self.task.labels is not None),
         )
 
     @cached_property

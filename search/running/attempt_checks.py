@@ -18,14 +18,17 @@ from search.graphs.offered_layers import OfferedLayers
 from search.measuring.throughput import Estimate, ThroughputRecord
 from search.tasks import NOT_NEGATIVE, Range
 from search.training.jobs import (
+    AnyMeasureJob,
     Completion,
     EpochReport,
     MeasureJob,
     MeasurementReport,
     PrepareJob,
     PrepareNetworkJob,
+    Shape,
     TrialJob,
 )
+from search.training.network_jobs import NetworkShape
 
 CLOCKS_APART = timedelta(days=1)
 """By how much more time than has passed a worker may speak of: a machine's wall clock, by which an
@@ -166,16 +169,16 @@ def check_prepared(body: Completion, job: PrepareJob | PrepareNetworkJob) -> Non
     )
 
 
-def check_measurement(body: MeasurementReport, job: MeasureJob) -> None:
+def check_measurement(body: MeasurementReport, job: AnyMeasureJob) -> None:
     """Hold a measurement against its job.
 
     Raises:
         ReportRefused: it is of another shape or device, its record says something else than it
             does, or the record's counts are not those of the model.
     """
-    models = {(shape.trial, shape.shape_key): shape.model for shape in job.shapes}
-    model = models.get((body.trial, body.shape_key))
-    if model is None:
+    shapes = {(shape.trial, shape.shape_key): shape for shape in job.shapes}
+    shape = shapes.get((body.trial, body.shape_key))
+    if shape is None:
         known = ", ".join(str(shape.trial) for shape in job.shapes)
         message = f"trial {body.trial} has no such shape in this job; its trials are {known}"
         raise ReportRefused([Fault("shape_key", message)])
@@ -183,21 +186,20 @@ def check_measurement(body: MeasurementReport, job: MeasureJob) -> None:
         record = ThroughputRecord.model_validate(body.record)
     except ValidationError as error:
         raise ReportRefused(_faults(error, "record")) from error
-    length = job.sequence_length or model.signature.sequence_length
     faults = [] if job.device is None else _differs("device", body.device, job.device)
     for name, found, right in (
         ("device", record.device, body.device),
         ("mode", record.mode, job.mode),
         ("batch_size", record.batch_size, job.batch_size),
-        ("sequence_length", record.sequence_length, length),
+        ("sequence_length", record.sequence_length, _steps(job, shape)),
         ("threads", record.threads, job.threads),
         ("samples_per_second.median", record.samples_per_second.median, body.samples_per_second),
         ("ratio.median", record.ratio.median, body.ratio),
         ("runtime", record.runtime, job.runtime),
         ("latency_p50", record.latency_p50, body.latency_p50),
         ("latency_p99", record.latency_p99, body.latency_p99),
-        ("parameters", record.parameters, model.parameter_count()),
-        ("dense_parameters", record.dense_parameters, model.dense_twin().parameter_count()),
+        ("parameters", record.parameters, shape.parameter_count()),
+        ("dense_parameters", record.dense_parameters, shape.dense_parameter_count()),
     ):
         faults += _differs(f"record.{name}", found, right)
     faults += _latency_faults(record, job)
@@ -211,7 +213,13 @@ def check_measurement(body: MeasurementReport, job: MeasureJob) -> None:
     _refuse(faults)
 
 
-def _latency_faults(record: ThroughputRecord, job: MeasureJob) -> list[Fault]:
+def _steps(job: AnyMeasureJob, shape: Shape | NetworkShape) -> int:
+    if isinstance(job, MeasureJob) and isinstance(shape, Shape):
+        return job.steps_of(shape)
+    return 1
+
+
+def _latency_faults(record: ThroughputRecord, job: AnyMeasureJob) -> list[Fault]:
     """What is wrong with how long single calls are said to have taken."""
     half, most = record.latency_p50, record.latency_p99
     if job.latency != (half is not None and most is not None):

@@ -10,7 +10,7 @@ from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
@@ -32,9 +32,11 @@ from search.spaces import disagreeing, excesses_of_a_network
 from search.studies import StudySpec
 from search.tasks import Dataset
 from search.training.jobs import (
+    MEASURE_JOBS,
     ORIGINAL,
     START,
     TRIAL_JOBS,
+    AnyMeasureJob,
     Completion,
     EpochReport,
     EvaluateJob,
@@ -45,7 +47,6 @@ from search.training.jobs import (
     PrepareNetworkJob,
     Progress,
     Stored,
-    TrainJob,
     TrialJob,
 )
 from search.training.network_jobs import COMPRESSED
@@ -99,7 +100,6 @@ _CAUSES: Mapping[str, AttemptCause] = {
     "failed": AttemptCause.FAILED,
     "data": AttemptCause.DATA,
 }
-_Kind = TypeVar("_Kind", PrepareJob, MeasureJob, TrainJob)
 _LONGEST_REASON = 1000
 OF_THE_LEASE = {"stood_still_seconds", "held_seconds"}
 """What a report says of the lease, and not of the trial."""
@@ -312,7 +312,7 @@ def store_measurement(
     session: Session,
     attempt: AttemptRecord,
     study: StudyRecord,
-    job: MeasureJob,
+    job: AnyMeasureJob,
     body: MeasurementReport,
 ) -> None:
     """Store a measurement, and give it to every waiting trial of the same shape.
@@ -485,18 +485,18 @@ def trial_of(attempt: AttemptRecord) -> int:
     return attempt.trial
 
 
-def job_of(attempt: AttemptRecord, kind: type[_Kind]) -> _Kind:
-    """What the attempt is to do, which has to be of this kind for what it says."""
-    job = read_job(attempt)
-    if not isinstance(job, kind):
-        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
-    return job
-
-
 def trial_job_of(attempt: AttemptRecord) -> TrialJob:
     """What the attempt is to do for its trial."""
     job = read_job(attempt)
     if not isinstance(job, TRIAL_JOBS):
+        raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
+    return job
+
+
+def measure_job_of(attempt: AttemptRecord) -> AnyMeasureJob:
+    """What the attempt is to measure."""
+    job = read_job(attempt)
+    if not isinstance(job, MEASURE_JOBS):
         raise Conflict(f"attempt {attempt.id} ({attempt.kind}) has another kind of job than that")
     return job
 

@@ -41,8 +41,8 @@ from search.running.attempts import (
     checked_epoch,
     finish,
     impossible,
-    job_of,
     judge_epoch,
+    measure_job_of,
     measurement_id,
     refuse_if_full,
     store_epochs,
@@ -55,7 +55,7 @@ from search.running.attempts import (
 from search.running.early_stopping import Order, order_for
 from search.running.trial_endings import ended_with
 from search.studies import StudySpec
-from search.training.jobs import MeasureJob, TrialJob
+from search.training.jobs import TrialJob
 from storage.accounts.quotas import Quotas
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.endings import AttemptCause
@@ -415,7 +415,7 @@ class Taking:
         elif isinstance(item, EpochItem):
             self._epoch(session, attempt, item)
         elif isinstance(item, MeasurementItem):
-            job = job_of(record, MeasureJob)
+            job = measure_job_of(record)
             if not Measurements(session).has(measurement_id(record.id, item.report.trial)):
                 store_measurement(session, attempt.record, attempt.study, job, item.report)
         elif isinstance(item, ProgressItem):

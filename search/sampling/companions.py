@@ -65,7 +65,7 @@ class Companions:
         if trial.number != self._next:
             return
         self._next = trial.number + 1
-        if trial.origin != TrialOrigin.SAMPLER:
+        if trial.origin != TrialOrigin.SAMPLER or self._study.spec.sampler.proposes:
             return
         self._drawn += 1
         shape = None if is_refused else self._shape_of(trial)

@@ -322,9 +322,7 @@ class Suggestions:
             parameters=spec.parameter_count(),
             dense_parameters=spec.dense_parameter_count(),
             shape_key=spec.shape_key(),
-            bytes=bytes_wanted(
-                self._study.spec, spec, self._study.interface, continues=continues
-            ),
+            bytes=bytes_wanted(self._study.spec, spec, self._study.interface, continues=continues),
             violation=violation,
             origin=origin,
             repeats=repeats,

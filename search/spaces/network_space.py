@@ -20,7 +20,6 @@ LATER: Literal["later"] = "later"
 """Nothing can be proposed before more is known of what runs."""
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class DrawnNetwork:
     """One configuration: the document, and what of it is shown."""
@@ -174,9 +173,7 @@ class NetworkSpace:
         return max(0.0, (1.0 if original is None else original) - quality)
 
     def _trial(self, offered: OfferedLayers, picks: Picks) -> NetworkTrial:
-        return offered.trial(
-            picks, seed=self._seed, original_bytes=self._task.known.file_bytes
-        )
+        return offered.trial(picks, seed=self._seed, original_bytes=self._task.known.file_bytes)
 
     def _drawn(self, trial: NetworkTrial) -> DrawnNetwork:
         candidate = Candidate(architecture=NETWORK, parametrization=trial.form)

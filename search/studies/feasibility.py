@@ -43,7 +43,9 @@ def bytes_wanted(
     if not spec.needs_bytes:
         return None
     try:
-        return file_size(spec.trained_task, trial, spec.export, interface, continues=continues).bytes
+        return file_size(
+            spec.trained_task, trial, spec.export, interface, continues=continues
+        ).bytes
     except (ExportError, SpecError):
         return None
 
@@ -55,7 +57,11 @@ def state_wanted(spec: StudySpec, trial: TrialSpec, interface: Interface | None 
         SpecError: the model cannot be built.
         ExportError: there is no such file of it.
     """
-    size = file_size(spec.trained_task, trial, spec.export, interface) if spec.export.has_state else None
+    size = (
+        file_size(spec.trained_task, trial, spec.export, interface)
+        if spec.export.has_state
+        else None
+    )
     kept = None if size is None else size.state_bytes
     return state_bytes(trial.model) if kept is None else kept
 
@@ -133,9 +139,7 @@ def _quality_faults(metric: Metric, bound: float) -> Iterator[str]:
         yield f"no model has {metric.name} {bound:g}; allowed is {allowed}"
 
 
-def _cost_faults(
-    spec: StudySpec, space: AnySpace, name: Objective, bound: float
-) -> Iterator[str]:
+def _cost_faults(spec: StudySpec, space: AnySpace, name: Objective, bound: float) -> Iterator[str]:
     most = most_allowed(spec.limits, name)
     if most is not None and bound > most:
         yield f"limits exclude {number(bound)}; allowed is at most {number(most)}"

@@ -132,8 +132,10 @@ def network_need(task: object) -> Need:
     """What an attempt takes that evaluates a trial of a network: the same for all of them."""
     assert isinstance(task, ModelOutputs)
     known = task.known
-    taken = PROCESS_BYTES + RUNTIME_BYTES + int(
-        _NETWORK_COPIES * known.weight_bytes + _DATA_COPIES * known.data_bytes
+    taken = (
+        PROCESS_BYTES
+        + RUNTIME_BYTES
+        + int(_NETWORK_COPIES * known.weight_bytes + _DATA_COPIES * known.data_bytes)
     )
     return Need(computing=taken, storing=0, kept=taken)
 
@@ -261,9 +263,7 @@ def _smallest(spec: StudySpec, space: AnySpace) -> tuple[AnyDrawn, Need]:
     return min(_needs(spec, space, highest=False), key=lambda found: found[1].total)
 
 
-def _needs(
-    spec: StudySpec, space: AnySpace, *, highest: bool
-) -> Iterator[tuple[AnyDrawn, Need]]:
+def _needs(spec: StudySpec, space: AnySpace, *, highest: bool) -> Iterator[tuple[AnyDrawn, Need]]:
     """What the configurations at one end of the space take, and those that are named by name."""
     for drawn in (*space.ends(highest=highest), *space.named()):
         yield drawn, need_of(spec, drawn.spec)

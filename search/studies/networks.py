@@ -144,8 +144,19 @@ def _measuring_faults(spec: StudySpec) -> Iterator[Fault]:
     if wanted.sequence_length is not None:
         message = f"{wanted.sequence_length}, and lengths are those of the data; allowed is null"
         yield Fault("throughput.sequence_length", message)
+    if one_by_one(spec.task) and wanted.batch_size != 1:
+        message = f"{wanted.batch_size}, and samples of this network are fed one by one; allowed: 1"
+        yield Fault("throughput.batch_size", message)
     if spec.resources.device == "cuda":
         yield Fault("resources.device", "'cuda'; networks run on the CPU: allowed are cpu and any")
+
+
+def one_by_one(task: object) -> bool:
+    """Whether a network takes one sample at a time."""
+    if not isinstance(task, ModelOutputs):
+        return False
+    ports = task.known.inputs
+    return task.each or any(port.shape is not None and port.shape[:1] == (1,) for port in ports)
 
 
 def _limit_faults(spec: StudySpec) -> Iterator[Fault]:

@@ -111,7 +111,11 @@ def _of_a_network(fields: Mapping[str, object]) -> dict[str, object]:
         budget = {"trials": _NETWORK_TRIALS, **cast(Mapping[str, object], budget)}
     throughput = fields.get("throughput", {})
     if isinstance(throughput, Mapping):
-        throughput = {"runtime": "onnxruntime", **cast(Mapping[str, object], throughput)}
+        throughput = {
+            "runtime": "onnxruntime",
+            "batch_size": 1,
+            **cast(Mapping[str, object], throughput),
+        }
     return {
         "objectives": ("quality", "bytes"),
         "sampler": ByLayer(),

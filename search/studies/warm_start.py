@@ -58,9 +58,7 @@ class SourceTrials:
     trials: Sequence[WarmStartTrialRecord]
 
 
-def source_trials(
-    database: Database, spec: StudySpec, space: AnySpace
-) -> Sequence[SourceTrials]:
+def source_trials(database: Database, spec: StudySpec, space: AnySpace) -> Sequence[SourceTrials]:
     """The trials of the studies in `warm_start`, as they stand now.
 
     Of the same task those that lie in the space, complete and stopped ones; of another task

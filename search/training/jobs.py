@@ -16,7 +16,7 @@ or is a newer attempt's: then the attempt is ended at once.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -25,8 +25,11 @@ from models.model import ModelSpec
 from models.spec import Spec
 from search.documents.runtimes import Mode, RuntimeName
 from search.tasks import AnyTask, Range
-from search.training.network_jobs import EvaluateJob, PrepareNetworkJob
+from search.training.network_jobs import EvaluateJob, MeasureNetworkJob, PrepareNetworkJob
 from search.training.trial_spec import TrialSpec
+
+OUT_OF_MEMORY: Final = "out of memory"
+"""What the reason of a trial begins with that took more than there is."""
 
 START = "start"
 """The role under which a worker reads the checkpoint of the trial that its own continues."""
@@ -52,6 +55,14 @@ class Shape(Spec):
     shape_key: str
     model: ModelSpec
 
+    def parameter_count(self) -> int:
+        """All trainable numbers."""
+        return self.model.parameter_count()
+
+    def dense_parameter_count(self) -> int:
+        """Those of the dense baseline."""
+        return self.model.dense_twin().parameter_count()
+
 
 class MeasureJob(Spec):
     """Measure several shapes in a row, alone on the device, each with its dense baseline."""
@@ -70,6 +81,10 @@ class MeasureJob(Spec):
     device: str | None = Field(
         default=None, description="the model of the device to measure on; null in older jobs"
     )
+
+    def steps_of(self, shape: Shape) -> int:
+        """Steps of a sample, as a shape is measured."""
+        return self.sequence_length or shape.model.signature.sequence_length
 
 
 class TrainJob(Spec):
@@ -109,7 +124,6 @@ class TrainJob(Spec):
         is_original = compression is not None and compression.is_original
         return 0 if is_original and self.first_epoch == 0 else self.epochs
 
-
     @property
     def needed_roles(self) -> tuple[str, ...]:
         """What has to be stored of a complete trial."""
@@ -126,11 +140,16 @@ TrialJob: TypeAlias = TrainJob | EvaluateJob
 
 TRIAL_JOBS = (TrainJob, EvaluateJob)
 
-LoneJob: TypeAlias = PrepareJob | PrepareNetworkJob | MeasureJob | EvaluateJob
+AnyMeasureJob: TypeAlias = MeasureJob | MeasureNetworkJob
+"""What is done alone on a device."""
+
+MEASURE_JOBS = (MeasureJob, MeasureNetworkJob)
+
+LoneJob: TypeAlias = PrepareJob | PrepareNetworkJob | MeasureJob | MeasureNetworkJob | EvaluateJob
 """What a slot does beside nothing else."""
 
 Job = Annotated[
-    PrepareJob | PrepareNetworkJob | MeasureJob | TrainJob | EvaluateJob,
+    PrepareJob | PrepareNetworkJob | MeasureJob | MeasureNetworkJob | TrainJob | EvaluateJob,
     Field(discriminator="kind"),
 ]
 

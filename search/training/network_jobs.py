@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from models.spec import Spec, kind_of
+from search.documents.runtimes import Mode, RuntimeName
 from search.graphs.metrics import METRICS
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial
@@ -25,6 +26,45 @@ class PrepareNetworkJob(Spec):
     kind: Literal["prepare_network"] = "prepare_network"
     task: ModelOutputs
     costs: tuple[Objective, ...] = Field(description="what files may cost")
+
+
+class NetworkShape(Spec):
+    """One thing to measure: a trial's file, named by its shape key."""
+
+    trial: int = Field(ge=0)
+    shape_key: str
+    network: NetworkTrial
+
+    def parameter_count(self) -> int:
+        """Numbers that the file stores in its weights."""
+        return self.network.parameters
+
+    def dense_parameter_count(self) -> int:
+        """Those of the original."""
+        return self.network.dense_parameters
+
+
+class MeasureNetworkJob(Spec):
+    """Measure several files in a row, alone on the device, each in turn with the original."""
+
+    kind: Literal["measure_network"] = "measure_network"
+    task: ModelOutputs
+    costs: tuple[Objective, ...] = Field(description="as the study was prepared for")
+    shapes: tuple[NetworkShape, ...]
+    latency: bool = Field(default=False, description="whether single calls are timed as well")
+    batch_size: int = Field(ge=1, description="samples in a call")
+    threads: int = Field(default=1, ge=1)
+    device: str | None = Field(default=None, description="the model of the device to measure on")
+
+    @property
+    def mode(self) -> Mode:
+        """Nothing is trained."""
+        return "inference"
+
+    @property
+    def runtime(self) -> RuntimeName:
+        """What runs ONNX files."""
+        return "onnxruntime"
 
 
 class EvaluateJob(Spec):
@@ -57,6 +97,4 @@ class EvaluateJob(Spec):
     @property
     def ranges(self) -> Mapping[str, Range]:
         """Which values each metric can have, by name."""
-        return {
-            kind_of(one): Range(*one.span) for one in METRICS
-        }
+        return {kind_of(one): Range(*one.span) for one in METRICS}

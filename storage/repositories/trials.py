@@ -564,9 +564,7 @@ class Trials:
         Raises:
             NotFound: if there is no such trial.
         """
-        self._change(
-            study_id, number, {"bytes": size, "data_version": next_version(study_id)}
-        )
+        self._change(study_id, number, {"bytes": size, "data_version": next_version(study_id)})
         note_change(self._session, study_id)
 
     def set_exports(self, study_id: str, number: int, exports: Mapping[str, Json]) -> None:

@@ -179,14 +179,18 @@ def _dataset_of(spec: Mapping[str, Json]) -> str | None:
     match spec.get("task"):
         case {"kind": "dataset", "id": str(dataset_id)}:
             return dataset_id
+        case {"kind": "model_outputs", "data": str(dataset_id)}:
+            return dataset_id
         case _:
             return None
 
 
 def _model_of(spec: Mapping[str, Json]) -> str | None:
     """The model that a study compresses; null for a study that compresses none."""
-    match spec.get("compress"):
-        case {"model": str(model_id)}:
+    match spec:
+        case {"compress": {"model": str(model_id)}}:
+            return model_id
+        case {"task": {"kind": "model_outputs", "model": str(model_id)}}:
             return model_id
         case _:
             return None

@@ -1,7 +1,7 @@
 """Inputs that the user fixes become constants, and an `If` on constants its taken branch."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from models.graphs.reading.runtime import plain_session
 from models.graphs.reading.sentences import first_of, quoted
 from models.graphs.reading.walking import bodies, reads
 
-Fixed: TypeAlias = "Mapping[str, NDArray[Any] | float | list[Any]]"
+Fixed: TypeAlias = "Mapping[str, NDArray[Any] | float | Sequence[Any]]"
 
 
 def with_fixed(model: ModelProto, fixed: Fixed, limits: GraphLimits = DEFAULT_LIMITS) -> ModelProto:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, final
+from typing import final
 
 from torch import Tensor
 
@@ -27,6 +27,7 @@ from search.training.deliverables import checkpoint_metadata
 from search.training.jobs import (
     CONVERSION,
     ORIGINAL,
+    OUT_OF_MEMORY,
     START,
     Completion,
     EpochReport,
@@ -38,9 +39,6 @@ from search.training.run import is_out_of_memory
 from search.training.stacks import Entry, Left, TrainingResult
 
 _log = logging.getLogger(__name__)
-
-OUT_OF_MEMORY: Final = "out of memory"
-"""What the reason of a trial begins with that took more than there is."""
 
 Batch = Callable[[], AbstractContextManager[None]]
 """Encloses work on the device."""

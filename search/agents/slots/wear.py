@@ -3,9 +3,8 @@
 import gc
 from typing import Final, final
 
-from search.agents.slots.stack_member import OUT_OF_MEMORY
 from search.linux import resident_bytes
-from search.training.jobs import Completion
+from search.training.jobs import OUT_OF_MEMORY, Completion
 
 MOST_JOBS: Final = 64
 """How many jobs one process does."""

@@ -36,6 +36,11 @@ class NetworkSamples:
         parts = [places[start : start + self.batch] for start in range(0, len(places), self.batch)]
         return [self._feed(part) for part in parts]
 
+    def first_feed(self, samples: int) -> Feed:
+        """The inputs of one run on the first samples of the choosing part; each again if few."""
+        places = self.split.choosing
+        return self._feed(places[np.arange(1 if self.each else samples) % len(places)])
+
     def by_sample(self, name: str, answers: Sequence[AnyArray], samples: int) -> Answers:
         """An output's answers, from its values in each run.
 

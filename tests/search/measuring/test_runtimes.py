@@ -16,7 +16,8 @@ from search.documents.runtimes import RUNTIME_KINDS, RuntimeName
 from search.measuring.runtimes import RUNTIMES
 from search.measuring.runtimes.c_files import CompiledBatch
 from search.measuring.runtimes.runtime import Subject
-from search.measuring.throughput import LATENCY_CALLS, ThroughputRecord, measure
+from search.measuring.throughput import ThroughputRecord, measure
+from search.measuring.timing import LATENCY_CALLS
 from search.training.jobs import MeasureJob, Shape
 from tests.conformance.model_specs import LAST, fitting, small, spec_of
 

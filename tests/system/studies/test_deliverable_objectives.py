@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from search.measuring.throughput import LATENCY_CALLS, ThroughputRecord
+from search.measuring.throughput import ThroughputRecord
+from search.measuring.timing import LATENCY_CALLS
 from tests.service.running import Server, command, wait_until
 
 SMALL: dict[str, Any] = {
