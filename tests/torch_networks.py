@@ -1,11 +1,12 @@
 """Nine ordinary networks of plain torch, as files that torch exports, with inputs for them."""
 
 import functools
-import io
 import itertools
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -165,14 +166,14 @@ class ProjectedLstm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`[N, 44]` of x `[N, steps, channels]`, step by step."""
-        held = self.lstm
+        held = dict(self.lstm.named_parameters())
         state, memory = x.new_zeros(x.shape[0], 24), x.new_zeros(x.shape[0], 48)
         for step in range(STEPS):
-            read = F.linear(x[:, step], held.weight_ih_l0, held.bias_ih_l0)
-            gates = read + F.linear(state, held.weight_hh_l0, held.bias_hh_l0)
+            read = F.linear(x[:, step], held["weight_ih_l0"], held["bias_ih_l0"])
+            gates = read + F.linear(state, held["weight_hh_l0"], held["bias_hh_l0"])
             entered, kept, new, shown = gates.chunk(4, 1)
             memory = kept.sigmoid() * memory + entered.sigmoid() * new.tanh()
-            state = F.linear(shown.sigmoid() * memory.tanh(), held.weight_hr_l0)
+            state = F.linear(shown.sigmoid() * memory.tanh(), held["weight_hr_l0"])
         return self.head(state)
 
 
@@ -224,22 +225,22 @@ def network(name: str) -> nn.Module:
 def export(name: str) -> bytes:
     """The file that torch writes; it takes any number of samples as `x`, and answers as named."""
     known = NETWORKS[name]
-    file = io.BytesIO()
-    with warnings.catch_warnings():
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # The exporter says of itself that another one takes its place, and of traced loops that
         # they keep their length.
         warnings.simplefilter("ignore")
+        path = Path(folder) / "network.onnx"
         torch.onnx.export(
             network(name),
             (torch.from_numpy(inputs(name, 2)["x"]),),
-            file,
+            path,
             dynamo=False,
             opset_version=_OPSET,
             input_names=["x"],
             output_names=[*known.outputs],
             dynamic_axes={port: {0: "N"} for port in ("x", *known.outputs)},
         )
-    return file.getvalue()
+        return path.read_bytes()
 
 
 def inputs(name: str, samples: int = 160, seed: int = 0) -> dict[str, NDArray[Any]]:
