@@ -11,13 +11,12 @@ from onnx import ModelProto
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
+from models.graphs.reading.constants import opened, share_equal_weights
 from models.graphs.reading.facts import weight_share
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
-from models.graphs.reading.opened_constants import opened
 from models.graphs.reading.random_feeds import random_feeds
 from models.graphs.reading.runtime import plain_session
-from models.graphs.reading.shared_weights import share_equal_weights
 from models.graphs.reading.tensors import refuse_not_finite, refuse_unsound
 from models.graphs.reading.walking import all_graphs, own_tensors
 from models.graphs.sessions import GraphSession

@@ -11,8 +11,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from models.graphs.layers import find_layers
 from models.graphs.reading import folded, read_graph
-from models.graphs.reading.opened_constants import opened
-from models.graphs.reading.shared_weights import share_equal_weights
+from models.graphs.reading.constants import opened, share_equal_weights
 from tests.models.graphs.reading.graph_files import answers, model_of, port, tensor
 
 SIZE = 37

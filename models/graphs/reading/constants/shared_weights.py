@@ -7,7 +7,7 @@ from typing import TypeAlias
 from onnx import GraphProto, ModelProto, numpy_helper
 
 from models.graphs.layers import SMALLEST
-from models.graphs.reading.opened_constants import output_names, rename_reads
+from models.graphs.reading.constants.opened_constants import output_names, rename_reads
 from models.graphs.reading.tensors import FLOATING
 from models.graphs.reading.walking import bodies, captured
 
