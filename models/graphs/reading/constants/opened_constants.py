@@ -1,7 +1,7 @@
 """Constants that nodes hold, turn or hand on, as initializers; without a runtime."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TypeAlias
 
 import numpy as np
@@ -54,6 +54,13 @@ def output_names(graph: GraphProto) -> set[str]:
     return {port.name for part in all_graphs(graph) for port in part.output}
 
 
+def drop_initializers(graph: GraphProto, names: Container[str]) -> None:
+    """Leave out the initializers of these names, without copying the others."""
+    for place in reversed(range(len(graph.initializer))):
+        if graph.initializer[place].name in names:
+            del graph.initializer[place]
+
+
 def _held(node: NodeProto, source: TensorProto | None) -> _Made:
     del source
     held = [entry.t for entry in node.attribute if entry.name == "value" and entry.HasField("t")]
@@ -66,9 +73,11 @@ def _handed_on(node: NodeProto, source: TensorProto | None) -> _Made:
 
 
 def _turned(node: NodeProto, source: TensorProto | None) -> _Made:
-    if source is None:
+    if source is None or source.data_type not in _TURNED:
         return None
     order = [axis for entry in node.attribute if entry.name == "perm" for axis in entry.ints]
+    if order and sorted(order) != [*range(len(source.dims))]:
+        return None
     turned = numpy_helper.to_array(source).transpose(order or None)
     # A number that is made contiguous would get a dimension; a copy in this order does not.
     return numpy_helper.from_array(np.array(turned, order="C"))
@@ -83,6 +92,9 @@ def _cast(node: NodeProto, source: TensorProto | None) -> _Made:
         value = numpy_helper.to_array(source).astype(np.float32)
     return numpy_helper.from_array(value) if np.isfinite(value).all() else None
 
+
+_TURNED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE})
+"""Types of weights."""
 
 _Openers: TypeAlias = Mapping[str, Callable[[NodeProto, "TensorProto | None"], _Made]]
 _HOLDING: _Openers = {"Constant": _held, "Identity": _handed_on}
@@ -117,22 +129,18 @@ def _open(graph: GraphProto, openers: _Openers) -> None:
         elif found is constants.get(source):
             renamed[node.output[0]] = source
         else:
-            constants[node.output[0]] = _named(found, node.output[0])
+            made = graph.initializer.add()
+            made.CopyFrom(found)
+            made.name = node.output[0]
+            constants[made.name] = made
             if changes:
                 made_of[source] = node.output[0]
-    tensors = [tensor for name, tensor in constants.items() if name not in made_of]
+    if len(nodes) == len(graph.node):
+        return
     del graph.node[:]
-    del graph.initializer[:]
     graph.node.extend(nodes)
-    graph.initializer.extend(tensors)
+    drop_initializers(graph, made_of)
     rename_reads(graph, renamed)
-
-
-def _named(tensor: TensorProto, name: str) -> TensorProto:
-    made = TensorProto()
-    made.CopyFrom(tensor)
-    made.name = name
-    return made
 
 
 def _read_in_one_way(graph: GraphProto) -> set[str]:

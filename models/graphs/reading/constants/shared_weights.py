@@ -1,13 +1,18 @@
 """Weights that a file holds several times."""
 
 import hashlib
+import math
 from collections import defaultdict
 from typing import TypeAlias
 
-from onnx import GraphProto, ModelProto, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, numpy_helper
 
 from models.graphs.layers import SMALLEST
-from models.graphs.reading.constants.opened_constants import output_names, rename_reads
+from models.graphs.reading.constants.opened_constants import (
+    drop_initializers,
+    output_names,
+    rename_reads,
+)
 from models.graphs.reading.tensors import FLOATING
 from models.graphs.reading.walking import bodies, captured
 
@@ -22,24 +27,22 @@ def share_equal_weights(model: ModelProto) -> None:
     """
     graph = model.graph
     ways = _ways(graph)
-    first: dict[tuple[int, tuple[int, ...], frozenset[_Way], bytes], str] = {}
-    renamed: dict[str, str] = {}
+    alike: dict[tuple[int, tuple[int, ...], frozenset[_Way]], list[TensorProto]] = defaultdict(list)
     for tensor in graph.initializer:
         shape = tuple(tensor.dims)
-        if tensor.data_type not in FLOATING or tensor.name not in ways:
-            continue
-        value = numpy_helper.to_array(tensor)
-        if value.size < SMALLEST:
-            continue
-        digest = hashlib.sha256(value.tobytes()).digest()
-        key = (tensor.data_type, shape, frozenset(ways[tensor.name]), digest)
-        if first.setdefault(key, tensor.name) != tensor.name:
-            renamed[tensor.name] = first[key]
+        if tensor.data_type in FLOATING and tensor.name in ways and math.prod(shape) >= SMALLEST:
+            alike[tensor.data_type, shape, frozenset(ways[tensor.name])].append(tensor)
+    renamed: dict[str, str] = {}
+    for tensors in alike.values():
+        first: dict[bytes, str] = {}
+        # A weight of its own shape is not looked at.
+        for tensor in tensors if len(tensors) > 1 else ():
+            digest = hashlib.sha256(numpy_helper.to_array(tensor).tobytes()).digest()
+            if first.setdefault(digest, tensor.name) != tensor.name:
+                renamed[tensor.name] = first[digest]
     if not renamed:
         return
-    kept = [tensor for tensor in graph.initializer if tensor.name not in renamed]
-    del graph.initializer[:]
-    graph.initializer.extend(kept)
+    drop_initializers(graph, renamed)
     rename_reads(graph, renamed)
 
 

@@ -159,6 +159,12 @@ def test_outputs_and_what_bodies_read_keep_their_names() -> None:
     assert opened(constant) == constant
 
 
+def test_what_no_runtime_would_turn_is_left_alone() -> None:
+    nodes = [node("Transpose", ["w"], "t", perm=[0, 5]), node("MatMul", ["x", "t"], "y")]
+    model = _model(nodes)
+    assert opened(model) == model
+
+
 def test_the_model_that_is_opened_stays_as_it_is() -> None:
     model = _model([node("Transpose", ["w"], "t"), node("MatMul", ["x", "t"], "y")])
     before = model.SerializeToString()
