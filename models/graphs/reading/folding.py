@@ -11,6 +11,7 @@ from onnx import ModelProto
 
 from models.errors import GraphRefused
 from models.graphs.documents import DEFAULT_LIMITS, GraphLimits
+from models.graphs.reading.constants import opened, share_equal_weights
 from models.graphs.reading.facts import weight_share
 from models.graphs.reading.naming import refuse_unordered, tell_nodes_apart
 from models.graphs.reading.nodes import refuse_unknown_operators
@@ -43,7 +44,7 @@ class Folded:
 
     model: ModelProto
     kept_because: str | None = None
-    """Why it is the model as it was; None: its constants are folded."""
+    """Why the runtime's constants are not in it; None: they are."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def folded(
     It opens `Constant` nodes, and LSTM weights behind slices. All operators stay standard; inputs,
     outputs and metadata are the model's own. Both are run; where their answers differ, the model
     runs on none of the random inputs that are tried, or weights would move into bodies, it stays as
-    it is.
+    it is but for what `opened` computes without a runtime. Equal weights are stored once.
 
     Args:
         model: as `read_graph` gives it.
@@ -91,10 +92,13 @@ def folded(
             raise GraphRefused("the model runs on none of the random inputs that were tried")
         made = _optimized(content, scratch / "folded.onnx", limits)
         _restore(made, model)
+        share_equal_weights(made)
         _refuse_worse(made, model)
         _refuse_other_answers(plain_session(made.SerializeToString()), answered)
     except GraphRefused as error:
-        return Folded(model, str(error))
+        kept = opened(model)
+        share_equal_weights(kept)
+        return Folded(kept, str(error))
     return Folded(made)
 
 

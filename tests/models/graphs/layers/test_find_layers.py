@@ -172,5 +172,95 @@ def test_a_weight_that_a_body_reads_too_keeps_its_factors_together() -> None:
     assert (alone.role.kind, alone.structured) == ("other", False)
 
 
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Max", "Min", "Sum"])
+def test_what_is_only_added_is_no_layer(operator: str) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node(operator, ["h", "places"], ["y"]),
+    ]
+    weights = {"w": weight(37, 33), "places": weight(33, 33)}
+    assert [one.name for one in find_layers(_graph(nodes, weights, inputs={"x": [33, 37]}))] == [
+        "w"
+    ]
+
+
+def test_what_is_compared_or_selected_is_no_layer() -> None:
+    nodes = [
+        helper.make_node("Less", ["x", "bounds"], ["low"]),
+        helper.make_node("Where", ["low", "filled", "x"], ["y"]),
+    ]
+    weights = {"bounds": weight(33, 37), "filled": weight(33, 37, seed=1)}
+    assert not find_layers(_graph(nodes, weights, inputs={"x": [33, 37]}))
+
+
+@pytest.mark.parametrize(
+    ("node", "bias"),
+    [
+        (helper.make_node("Gemm", ["x", "w", "b"], ["y"]), (1025,)),
+        (helper.make_node("LSTM", ["x", "w", "r", "b"], ["", "y"], hidden_size=130), (1, 1040)),
+        (helper.make_node("Conv", ["x", "w", "b"], ["y"]), (1025,)),
+    ],
+    ids=lambda value: getattr(value, "op_type", None),
+)
+def test_a_long_bias_is_no_layer(node: onnx.NodeProto, bias: tuple[int, ...]) -> None:
+    shapes = {
+        "Gemm": {"w": (3, 1025), "b": bias},
+        "LSTM": {"w": (1, 520, 3), "r": (1, 520, 130), "b": bias},
+        "Conv": {"w": (1025, 3, 1), "b": bias},
+    }[node.op_type]
+    weights = {name: weight(*shape) for name, shape in shapes.items()}
+    found = find_layers(_graph([node], weights, inputs={"x": [2, 3]}))
+    assert [one.weight for one in found] == [name for name in weights if name != "b"]
+
+
+def test_a_constant_that_is_cut_and_reshaped_before_it_is_added_is_no_layer() -> None:
+    nodes = [
+        helper.make_node("Slice", ["c", "zero", "count"], ["cut"]),
+        helper.make_node("Unsqueeze", ["cut", "zero"], ["more"]),
+        helper.make_node("Add", ["x", "more"], ["y"]),
+    ]
+    given = {"x": [5, 33], "count": [1]}
+    constants = {"c": weight(37, 33), "zero": np.array([0])}
+    assert not find_layers(_graph(nodes, constants, inputs=given))
+    # A product reads it as well.
+    other = [*nodes, helper.make_node("MatMul", ["cut", "x"], ["z"])]
+    assert [one.name for one in find_layers(_graph(other, constants, inputs=given))] == ["c"]
+
+
+def test_a_weight_that_is_also_added_is_a_layer() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Add", ["h", "w"], ["y"]),
+    ]
+    (layer,) = find_layers(_graph(nodes, {"w": weight(35, 35)}, inputs={"x": [35, 35]}))
+    assert (layer.role.kind, len(layer.readers)) == ("other", 2)
+
+
+def test_rows_that_are_looked_up_and_added_are_a_layer() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["at"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "at"], ["rows"]),
+        helper.make_node("Add", ["rows", "rows"], ["y"]),
+    ]
+    (layer,) = find_layers(_graph(nodes, {"table": weight(57, 21)}, inputs={"x": [5]}))
+    assert layer.role.kind == "embedding"
+
+
+def test_a_constant_with_infinities_is_no_layer() -> None:
+    node = helper.make_node("Mul", ["x", "c"], ["y"])
+    mask = np.triu(np.full((33, 33), -np.inf, np.float32), 1)
+    assert not find_layers(_graph([node], {"c": mask}, inputs={"x": [33, 33]}))
+
+
+def test_long_chains_of_reshapes_are_followed_to_their_end() -> None:
+    views = [helper.make_node("Identity", [f"c{at}"], [f"c{at + 1}"]) for at in range(3000)]
+    ends = {
+        operator: helper.make_node(operator, ["x", "c3000"], ["y"]) for operator in ("Add", "Mul")
+    }
+    for operator, end in ends.items():
+        found = find_layers(_graph([*views, end], {"c0": weight(33, 33)}, inputs={"x": [33, 33]}))
+        assert len(found) == (operator == "Mul")
+
+
 def test_roles_have_kinds_of_their_own() -> None:
     assert len({role.kind for role in ROLES}) == len(ROLES)
