@@ -122,7 +122,7 @@ class NetworkSpace:
         """
         raise SpecRefused([Fault("task", "trials of a network's layers are proposed by by_layer")])
 
-    def place(self, spec: object) -> None:  # noqa: ARG002
+    def place(self, spec: object) -> None:
         """Nothing lies in a space without dimensions."""
 
     def preset(self, name: str) -> NoReturn:

@@ -28,7 +28,6 @@ from search.studies.states import ENDED, ended_after_dispatch, enter, in_progres
 from search.studies.warm_start import knowledge_of
 
 __all__ = [
-    "space_of",
     "ENDED",
     "OBJECTIVES",
     "Budget",
@@ -64,4 +63,5 @@ __all__ = [
     "replicate_seed",
     "resume",
     "seeded",
+    "space_of",
 ]

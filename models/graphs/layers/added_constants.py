@@ -1,4 +1,4 @@
-"""Constants that are no weights: biases, masks, and tables that are added."""
+"""Constants that are no weights: biases, masks, and numbers that are compared or selected."""
 
 from collections.abc import Container, Mapping, Sequence
 from typing import TypeAlias
@@ -61,14 +61,37 @@ _VIEWS = frozenset(
 rows of an embedding are added to others, too."""
 
 
-def is_only_added(
-    name: str, nodes: Sequence[onnx.NodeProto], uses: Uses, in_bodies: Container[str]
+def is_bias_or_mask(
+    name: str,
+    shape: Sequence[int],
+    nodes: Sequence[onnx.NodeProto],
+    uses: Uses,
+    in_bodies: Container[str],
 ) -> bool:
     """Whether all that becomes of a value is to be added, compared or selected.
 
     Also if it is reshaped, cut or cast before. What bodies or none of the nodes read counts as read
-    in another way.
+    in another way. A table `[positions, numbers]` that is added to activations is none of these: it
+    was learned as weights are, and is rounded as well as they are. What a Softmax reads the sum of
+    is a mask, whatever its shape.
     """
+    adders: list[onnx.NodeProto] = []
+    if not _is_only_added(name, nodes, uses, in_bodies, adders):
+        return False
+    is_table = sum(size > 1 for size in shape) > 1
+    if not is_table or any(node.op_type != "Add" for node in adders):
+        return True
+    readers = (nodes[at] for node in adders for at, _ in uses.get(node.output[0], ()))
+    return any(reader.op_type == "Softmax" for reader in readers)
+
+
+def _is_only_added(
+    name: str,
+    nodes: Sequence[onnx.NodeProto],
+    uses: Uses,
+    in_bodies: Container[str],
+    adders: list[onnx.NodeProto],
+) -> bool:
     waiting = [name]
     while waiting:
         value = waiting.pop()
@@ -78,6 +101,7 @@ def is_only_added(
         for at, place in found:
             node = nodes[at]
             if node.op_type in _ADDING or place in _ADDED_PLACES.get(node.op_type, ()):
+                adders.append(node)
                 continue
             if node.op_type not in _VIEWS or place:
                 return False

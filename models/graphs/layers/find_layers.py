@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from models.graphs.layers.added_constants import is_only_added
+from models.graphs.layers.added_constants import is_bias_or_mask
 from models.graphs.layers.layer import SMALLEST, Layer, Reader
 from models.graphs.layers.other_weights import OtherRole, by_first_axis
 from models.graphs.layers.role import Element, Role, Use
@@ -38,7 +38,7 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
     The model is checked and its constants are folded. Each has a weight once, however many nodes
     read it. Left out are weights that are also inputs, for whoever runs the file may replace them,
     types other than float32, float16 and the integers of quantized operators, and constants that
-    are only added, compared or selected, or hold Inf: biases, masks and tables of positions.
+    are only added, compared or selected, or hold Inf: biases and masks.
     """
     graph = model.graph
     replaceable: set[str] = set()
@@ -56,7 +56,7 @@ def find_layers(model: onnx.ModelProto) -> list[Layer]:
         uses = used.get(name, [])
         if not uses and name not in in_bodies:
             continue
-        if is_only_added(name, graph.node, used, in_bodies):
+        if is_bias_or_mask(name, tensor.dims, graph.node, used, in_bodies):
             continue
         layer = _layer(
             tensor, [(at, place, graph.node[at]) for at, place in uses], name in in_bodies

@@ -64,7 +64,7 @@ def _handed_out(held: Evaluator, proposals: Proposals, original: bytes) -> Hande
     """Of those that are so much smaller, the one that loses least."""
     smaller = [one for one in proposals.front if _ratio(held, one) >= SMALLER]
     best = min(smaller, key=lambda one: one.loss or 0.0)
-    return handed_out(held, best.picks, proposals.offers, original_bytes=len(original))
+    return handed_out(held, best.picks, proposals.offers, original=original)
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -176,12 +176,23 @@ def test_a_weight_that_a_body_reads_too_keeps_its_factors_together() -> None:
 def test_what_is_only_added_is_no_layer(operator: str) -> None:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["h"]),
-        helper.make_node(operator, ["h", "places"], ["y"]),
+        helper.make_node(operator, ["h", "mask"], ["sum"]),
+        helper.make_node("Softmax", ["sum"], ["y"]),
     ]
-    weights = {"w": weight(37, 33), "places": weight(33, 33)}
+    weights = {"w": weight(37, 33), "mask": weight(33, 33)}
     assert [one.name for one in find_layers(_graph(nodes, weights, inputs={"x": [33, 37]}))] == [
         "w"
     ]
+
+
+def test_a_table_that_is_added_to_activations_is_a_layer_and_a_bias_is_none() -> None:
+    nodes = [
+        helper.make_node("Add", ["x", "places"], ["a"]),
+        helper.make_node("Add", ["b", "bias"], ["y"]),
+    ]
+    weights = {"places": weight(33, 37), "bias": weight(1, 2048)}
+    given = {"x": [33, 37], "b": [5, 2048]}
+    assert [one.name for one in find_layers(_graph(nodes, weights, inputs=given))] == ["places"]
 
 
 def test_what_is_compared_or_selected_is_no_layer() -> None:
@@ -217,7 +228,8 @@ def test_a_constant_that_is_cut_and_reshaped_before_it_is_added_is_no_layer() ->
     nodes = [
         helper.make_node("Slice", ["c", "zero", "count"], ["cut"]),
         helper.make_node("Unsqueeze", ["cut", "zero"], ["more"]),
-        helper.make_node("Add", ["x", "more"], ["y"]),
+        helper.make_node("Add", ["x", "more"], ["sum"]),
+        helper.make_node("Softmax", ["sum"], ["y"]),
     ]
     given = {"x": [5, 33], "count": [1]}
     constants = {"c": weight(37, 33), "zero": np.array([0])}
