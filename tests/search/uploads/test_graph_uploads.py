@@ -15,6 +15,7 @@ from onnx import helper
 
 from models.errors import GraphRefused
 from models.graphs.documents import GraphLimits
+from models.graphs.network_facts import network_facts
 from models.graphs.reading import graph_facts, read_graph
 from search.uploads.graph_uploads import GraphFile, GraphReading, read_graph_file
 from tests.models.graphs.reading.altered_graphs import altered
@@ -30,6 +31,7 @@ from tests.models.graphs.reading.graph_files import (
     tensor,
 )
 from tests.search.uploads.upload_cases import mutations
+from tests.service.network_files import network
 
 
 @pytest.fixture
@@ -65,6 +67,15 @@ def test_a_file_is_read_folded_and_described(folder: Path) -> None:
     written = read_graph((folder / "out.onnx").read_bytes())
     assert graph_facts(written) == found.facts
     assert found.facts.file_bytes == (folder / "out.onnx").stat().st_size
+
+
+def test_layers_and_the_refusal_of_none_reach_the_caller(folder: Path) -> None:
+    found = _read(folder, network().SerializeToString(), to_compress=True)
+    assert [(layer.name, layer.shape) for layer in found.layers] == [("W", (32, 64))]
+    assert found.network.parameters == 32 * 64 + 64 * 5
+    (folder / "out.onnx").unlink()
+    message = _refusal(folder, small(), to_compress=True)
+    assert message.startswith("nothing in the network can be compressed")
 
 
 def test_a_refusal_reaches_the_caller_in_words(folder: Path) -> None:
@@ -190,7 +201,7 @@ def test_the_caller_loads_neither_onnx_nor_its_runtime_and_the_reader_no_torch()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-SEEDS = [small(), chosen_by_rate(), endless(), large_constant()]
+SEEDS = [network(), small(), chosen_by_rate(), endless(), large_constant()]
 FUZZED = st.one_of(
     st.sampled_from([model.SerializeToString() for model in SEEDS]).flatmap(mutations),
     st.sampled_from(SEEDS).flatmap(altered),
@@ -207,7 +218,7 @@ def test_any_bytes_are_a_model_or_a_sentence(content: bytes) -> None:
         return
     # What was let pass says the same when it is read again.
     assert read_graph(model.SerializeToString()) == model
-    assert graph_facts(model).model_dump_json()
+    assert network_facts(model, kept_because=None).model_dump_json()
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
