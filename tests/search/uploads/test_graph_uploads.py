@@ -15,7 +15,6 @@ from onnx import helper
 
 from models.errors import GraphRefused
 from models.graphs.documents import GraphLimits
-from models.graphs.network_facts import network_facts
 from models.graphs.reading import graph_facts, read_graph
 from search.uploads.graph_uploads import GraphFile, GraphReading, read_graph_file
 from tests.models.graphs.reading.altered_graphs import altered
@@ -218,10 +217,10 @@ def test_any_bytes_are_a_model_or_a_sentence(content: bytes) -> None:
         return
     # What was let pass says the same when it is read again.
     assert read_graph(model.SerializeToString()) == model
-    assert network_facts(model, kept_because=None).model_dump_json()
+    assert graph_facts(model).model_dump_json()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FUZZED)
 def test_any_bytes_in_a_process_are_facts_or_a_sentence(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -229,9 +228,10 @@ def test_any_bytes_in_a_process_are_facts_or_a_sentence(content: bytes) -> None:
         folder.mkdir()
         limits = GraphReading(seconds=3)
         try:
-            found = _read(folder, content, limits=limits)
+            found = _read(folder, content, to_compress=True, limits=limits)
         except GraphRefused:
             assert not list(folder.iterdir())
             return
         assert [entry.name for entry in folder.iterdir()] == ["out.onnx"]
         assert graph_facts(read_graph((folder / "out.onnx").read_bytes())) == found.facts
+        assert found.layers
