@@ -100,6 +100,9 @@ class GraphFileReader(ModelReader):
             raise GraphRefused(
                 f"an ONNX file says itself what {given} would; allowed with it is none of them"
             )
+        most = self._limits.graph.file_bytes
+        if file.size > most:
+            raise GraphRefused(f"the file has {file.size} bytes; an ONNX file may have {most}")
         found = read_graph_file(
             file.path, out=folder / "folded", to_compress=True, limits=self._limits
         )

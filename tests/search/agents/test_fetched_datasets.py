@@ -1,6 +1,7 @@
 """Workers get uploads from a real API over HTTP, whole or not at all, once for a machine."""
 
 import hashlib
+import io
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from io import BufferedRandom
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from search.agents.agent_client import AgentLink, NoAnswer
@@ -19,6 +21,7 @@ from search.agents.attempt_line import AttemptLine
 from search.agents.fetched_datasets import FetchedDatasets
 from search.errors import DataError, SearchError
 from search.uploads import container
+from search.uploads.arrays import write_arrays
 from tests.patience import wait_while_it_moves
 from tests.search.uploads.uploaded import gestures
 
@@ -57,6 +60,7 @@ class Uploads(ThreadingHTTPServer):
         """The `Range` of each request."""
         self.breaks = 0
         self.status = 200
+        self.content = CONTENT
         self.digest = hashlib.sha256(CONTENT).hexdigest()
         self.held = threading.Event()
         self.held.set()
@@ -79,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         assert self.path == f"/v1/agents/{MACHINE}/attempts/a1/datasets/up"
         assert self.headers["Lease-Token"] == "token"
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
-        content = CONTENT[start:] if server.status == 200 else b"no"
+        content = server.content[start:] if server.status == 200 else b"no"
         self.send_response(server.status if start == 0 else 206)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-SHA256", server.digest)
@@ -128,6 +132,20 @@ def test_an_upload_is_fetched_once_and_is_the_same_bytes(
     assert uploads.asked == [None]
     (file,) = files(tmp_path)
     assert "up" not in file.name.split(".")
+
+
+def test_arrays_and_samples_are_told_apart_by_their_bytes(uploads: Uploads, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds samples to train on"):
+        shelf_of(uploads.url, tmp_path / "samples").arrays("up")
+    stream = io.BytesIO()
+    write_arrays(stream, {"frames": np.ones((7, 5), dtype=np.float32)})
+    uploads.content = stream.getvalue()
+    uploads.digest = hashlib.sha256(uploads.content).hexdigest()
+    shelf = shelf_of(uploads.url, tmp_path / "arrays")
+    facts = shelf.arrays("up")
+    assert (facts.samples, facts.arrays[0].name, facts.arrays[0].shape) == (7, "frames", (5,))
+    with pytest.raises(DataError, match="holds arrays for a network's inputs"):
+        shelf.facts("up")
 
 
 def test_a_transfer_that_breaks_goes_on_where_it_was(

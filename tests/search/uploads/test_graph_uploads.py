@@ -30,6 +30,7 @@ from tests.models.graphs.reading.graph_files import (
     tensor,
 )
 from tests.search.uploads.upload_cases import mutations
+from tests.service.network_files import network
 
 
 @pytest.fixture
@@ -65,6 +66,15 @@ def test_a_file_is_read_folded_and_described(folder: Path) -> None:
     written = read_graph((folder / "out.onnx").read_bytes())
     assert graph_facts(written) == found.facts
     assert found.facts.file_bytes == (folder / "out.onnx").stat().st_size
+
+
+def test_layers_and_the_refusal_of_none_reach_the_caller(folder: Path) -> None:
+    found = _read(folder, network().SerializeToString(), to_compress=True)
+    assert [(layer.name, layer.shape) for layer in found.layers] == [("W", (32, 64))]
+    assert found.network.parameters == 32 * 64 + 64 * 5
+    (folder / "out.onnx").unlink()
+    message = _refusal(folder, small(), to_compress=True)
+    assert message.startswith("nothing in the network can be compressed")
 
 
 def test_a_refusal_reaches_the_caller_in_words(folder: Path) -> None:
@@ -190,7 +200,7 @@ def test_the_caller_loads_neither_onnx_nor_its_runtime_and_the_reader_no_torch()
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)
 
 
-SEEDS = [small(), chosen_by_rate(), endless(), large_constant()]
+SEEDS = [network(), small(), chosen_by_rate(), endless(), large_constant()]
 FUZZED = st.one_of(
     st.sampled_from([model.SerializeToString() for model in SEEDS]).flatmap(mutations),
     st.sampled_from(SEEDS).flatmap(altered),
@@ -210,7 +220,7 @@ def test_any_bytes_are_a_model_or_a_sentence(content: bytes) -> None:
     assert graph_facts(model).model_dump_json()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(FUZZED)
 def test_any_bytes_in_a_process_are_facts_or_a_sentence(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -218,9 +228,10 @@ def test_any_bytes_in_a_process_are_facts_or_a_sentence(content: bytes) -> None:
         folder.mkdir()
         limits = GraphReading(seconds=3)
         try:
-            found = _read(folder, content, limits=limits)
+            found = _read(folder, content, to_compress=True, limits=limits)
         except GraphRefused:
             assert not list(folder.iterdir())
             return
         assert [entry.name for entry in folder.iterdir()] == ["out.onnx"]
         assert graph_facts(read_graph((folder / "out.onnx").read_bytes())) == found.facts
+        assert found.layers

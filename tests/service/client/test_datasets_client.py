@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from search.documents.datasets import DatasetFacts
+from search.documents.datasets import ArrayFacts, DatasetFacts
 from service.client import Client, Refused, Unreachable
 from tests.service.listening import listening
 from tests.service.relay import Relay
 from tests.service.running import command
 from tests.service.site import Site
-from tests.service.uploading import CSV, TS, assert_nothing_is_left, rows_of, unfinished
+from tests.service.uploading import CSV, TS, assert_nothing_is_left, npz, rows_of, unfinished
 
 
 @pytest.fixture
@@ -157,3 +158,18 @@ def test_the_command_line_says_what_is_wrong(server: str, site: Site, tmp_path: 
     assert command(server, "datasets", "show", "none").returncode == 3
     assert_nothing_is_left(site)
     assert command(server, "datasets", "upload", ragged, "--pad").returncode == 0
+
+
+def test_arrays_are_uploaded_listed_and_shown(client: Client, server: str, tmp_path: Path) -> None:
+    file = tmp_path / "speech.npz"
+    file.write_bytes(npz(frames=np.ones((7, 5, 3), dtype=np.float32), labels=np.arange(7)))
+    dataset = client.upload_dataset(file, holds="arrays")
+    assert isinstance(dataset.facts, ArrayFacts)
+    assert [array.name for array in dataset.facts.arrays] == ["frames", "labels"]
+    assert client.dataset(dataset.id) == dataset
+    assert list(client.datasets()) == [dataset]
+    sent = command(server, "datasets", "upload", file, "--holds", "arrays")
+    assert sent.returncode == 0, sent.stderr
+    for word in (dataset.id, "float32, 5 × 3 a sample", "model_outputs"):
+        assert word in sent.stdout, word
+    assert "arrays" in command(server, "datasets", "list").stdout

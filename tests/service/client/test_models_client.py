@@ -8,7 +8,7 @@ import pytest
 from torch import nn
 
 from models import checkpoint
-from service.api.models.schemas import ModelDetail
+from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.client import Client, Refused
 from tests.service.listening import listening
 from tests.service.model_files import (
@@ -19,6 +19,7 @@ from tests.service.model_files import (
     saved,
     written,
 )
+from tests.service.network_files import network
 from tests.service.relay import Relay
 from tests.service.running import command
 from tests.service.site import Site
@@ -124,4 +125,26 @@ def test_the_command_line_says_what_is_wrong(server: str, site: Site, tmp_path: 
     assert refused.returncode == 3
     assert "bidirectional" in refused.stderr
     assert command(server, "models", "upload", wide, "--nonlinearity", "odd").returncode == 2
+    assert_no_model_is_left(site)
+
+
+def test_a_network_goes_both_ways(server: str, site: Site, tmp_path: Path) -> None:
+    content = network().SerializeToString()
+    file = written(tmp_path / "vad.onnx", content)
+    with Client(server) as client:
+        model = client.upload_model(file)
+        assert isinstance(model, NetworkDetail)
+        assert [layer.name for layer in model.layers] == ["W"]
+        assert client.model(model.id) == model
+        (listed,) = client.models()
+        assert (listed.id, listed.source) == (model.id, "onnx")
+        got = client.download_model(model.id, tmp_path / "back.onnx")
+        assert (got.sha256, got.path.read_bytes()) == (model.sha256, content)
+    sent = command(server, "models", "upload", file)
+    assert sent.returncode == 0, sent.stderr
+    for word in ("an ONNX file", "batch × 32", "MatMul 2, Relu 1", "32 × 64", "86.5 %"):
+        assert word in sent.stdout, word
+    assert "opset 17" in command(server, "models", "list").stdout
+    assert model.id in command(server, "models", "show", model.id).stdout
+    assert command(server, "models", "delete", model.id).returncode == 0
     assert_no_model_is_left(site)

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -9,7 +10,7 @@ from service.rendering.plots.colours import SERIES
 from service.rendering.plots.series import HEIGHT, WIDTH, series_plot
 from tests.service.pages.test_pages import Elements, assert_strict
 from tests.service.site import Site
-from tests.service.uploading import CSV, TS, assert_nothing_is_left, good_npz, rows_of, upload
+from tests.service.uploading import CSV, TS, assert_nothing_is_left, good_npz, npz, rows_of, upload
 
 ORIGIN = {"Origin": "http://localhost:8080"}
 
@@ -171,3 +172,23 @@ def test_any_series_is_drawn_inside_its_picture(values: list[list[float]]) -> No
         assert len(points) >= 2
         assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in points)
         assert line.colour in SERIES
+
+
+def test_arrays_have_a_line_and_a_page_with_their_shapes(client: TestClient) -> None:
+    upload(client, CSV, "pets.csv")
+    frames, labels = np.ones((7, 5, 3), dtype=np.float32), np.arange(7)
+    content = npz(frames=frames, labels=labels)
+    fields = {"holds": "arrays", "problem": "", "unequal_lengths": "refuse", "missing": "refuse"}
+    files = {"file": ("speech.npz", content)}
+    answer = client.post(
+        "/datasets", files=files, data=fields, headers=ORIGIN, follow_redirects=False
+    )
+    assert answer.status_code == 303, answer.text
+    page = client.get(answer.headers["Location"])
+    assert_strict(page)
+    shown = Elements(page.text)
+    for text in ("speech.npz", "frames", "float32", "5 × 3", "labels", "int64", "one number"):
+        assert any(text in part for part in shown.text), text
+    listed = client.get("/datasets")
+    assert_strict(listed)
+    assert {"pets.csv", "speech.npz", "arrays"} <= set(Elements(listed.text).text)

@@ -11,6 +11,7 @@ from tests.service.model_files import (
     saved,
     upload_model,
 )
+from tests.service.network_files import in_branches, network
 from tests.service.pages.test_pages import Elements, assert_strict
 from tests.service.site import Site
 
@@ -100,3 +101,27 @@ def test_what_a_user_wrote_is_shown_and_never_run(client: TestClient) -> None:
         assert evil not in answer.text
         assert any(evil in text for text in Elements(answer.text).text)
         assert_strict(answer)
+
+
+def test_a_network_has_a_line_and_a_page_with_its_ports_and_layers(client: TestClient) -> None:
+    upload_model(client, saved(plain()), "my gru")
+    model = upload_model(client, network().SerializeToString(), "vad.onnx").json()
+    listed = client.get("/models")
+    assert_strict(listed)
+    assert "ONNX, opset 17, 3 nodes" in Elements(listed.text).text
+    assert "my gru" in Elements(listed.text).text
+    answer = client.get(model["links"]["page"])
+    assert_strict(answer)
+    shown = Elements(answer.text)
+    for text in ("vad.onnx", "batch × 32", "batch × 5", "MatMul", "32 × 64", "8,192", "86.5 %"):
+        assert any(text in part for part in shown.text), text
+    assert model["links"]["checkpoint"] in {link.get("href") for link in shown.all("a")}
+    branches = upload_model(client, in_branches().SerializeToString(), "branches.onnx").json()
+    page = client.get(branches["links"]["page"])
+    assert_strict(page)
+    assert any("bodies of If" in part for part in Elements(page.text).text)
+
+
+def test_a_form_begins_with_a_network_too(client: TestClient) -> None:
+    model = upload_model(client, network().SerializeToString(), "vad.onnx").json()
+    assert client.get("/studies/new", params={"model": model["id"]}).status_code == 200
