@@ -1,7 +1,7 @@
 """The task of a study that compresses a network of others: its answers to a user's data."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, Union
 
 import numpy as np
 from pydantic import BeforeValidator, Field
@@ -20,7 +20,7 @@ _UNITS: Mapping[str, str] = {"kl": "nats"}
 _WORST_LOSS = 1.0
 """A relative error of 1 is that of zeros; a divergence of a nat is a network that is broken."""
 
-FixedNumbers = TypeAliasType("FixedNumbers", float | tuple["FixedNumbers", ...])
+FixedNumbers = TypeAliasType("FixedNumbers", Union[float, tuple["FixedNumbers", ...]])  # noqa: UP007
 """A number, or rows of numbers."""
 
 _Id = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
