@@ -4,7 +4,7 @@ import logging
 import signal
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from models.errors import ToolMissing
@@ -52,7 +52,7 @@ class _Attempt:
     lock: MeasurementLock
     sources: DataSources
     device: str
-    networks: OpenedNetworks
+    networks: OpenedNetworks = field(default_factory=OpenedNetworks)
 
 
 def do(

@@ -8,8 +8,7 @@ from search.documents.export_kinds import CHECKPOINT, ONNX
 from search.exports.export import MadeExport
 from search.exports.outcomes import outcome, refusal
 from search.exports.registry import EXPORTS, MADE
-from search.graphs.network_trial import NetworkTrial
-from search.training.trial_spec import trial_spec_of
+from search.training.trial_spec import TrialSpec, is_of_a_network
 from storage.records import TrialRecord, TrialState
 
 NOT_MADE = "it was not made yet: it is made when it is first asked for"
@@ -27,8 +26,7 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
 
     A file that trials link to before it is made is missing only where none can be made.
     """
-    spec = trial_spec_of(trial.spec)
-    if isinstance(spec, NetworkTrial):
+    if is_of_a_network(trial.spec):
         return _missing_of_a_network(trial)
     absent = [export for export in MADE if kind_of(export) not in trial.artifacts]
     checkpoint = trial.artifacts.get(CHECKPOINT)
@@ -37,7 +35,8 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
         return dict.fromkeys((CHECKPOINT, *map(kind_of, absent)), reason)
     if not absent:
         return {}
-    reasons = {kind_of(export): _reason(export, trial, spec.model, checkpoint) for export in absent}
+    model = TrialSpec.model_validate(trial.spec).model
+    reasons = {kind_of(export): _reason(export, trial, model, checkpoint) for export in absent}
     return {role: reason for role, reason in reasons.items() if reason is not None}
 
 

@@ -81,7 +81,7 @@ class OfferedLayers:
             found = unpacking.decompress(base64.b64decode(text, validate=True), most_bytes)
             layers, other_bytes, other_parameters = json.loads(found)
             return cls(tuple(map(_layer, layers)), int(other_bytes), int(other_parameters))
-        except (zlib.error, TypeError, KeyError, RecursionError) as error:
+        except (zlib.error, ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"these are no offers: {error}") from error
 
     @cached_property

@@ -9,7 +9,7 @@ from search.errors import DataError, Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, TORCH_DEFAULTS, Scalar
 from search.studies.spec import StudySpec
 from search.studies.task_fits import misfit
-from search.tasks import AnyTask, DataSources
+from search.tasks import DataSources
 from search.training.compression import OriginalFacts
 from storage.engine import Database
 from storage.errors import NotFound
@@ -19,7 +19,7 @@ _NAMING = ("id", "name")
 """The fields by which a task names its data, where it does."""
 
 
-def resolved(spec: StudySpec, task: AnyTask, sources: DataSources) -> StudySpec:
+def resolved(spec: StudySpec, sources: DataSources) -> StudySpec:
     """Fill in what follows from the task's data; facts that a user sent are not looked at.
 
     Whoever is given a stored spec later, a coordinator or a worker, finds the facts in it.
@@ -28,6 +28,7 @@ def resolved(spec: StudySpec, task: AnyTask, sources: DataSources) -> StudySpec:
         SpecRefused: a file or an upload is missing or damaged; the message names it, and where it
             belongs.
     """
+    task = spec.trained_task
     try:
         found = task.resolved(sources)
     except DataError as error:

@@ -132,7 +132,7 @@ def completed(database: Database, spec: StudySpec, sources: DataSources) -> Stud
     """
     if isinstance(spec.task, ModelOutputs):
         return resolved_network(database, spec, spec.task, sources)
-    return with_defaults(with_original(database, resolved(spec, spec.task, sources)))
+    return with_defaults(with_original(database, resolved(spec, sources)))
 
 
 def checked_space(spec: StudySpec) -> AnySpace:

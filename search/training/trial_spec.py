@@ -118,8 +118,13 @@ AnyTrialSpec: TypeAlias = TrialSpec | NetworkTrial
 _NETWORK = kind_of(NetworkTrial)
 
 
+def is_of_a_network(document: Mapping[str, Any]) -> bool:
+    """Whether a trial's document is that of a network of others."""
+    return document.get("kind") == _NETWORK
+
+
 def trial_spec_of(document: Mapping[str, Any]) -> AnyTrialSpec:
     """A trial's document as its row has it."""
-    if document.get("kind") == _NETWORK:
+    if is_of_a_network(document):
         return NetworkTrial.model_validate(document)
     return TrialSpec.model_validate(document)

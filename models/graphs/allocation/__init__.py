@@ -4,7 +4,7 @@
 against costs, and `refitted` learns from what was measured since.
 """
 
-from models.graphs.allocation.candidates import candidates
+from models.graphs.allocation.candidates import candidates, multiply_adds_of
 from models.graphs.allocation.prices import FIRST_PRICES, by_price, prices
 from models.graphs.allocation.refitting import nonnegative_least_squares, refitted
 from models.graphs.allocation.sensitivity import Probed, predicted_loss, probes, sensitivities
@@ -14,6 +14,7 @@ __all__ = [
     "Probed",
     "by_price",
     "candidates",
+    "multiply_adds_of",
     "nonnegative_least_squares",
     "predicted_loss",
     "prices",

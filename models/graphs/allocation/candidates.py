@@ -3,19 +3,26 @@
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from models.graphs.fits import CHOICES, AnyChoice, Choice, Dense
+from models.graphs.fits import CHOICES, AnyChoice, Dense
 from models.graphs.layers import Layer
 
 Cost: TypeAlias = Callable[[AnyChoice, Layer], float]
 
 
-def candidates(
-    layer: Layer, kinds: Sequence[type[AnyChoice]] = CHOICES, *, cost: Cost = Choice.bytes
-) -> list[AnyChoice]:
-    """The layer as it is, and all that these kinds offer which costs less.
+def bytes_of(choice: AnyChoice, layer: Layer) -> float:
+    """What a layer takes in a file."""
+    return choice.bytes(layer)
 
-    Costs are bytes, or for instance `Choice.multiply_adds`.
-    """
+
+def multiply_adds_of(choice: AnyChoice, layer: Layer) -> float:
+    """What a layer computes for one vector."""
+    return choice.multiply_adds(layer)
+
+
+def candidates(
+    layer: Layer, kinds: Sequence[type[AnyChoice]] = CHOICES, *, cost: Cost = bytes_of
+) -> list[AnyChoice]:
+    """The layer as it is, and all that these kinds offer which costs less."""
     unchanged = Dense()
     whole = cost(unchanged, layer)
     offered = (choice for kind in kinds for choice in kind.offers(layer))

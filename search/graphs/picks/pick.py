@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from pydantic import Field
 
-from models.graphs.allocation import candidates
-from models.graphs.fits import CHOICES, AnyChoice, Choice, Dense
+from models.graphs.allocation import candidates, multiply_adds_of
+from models.graphs.fits import CHOICES, AnyChoice, Dense
 from models.graphs.layers import Layer
 from models.spec import Spec
 from search.graphs.picks.costs_of_trials import Objective
@@ -51,7 +51,7 @@ def offered_picks(
     if "bytes" in objectives:
         found.update(dict.fromkeys(candidates(layer, kinds)))
     if "multiply_adds" in objectives:
-        found.update(dict.fromkeys(candidates(layer, kinds, cost=Choice.multiply_adds)))
+        found.update(dict.fromkeys(candidates(layer, kinds, cost=multiply_adds_of)))
     wanted = [
         choice for choice in found if "multiply_adds" in objectives or not choice.runs_factors
     ]

@@ -166,7 +166,8 @@ def test_a_space_finds_the_draw_of_a_configuration_of_another_space() -> None:
 
 def test_every_sampler_is_asked_about() -> None:
     kinds = {kind.model_fields["kind"].default for kind in Sampler.__subclasses__()}
-    assert kinds == {*LEARNING, "random", "grid"}
+    # Of a network of others nothing is known beforehand.
+    assert kinds == {*LEARNING, "random", "grid", "by_layer"}
 
 
 @pytest.mark.parametrize("file", ["onnx", "c", "checkpoint"])
