@@ -1,9 +1,10 @@
-"""Training a trial's numbers further, so that its file answers as the original does.
+"""Training the numbers of a trial's file further, by the original's answers.
 
-`FineTune` says how, and is part of documents: this package alone loads nothing of torch. What runs
-is imported by its modules' names, in a worker's process.
+`fine_tuned` trains one trial, and `untrainable` says why a network cannot be trained. An agent's
+process alone imports this; `search.graphs.fine_tune` is what documents say of it.
 """
 
-from search.graphs.fine_tuning.fine_tune import FineTune
+from search.graphs.fine_tuning.tuning import Epoch, fine_tuned
+from search.graphs.fine_tuning.untrainable import untrainable
 
-__all__ = ["FineTune"]
+__all__ = ["Epoch", "fine_tuned", "untrainable"]

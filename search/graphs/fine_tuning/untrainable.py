@@ -1,0 +1,25 @@
+"""Why a network cannot be trained further."""
+
+from models.errors import GraphRefused, InterpreterError
+from models.graphs.interpreter import GraphModule, equal_to_runtime, missing_operators
+from search.graphs.evaluator import Evaluator
+from search.graphs.fine_tuning.answer_kinds import answer_kinds
+
+
+def untrainable(evaluator: Evaluator) -> str | None:
+    """A sentence that names what is in the way; None: nothing is.
+
+    Torch has to know all operators, and to compute what onnxruntime computes, to 1e-4 of each
+    output's largest number, on the part of the data that is for choosing.
+    """
+    missing = missing_operators(evaluator.model)
+    if missing:
+        return f"torch does not compute {', '.join(missing)}"
+    if not answer_kinds(evaluator.metric, evaluator.choosing.original):
+        return f"the outputs {', '.join(evaluator.outputs)} are whole numbers without a gradient"
+    feeds = evaluator.samples.feeds(evaluator.choosing.places)
+    try:
+        found = equal_to_runtime(evaluator.model, GraphModule(evaluator.model), feeds)
+    except (InterpreterError, GraphRefused) as error:
+        return str(error)
+    return None if found.equal else f"torch computes something else: {found.sentence()}"
