@@ -4,7 +4,7 @@
 process alone imports this; `search.graphs.fine_tune` is what documents say of it.
 """
 
-from search.graphs.fine_tuning.tuning import Epoch, fine_tuned
+from search.graphs.fine_tuning.tuning import AfterEpoch, Epoch, fine_tuned
 from search.graphs.fine_tuning.untrainable import untrainable
 
-__all__ = ["Epoch", "fine_tuned", "untrainable"]
+__all__ = ["AfterEpoch", "Epoch", "fine_tuned", "untrainable"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import onnx
 import torch
@@ -47,7 +48,7 @@ class Epoch:
     """The metric, of what the file answers to the choosing part."""
 
 
-AfterEpoch = Callable[[Epoch], bool]
+AfterEpoch: TypeAlias = Callable[[Epoch], bool]
 """Says whether training goes on."""
 
 
@@ -57,7 +58,7 @@ def fine_tuned(
     how: FineTune,
     *,
     seed: int,
-    after_epoch: AfterEpoch = lambda _: True,
+    after_epoch: AfterEpoch,
 ) -> TrainedFile:
     """The file of these picks with its numbers trained by the original's answers.
 
