@@ -4,7 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 from models.errors import ConversionError, GraphRefused, InterpreterError
 from models.spec import kind_of
@@ -68,7 +68,7 @@ def prepared(network: OpenedNetwork, job: PrepareNetworkJob) -> Completion:
     metric = job.task.metric
     offered = network.offered()
     _log.info("%d layers were fitted and probed", len(offered.layers))
-    found = {
+    found: dict[str, Any] = {
         **network.samples,
         "metric": metric.name,
         "baseline": metric.baseline,

@@ -5,6 +5,9 @@ from models.graphs.interpreter import GraphModule, equal_to_runtime, missing_ope
 from search.graphs.evaluator import Evaluator
 from search.graphs.fine_tuning.answer_kinds import answer_kinds
 
+_NAMED = 5
+"""Operators that are named, if more are missing."""
+
 
 def untrainable(evaluator: Evaluator) -> str | None:
     """A sentence that names what is in the way; None: nothing is.
@@ -14,7 +17,8 @@ def untrainable(evaluator: Evaluator) -> str | None:
     """
     missing = missing_operators(evaluator.model)
     if missing:
-        return f"torch does not compute {', '.join(missing)}"
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return f"torch does not compute {', '.join(missing[:_NAMED])}{more}"
     if not answer_kinds(evaluator.metric, evaluator.choosing.original):
         return f"the outputs {', '.join(evaluator.outputs)} are whole numbers without a gradient"
     feeds = evaluator.samples.feeds(evaluator.choosing.places)

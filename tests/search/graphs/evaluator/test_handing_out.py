@@ -15,7 +15,9 @@ FOUR = {"w1": Pick(choice=Dense(bits=4), compensated=False), "w2": Pick(choice=D
 
 def test_a_file_is_described_layer_by_layer() -> None:
     held, original = evaluator(), classifier().SerializeToString()
-    found = handed_out(held, FOUR, offers(), original=original, metrics=[Agreement(), Kl()])
+    found = handed_out(
+        held, FOUR, offers(), original=original, metrics=[Agreement(), Kl()]
+    )
     report = found.report
     assert found.content == held.content(FOUR)
     assert report.bytes_after == len(found.content)
