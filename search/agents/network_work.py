@@ -73,6 +73,8 @@ def prepared(network: OpenedNetwork, job: PrepareNetworkJob) -> Completion:
         "metric": metric.name,
         "baseline": metric.baseline,
         "offers": offered.encoded(),
+        "references": [one.model_dump(mode="json") for one in network.references()],
+        "warnings": list(network.warnings),
     }
     if job.task.fine_tune is not None:
         found["fine_tuning"] = network.untrainable

@@ -3,8 +3,9 @@
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -83,11 +84,15 @@ class OfferedLayers:
         except (zlib.error, TypeError, KeyError, RecursionError) as error:
             raise ValueError(f"these are no offers: {error}") from error
 
+    @cached_property
+    def _by_pick(self) -> Mapping[tuple[str, Pick], Offer]:
+        return {(one.name, offer.pick): offer for one in self.layers for offer in one.offers}
+
     def _offer(self, one: LayerOffers, picks: Picks) -> Offer:
         pick = picks.get(one.name)
         if pick is None:
             return one.offers[0]
-        return next(offer for offer in one.offers if offer.pick == pick)
+        return self._by_pick[one.name, pick]
 
 
 def _row(offer: Offer) -> list[object]:

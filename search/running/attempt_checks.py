@@ -15,6 +15,7 @@ from models.interface import Interface
 from models.spec import Spec
 from search.errors import Fault, ReportRefused
 from search.graphs.offered_layers import OfferedLayers
+from search.graphs.reference_documents import ReferenceFile
 from search.measuring.throughput import Estimate, ThroughputRecord
 from search.tasks import NOT_NEGATIVE, Range
 from search.training.jobs import (
@@ -57,6 +58,8 @@ class _PreparedNetwork(_Prepared):
     fine_tuning: str | None = Field(
         default=None, max_length=_LONGEST_SENTENCE, description="why nothing is trained, if so"
     )
+    references: tuple[ReferenceFile, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @field_validator("offers")
     @classmethod

@@ -14,6 +14,7 @@ from search.graphs.offered_layers import OfferedLayers
 from search.graphs.picks import Measured, Objective, Picks
 from search.spaces.dimension import Dimension, Scalar
 from search.spaces.draws import Source
+from search.spaces.limits import Limits, excesses_of_a_network
 from search.spaces.model_space import Candidate, Hyperparameters
 from storage.records import TrialRecord, TrialState
 
@@ -46,10 +47,15 @@ class NetworkSpace:
         *,
         costs: Sequence[Objective],
         seed: int,
+        limits: Limits | None = None,
         offered: Callable[[], OfferedLayers | None] = lambda: None,
     ) -> None:
-        """`offered` gives what preparing the study found; None before that."""
+        """`offered` gives what preparing the study found; None before that.
+
+        What is beyond `limits` on bytes or parameters is proposed only where nothing is within.
+        """
         self._task, self._costs, self._seed = task, tuple(costs), seed
+        self._limits = Limits() if limits is None else limits
         self._read_offers = offered
         self._offered: OfferedLayers | None = None
         self._proposals: Proposals | None = None
@@ -111,7 +117,12 @@ class NetworkSpace:
         if offered is None:
             return LATER
         if self._proposals is None:
-            self._proposals = Proposals(offered.layers, objectives=self._costs, seed=self._seed)
+            self._proposals = Proposals(
+                offered.layers,
+                objectives=self._costs,
+                seed=self._seed,
+                within=self._within(offered),
+            )
         proposals = self._proposals
         self._tell(proposals, offered, past)
         if number >= len(proposals.first) and not proposals.front:
@@ -181,6 +192,17 @@ class NetworkSpace:
         if self._task.compared_by.direction == "minimize":
             return max(0.0, quality)
         return max(0.0, (1.0 if original is None else original) - quality)
+
+    def _within(self, offered: OfferedLayers) -> Callable[[Picks], bool] | None:
+        """Whether picks keep the limits that are known of before a file is made; None: no limit."""
+        limits = self._limits
+        if limits.bytes is None and limits.parameters is None:
+            return None
+
+        def is_within(picks: Picks) -> bool:
+            return not any(excesses_of_a_network(limits, self._trial(offered, picks)))
+
+        return is_within
 
     def _trial(self, offered: OfferedLayers, picks: Picks) -> NetworkTrial:
         return offered.trial(picks, seed=self._seed, original_bytes=self._task.known.file_bytes)

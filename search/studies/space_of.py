@@ -19,5 +19,11 @@ def space_of(
         SpecRefused: the document names something unknown, empty or impossible.
     """
     if isinstance(spec.task, ModelOutputs):
-        return NetworkSpace(spec.task, costs=spec.network_costs, seed=spec.seed, offered=offered)
+        return NetworkSpace(
+            spec.task,
+            costs=spec.network_costs,
+            seed=spec.seed,
+            limits=spec.limits,
+            offered=offered,
+        )
     return SearchSpace(spec)

@@ -9,7 +9,8 @@ Option = TypeVar("Option")
 """A choice, or a choice with how it is rounded."""
 Table: TypeAlias = Mapping[str, Mapping[Option, float]]
 """A number for each choice, by the layer's name."""
-_FIRST_PRICES = 12
+FIRST_PRICES = 12
+"""That a search begins with."""
 
 
 def by_price(
@@ -28,7 +29,7 @@ def by_price(
     ]
 
 
-def prices(losses: Table[Option], costs: Table[Option], count: int = _FIRST_PRICES) -> list[float]:
+def prices(losses: Table[Option], costs: Table[Option], count: int = FIRST_PRICES) -> list[float]:
     """At most `count` rising prices, of which each leads to other choices (see `by_price`).
 
     Their total costs are spread evenly, by their ratios, from the layers as they are best to the

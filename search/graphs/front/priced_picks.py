@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from models.graphs.allocation import by_price, prices
+from models.graphs.allocation import FIRST_PRICES, by_price, prices
 from search.graphs.picks import LayerOffers, Objective, Offer, Pick
 
 _WORTH_ROUNDING = 0.3
@@ -15,8 +15,9 @@ def priced_picks(
     *,
     also_bytes: bool = False,
     only: Callable[[Pick], bool] = lambda _: True,
+    count: int = FIRST_PRICES,
 ) -> list[dict[str, Pick]]:
-    """At most 12 trials of rising price, by the losses that sensitivities and errors predict.
+    """At most `count` trials of rising price, by the losses that sensitivities and errors predict.
 
     Where multiply-adds have the price, `also_bytes` says that bytes count a little too: 8 bits are
     as fast as 32, and lose next to nothing.
@@ -37,7 +38,23 @@ def priced_picks(
             for name, offers in allowed.items()
         }
     costs = _costs(allowed, objective)
-    return by_price(losses, costs, prices(losses, costs))
+    return by_price(losses, costs, prices(losses, costs, count))
+
+
+def least_picks(layers: Sequence[LayerOffers]) -> list[dict[str, Pick]]:
+    """The trial of the fewest bytes, and that of the fewest stored numbers."""
+    return [
+        {one.name: min(one.offers, key=cost).pick for one in layers}
+        for cost in (_bytes_first, _numbers_first)
+    ]
+
+
+def _bytes_first(offer: Offer) -> tuple[float, float]:
+    return offer.costs.bytes, offer.error
+
+
+def _numbers_first(offer: Offer) -> tuple[float, float]:
+    return offer.numbers, offer.costs.bytes
 
 
 def _costs(offers: dict[str, list[Offer]], objective: Objective) -> dict[str, dict[Pick, float]]:

@@ -1,12 +1,13 @@
 """The trials of a search over layers, asked and told by number."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
-from models.graphs.allocation import refitted
+from models.graphs.allocation import FIRST_PRICES, refitted
 from search.graphs.front.mutations import Mutations, with_sensitivities
-from search.graphs.front.priced_picks import priced_picks
+from search.graphs.front.priced_picks import least_picks, priced_picks
 from search.graphs.picks import (
     LayerOffers,
     Measured,
@@ -22,6 +23,9 @@ REFIT_EVERY = 25
 _ATTEMPTS = 50
 """Draws before all neighbours are looked at one by one."""
 
+_MOST_PRICES = 96
+"""Of those that are looked at where a limit leaves few of the first ones."""
+
 _MOSTLY = 0.9
 """Of the bytes of all layers, those that are not as they were, in what is mutated."""
 
@@ -32,7 +36,8 @@ class Proposals:
     """Trial 0 is the network as it is; then come prices, then mutations of the front.
 
     What a number gets follows from the offers, the seed, what was told, and the trials that are
-    under way. Nothing is proposed twice.
+    under way. Nothing is proposed twice. What is beyond a limit by what is known of it before it is
+    built is left out, but for trial 0.
     """
 
     def __init__(
@@ -41,9 +46,15 @@ class Proposals:
         *,
         objectives: Sequence[Objective] = ("bytes",),
         seed: int = 0,
+        within: Callable[[Picks], bool] | None = None,
     ) -> None:
-        """For each objective 12 prices; bits alone have 12 prices of bytes of their own."""
+        """For each objective 12 prices; bits alone have 12 prices of bytes of their own.
+
+        `within` says of picks whether they keep the limits; None: there are no limits. Where no
+        picks do, the first trials are those of the fewest bytes and of the fewest numbers.
+        """
         self._layers, self._objectives, self._seed = tuple(layers), tuple(objectives), seed
+        self._within = within
         self._under_way: dict[int, Picks] = {}
         self._told: dict[int, Measured] = {}
         self._mutations = Mutations(self._layers, self._objectives)
@@ -90,16 +101,36 @@ class Proposals:
         found: dict[_Key, Picks] = {frozenset(): {}}
         for objective in self._objectives:
             also = "bytes" in self._objectives
-            trials = priced_picks(self._layers, objective, also_bytes=also)
+            trials = self._priced(objective, also_bytes=also)
             if objective == "bytes":
                 # Predictions of unlike kinds err unlike: bits alone are always among what is
                 # measured, so that nothing is lost by offering more.
-                trials += priced_picks(
-                    self._layers, objective, only=lambda pick: not pick.choice.has_structure
-                )
+                trials += self._priced(objective, only=lambda pick: not pick.choice.has_structure)
             for picks in trials:
                 found.setdefault(changed(picks), picks)
+        if len(found) == 1 and self._within is not None:
+            least = least_picks(self._layers)
+            # Where nothing keeps the limits, what comes nearest says so, with its value.
+            for picks in [*filter(self._within, least)] or least:
+                found.setdefault(changed(picks), picks)
         return list(found.values())
+
+    def _priced(
+        self,
+        objective: Objective,
+        *,
+        also_bytes: bool = False,
+        only: Callable[[Pick], bool] = lambda _: True,
+    ) -> list[dict[str, Pick]]:
+        """Rising prices; of those within a limit as many as there would be without one."""
+        priced = partial(priced_picks, self._layers, objective, also_bytes=also_bytes, only=only)
+        trials = priced()
+        if self._within is None or all(map(self._within, trials)):
+            return trials
+        kept = [*filter(self._within, priced(count=_MOST_PRICES))]
+        # The first one, nearest to the limit, is mostly what was asked for.
+        places = np.linspace(0, len(kept) - 1, min(len(kept), FIRST_PRICES))
+        return [kept[round(place)] for place in places]
 
     def _mutated(self, number: int) -> Picks | None:
         front = self.front
@@ -115,13 +146,18 @@ class Proposals:
         for _ in range(_ATTEMPTS):
             base = self._mutations.base(bases, generator)
             picks = self._mutations.draw(base, front, generator)
-            if changed(picks) not in known:
+            if self._is_new(picks, known):
                 return picks
         for base in front:
             for picks in self._mutations.neighbours(base):
-                if changed(picks) not in known:
+                if self._is_new(picks, known):
                     return picks
         return None
+
+    def _is_new(self, picks: Picks, known: Collection[_Key]) -> bool:
+        if changed(picks) in known:
+            return False
+        return self._within is None or self._within(picks)
 
     def _is_rounded(self, one: Measured) -> bool:
         """Whether most of it is smaller: what is left as it is has next to nothing to be found."""
