@@ -95,6 +95,8 @@ class OpenedNetwork:
         found = [self.evaluator.samples.split.warning]
         if self.kept_because is not None:
             found.append(f"constants stay as they are: {self.kept_because}")
+        if self.task.fine_tune is not None and self.untrainable is not None:
+            found.append(f"nothing is trained further: {self.untrainable}")
         return tuple(one for one in found if one is not None)
 
     def handed_out(

@@ -13,7 +13,7 @@ from search.sampling.suggestions import Suggestions
 from search.spaces import NetworkSpace
 from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
 from storage.repositories.studies import Studies
-from storage.repositories.trial_summaries import TrialSummary
+from storage.repositories.trial_summaries import AnyTrial
 from storage.repositories.trials import Trials
 
 
@@ -67,7 +67,7 @@ class FineTuning:
             front = front_of(searched, self._study.infos)
             points = [
                 point.number
-                for point in _spread([t for t in front if t.origin != TrialOrigin.ORIGINAL], how)
+                for point in spread([t for t in front if t.origin != TrialOrigin.ORIGINAL], how)
                 if point.number not in begun
             ]
             if prepared.get("fine_tuning") is not None:
@@ -97,7 +97,7 @@ class FineTuning:
         )
 
 
-def _spread(front: Sequence[TrialSummary], how: FineTune) -> list[TrialSummary]:
+def spread(front: Sequence[AnyTrial], how: FineTune) -> list[AnyTrial]:
     """As many points as are trained at most, evenly by their sizes: both ends are among them."""
     ordered = sorted(front, key=lambda trial: (trial.bytes or 0, trial.number))
     count = min(how.points, len(ordered))

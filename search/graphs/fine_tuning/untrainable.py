@@ -1,7 +1,11 @@
 """Why a network cannot be trained further."""
 
+from collections.abc import Sequence
+
+import onnx
+
 from models.errors import GraphRefused, InterpreterError
-from models.graphs.interpreter import GraphModule, equal_to_runtime, missing_operators
+from models.graphs.interpreter import Feed, GraphModule, equal_to_runtime, missing_operators
 from search.graphs.evaluator import Evaluator
 from search.graphs.fine_tuning.answer_kinds import answer_kinds
 
@@ -23,7 +27,17 @@ def untrainable(evaluator: Evaluator) -> str | None:
         return f"the outputs {', '.join(evaluator.outputs)} are whole numbers without a gradient"
     feeds = evaluator.samples.feeds(evaluator.choosing.places)
     try:
-        found = equal_to_runtime(evaluator.model, GraphModule(evaluator.model), feeds)
+        return unequal(evaluator.model, GraphModule(evaluator.model), feeds)
     except (InterpreterError, GraphRefused) as error:
         return str(error)
+
+
+def unequal(model: onnx.ModelProto, module: GraphModule, feeds: Sequence[Feed]) -> str | None:
+    """By how much torch is off, and where; None where it computes the same.
+
+    Raises:
+        GraphRefused: onnxruntime does not run the model.
+        InterpreterError: torch does not.
+    """
+    found = equal_to_runtime(model, module, feeds)
     return None if found.equal else f"torch computes something else: {found.sentence()}"

@@ -136,8 +136,10 @@ def test_of_equal_decisions_the_nearest_answers_are_the_best() -> None:
     )
     picks = {"w2": Pick(choice=Dense(bits=8))}
     epochs: list[Epoch] = []
-    found = trained(held, picks, FineTune(epochs=4), epochs=epochs)
-    assert {epoch.value for epoch in epochs} == {1.0}
+    found = trained(held, picks, FineTune(epochs=8), epochs=epochs)
+    # Some decide as the untrained one does, which is beaten by its answers alone.
+    assert max(epoch.value for epoch in epochs[1:]) == epochs[0].value == 1.0
+    assert (found.told.loss_before, found.told.loss_after) == (0, 0)
     assert found.told.best_epoch > 0
 
 
@@ -146,9 +148,13 @@ def test_a_recurrent_network_is_trained_on_sequences() -> None:
     arrays = np.random.default_rng(0).standard_normal((40, 9, 1, 14)).astype(np.float32)
     samples = network_samples(graph_facts(model).inputs, {"x": arrays}, each=True, zeros=("h", "c"))
     held = Evaluator(model.SerializeToString(), model, samples)
-    picks = {"W": Pick(choice=LowRank(rank=4, bits=4)), "R": Pick(choice=Dense(bits=3))}
-    found = trained(held, picks, FineTune(epochs=6))
-    assert found.told.loss_after < 0.6 * found.told.loss_before
+    picks = {
+        "W": Pick(choice=Dense(bits=2, group=14)),
+        "R": Pick(choice=Dense(bits=2, group=20)),
+    }
+    found = trained(held, picks, FineTune(epochs=10))
+    # Measured: 0.56 after 9 of 30 epochs, by 16 sequences.
+    assert found.told.loss_after < 0.8 * found.told.loss_before
 
 
 def test_a_network_whose_losses_stay_infinite_is_said_to_diverge() -> None:
