@@ -45,6 +45,13 @@ class TrialOrigin(StrEnum):
     """The model that the study compresses: it was uploaded, and is not trained."""
     CONFIRMATION = "confirmation"
     """The study itself: a point of the front, trained again with another seed."""
+    FINE_TUNING = "fine_tuning"
+    """The study itself: a point of the front, whose numbers are trained further."""
+
+    @property
+    def follows_search(self) -> bool:
+        """Whether the study adds such trials when the search is over, beyond its budget."""
+        return self in (TrialOrigin.CONFIRMATION, TrialOrigin.FINE_TUNING)
 
 
 class TrialState(StrEnum):
@@ -499,7 +506,8 @@ class TrialCounts:
     refused: int
     """Infeasible ones that never were: they cost no budget."""
     confirmations: int = 0
-    """Those that repeat points of the front when the search is over; not among the dispatched."""
+    """Those that the study adds when the search is over, which repeat points of the front or train
+    them further; not among the dispatched."""
     untold: int = 0
     """Those that ended and that the sampler does not know of."""
     waiting_repeats: int = 0

@@ -4,6 +4,7 @@ import logging
 import signal
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -142,9 +143,16 @@ def _prepare_network(job: PrepareNetworkJob, attempt: _Attempt) -> Completion:
 
 
 def _evaluate(job: EvaluateJob, attempt: _Attempt) -> Completion:
-    # A trial takes seconds: whoever measures waits for its end.
-    with attempt.lock.shared():
-        return evaluated(_network(job, attempt), job, attempt.link)
+    # To answer takes seconds, and an epoch hardly longer: whoever measures waits for its end.
+    with ExitStack() as held:
+        held.enter_context(attempt.lock.shared())
+
+        def let_others_measure() -> None:
+            held.close()
+            held.enter_context(attempt.lock.shared())
+
+        network = _network(job, attempt)
+        return evaluated(network, job, attempt.link, attempt.hold, between=let_others_measure)
 
 
 def _network(

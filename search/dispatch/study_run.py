@@ -594,7 +594,7 @@ class StudyRun:
             return False
         if not self._settle_front():
             return False
-        if self._ask_tell.confirmation.due():
+        if self._ask_tell.is_due_beyond():
             return False
         enough = counts.dispatched >= self._study.spec.budget.trials
         if enough:

@@ -11,6 +11,7 @@ from models.spec import Spec
 from search.documents.catalog import Metric
 from search.documents.datasets import ArrayPort
 from search.errors import TaskUnresolved
+from search.graphs.fine_tune import FineTune
 from search.graphs.metrics import DEFAULT_SHARES, AnyMetric, Kl
 from search.graphs.network_data import NetworkSamples, network_samples
 
@@ -106,6 +107,12 @@ class ModelOutputs(Spec):
         "which nothing is chosen; they sum to 1",
     )
     split_seed: int = Field(default=0, ge=0, lt=2**32, description="of the drawing of the parts")
+    fine_tune: FineTune | None = Field(
+        default=None,
+        description="how points of the front are trained further when the search is over, beyond "
+        "`budget.trials` and within the other budgets, each as a trial of its own. Null: nothing "
+        "is trained",
+    )
     facts: NetworkTaskFacts | None = Field(
         default=None,
         description="what follows from the uploads; filled in when a study is submitted",

@@ -50,6 +50,19 @@ class PartReport(Spec):
     )
 
 
+class TrainingReport(Spec):
+    """How a file's numbers were trained further."""
+
+    epochs: int = Field(ge=0, description="that were trained")
+    best_epoch: int = Field(
+        ge=0, description="after which the file was best on the choosing part; 0: untrained"
+    )
+    loss_before: float = Field(
+        ge=0, description="of the metric on the choosing part, of the file as it was stored first"
+    )
+    loss_after: float = Field(ge=0, description="the same of the best epoch")
+
+
 class NetworkReport(Spec):
     """One file."""
 
@@ -64,3 +77,8 @@ class NetworkReport(Spec):
     test: PartReport = Field(description="the part that nothing was chosen by")
     node_types: dict[str, int] = Field(description="nodes that run, after optimizations")
     warnings: tuple[str, ...]
+    training: TrainingReport | None = Field(
+        default=None,
+        description="null: its numbers are those that the layers' choices were fitted with. Local "
+        "errors are of the trained numbers, and what is predicted is of those before",
+    )

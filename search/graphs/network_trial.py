@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from models.spec import Spec
+from search.graphs.fine_tune import FineTune
 from search.graphs.picks import Pick
 
 WHOLE, BITS, STRUCTURE = "original", "bits", "structure"
@@ -28,12 +29,23 @@ class NetworkTrial(Spec):
     parameters: int = Field(ge=0, description="numbers that the file stores in its weights")
     dense_parameters: int = Field(ge=0, description="those of the original")
     bytes: int = Field(ge=1, description="of the file, as predicted; exact but for its nodes")
-    seed: int = Field(ge=0, description="of the study: nothing of the file follows from it")
+    seed: int = Field(
+        ge=0, description="of the study: nothing of a file that is not trained follows from it"
+    )
+    fine_tune: FineTune | None = Field(
+        default=None,
+        description="how its numbers are trained further; null: they are those of the fits",
+    )
 
     @property
     def is_original(self) -> bool:
         """Whether it is the network as it was uploaded."""
         return not self.picks
+
+    @property
+    def epochs(self) -> int:
+        """How many its numbers are trained for."""
+        return 0 if self.fine_tune is None else self.fine_tune.epochs
 
     @property
     def form(self) -> str:
@@ -54,7 +66,8 @@ class NetworkTrial(Spec):
     def shape_key(self) -> str:
         """What it has in common with those that take the same time: the factors that run.
 
-        Weights of fewer bits are unpacked once, when a file is loaded.
+        Weights of fewer bits are unpacked once, when a file is loaded, and trained numbers take
+        as long as others.
         """
         if self.is_original:
             return WHOLE

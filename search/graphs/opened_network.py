@@ -12,10 +12,19 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from models.errors import ConversionError
 from models.graphs.documents import GraphLimits
 from models.graphs.reading import read_graph, with_fixed
 from models.graphs.writing import predicted_bytes
-from search.graphs.evaluator import Evaluator, HandedOut, handed_out, probed_offers
+from search.graphs.evaluator import (
+    Evaluator,
+    HandedOut,
+    TrainedFile,
+    handed_out,
+    probed_offers,
+)
+from search.graphs.fine_tune import FineTune
+from search.graphs.fine_tuning import AfterEpoch, fine_tuned, untrainable
 from search.graphs.metrics import reported_beside
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial
@@ -54,6 +63,28 @@ class OpenedNetwork:
             other_parameters=max(0, self.task.known.parameters - numbers),
         )
 
+    @cached_property
+    def untrainable(self) -> str | None:
+        """Why its numbers cannot be trained, in a sentence; None: they can."""
+        return untrainable(self.evaluator)
+
+    def fine_tuned(
+        self, trial: NetworkTrial, how: FineTune, after_epoch: AfterEpoch
+    ) -> TrainedFile:
+        """A trial's file with its numbers trained further; `after_epoch` is told of each epoch.
+
+        Raises:
+            ConversionError: a layer cannot be stored so, or the network cannot be trained here.
+            ExportError: the file answers something else than what was trained.
+            InterpreterError: torch refuses what it is given in training.
+            TrainingDiverged: losses or answers are not finite.
+        """
+        if self.untrainable is not None:
+            raise ConversionError(f"nothing can be trained: {self.untrainable}")
+        return fine_tuned(
+            self.evaluator, trial.picks, how, seed=trial.seed, after_epoch=after_epoch
+        )
+
     def references(self) -> tuple[ReferenceFile, ...]:
         """What other tools make of the network."""
         return reference_files(self.evaluator, has_labels=self.task.labels is not None)
@@ -64,12 +95,19 @@ class OpenedNetwork:
         found = [self.evaluator.samples.split.warning]
         if self.kept_because is not None:
             found.append(f"constants stay as they are: {self.kept_because}")
+        if self.task.fine_tune is not None and self.untrainable is not None:
+            found.append(f"nothing is trained further: {self.untrainable}")
         return tuple(one for one in found if one is not None)
 
     def handed_out(
-        self, trial: NetworkTrial, sensitivities: Mapping[str, tuple[float, float]]
+        self,
+        trial: NetworkTrial,
+        sensitivities: Mapping[str, tuple[float, float]],
+        trained: TrainedFile | None = None,
     ) -> HandedOut:
         """A trial's file, verified in a fresh process, and what is told of it.
+
+        `trained` is the file with other numbers, where these were trained.
 
         Raises:
             ExportError: the fresh process answers otherwise.
@@ -83,6 +121,7 @@ class OpenedNetwork:
             known,
             original=self.original,
             metrics=reported_beside(self.evaluator.metric, has_labels=self.task.labels is not None),
+            trained=trained,
         )
 
     @cached_property

@@ -36,6 +36,7 @@ CLOCKS_APART = timedelta(days=1)
 attempt's start is known, may be set back while the attempt runs."""
 
 _SHOWN = 100
+_LONGEST_SENTENCE = 2000
 
 
 class _Prepared(Spec):
@@ -54,6 +55,9 @@ class _PreparedNetwork(_Prepared):
     """The same of a network, with what may be picked for its layers."""
 
     offers: str
+    fine_tuning: str | None = Field(
+        default=None, max_length=_LONGEST_SENTENCE, description="why nothing is trained, if so"
+    )
     references: tuple[ReferenceFile, ...] = ()
     warnings: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import final
 
 from storage.engine import Database
-from storage.records import TrialCounts, TrialOrigin, TrialRecord, TrialState
+from storage.records import TrialCounts, TrialRecord, TrialState
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
 
@@ -128,7 +128,7 @@ class KnownTrials:
                     those.pop(trial.number, None)
 
     def _count(self, trial: TrialRecord, by: int) -> None:
-        confirms = trial.origin is TrialOrigin.CONFIRMATION
+        confirms = trial.origin.follows_search
         self._counts[trial.state, None] += by
         for what, holds in (
             (_DISPATCHED, trial.dispatched and not confirms),

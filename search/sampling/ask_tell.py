@@ -18,6 +18,7 @@ from search.sampling.confirmation import Confirmation
 from search.sampling.decisions import Decisions
 from search.sampling.duplicates import Duplicates
 from search.sampling.enqueued import Enqueued
+from search.sampling.fine_tuning import FineTuning
 from search.sampling.optuna_copy import OptunaCopy
 from search.sampling.optuna_study import OptunaStudy
 from search.sampling.suggestions import Suggestions
@@ -56,7 +57,8 @@ class AskTellLoop:
         self.suggestions = Suggestions(
             study, optuna_study, companions=companions, first=self._write_tells
         )
-        self.confirmation = Confirmation(study, optuna_study, self.suggestions)
+        self._confirmation = Confirmation(study, optuna_study, self.suggestions)
+        self._fine_tuning = FineTuning(study, optuna_study, self.suggestions)
         self._enqueued = Enqueued(study, optuna_study, self.suggestions)
         self._duplicates = Duplicates(study)
         self.decisions: Decisions | None = None
@@ -123,6 +125,10 @@ class AskTellLoop:
             return False
         return not self.front_is_due and not self._study.trials.counts().untold
 
+    def is_due_beyond(self) -> bool:
+        """Whether the search is over, and points of its front are to be trained once more."""
+        return bool(self._confirmation.due() or self._fine_tuning.due())
+
     def tell_front(self) -> None:
         """Have an event written if the front is another one: something was measured."""
         self.front_is_due = True
@@ -177,7 +183,7 @@ class AskTellLoop:
         first = next((trial for trial in ended if not trial.dispatched), None)
         if first is None and self._searching:
             first = self._duplicates.reuse() if counts.waiting_repeats else None
-            if first is None and (self._ask(counts) or self.confirmation.ask(counts)):
+            if first is None and (self._ask(counts) or self._ask_beyond(counts)):
                 return True
         if first is None and ended:
             first = ended[0]
@@ -202,6 +208,10 @@ class AskTellLoop:
         if self._study.search_is_over:
             decisions.leave_the_rest()
         return True
+
+    def _ask_beyond(self, counts: TrialCounts) -> bool:
+        """Begin what the study adds to its search; whether there was any."""
+        return self._confirmation.ask(counts) or self._fine_tuning.ask(counts)
 
     def _enter_enqueued(self) -> bool:
         """Take the first trial that a user has named; False: there is none."""

@@ -6,6 +6,7 @@ from typing import Literal, NoReturn, TypeAlias
 
 from search.documents.spaces import ParameterRange, SpaceDescription
 from search.errors import Fault, SpecRefused
+from search.graphs.fine_tune import FineTune
 from search.graphs.front import Proposals
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import FORMS, NETWORK, NetworkTrial, label_of
@@ -102,6 +103,11 @@ class NetworkSpace:
         )
         return self._drawn(trial)
 
+    def fine_tuned(self, point: TrialRecord, how: FineTune) -> DrawnNetwork:
+        """The same as a trial, with its numbers trained further."""
+        trial = NetworkTrial.model_validate(point.spec)
+        return self._drawn(trial.model_copy(update={"fine_tune": how}))
+
     def proposal(self, number: int, past: Sequence[TrialRecord]) -> Proposal:
         """The trial of a number, by all that is known of those before it.
 
@@ -163,6 +169,10 @@ class NetworkSpace:
             if record.number in self._told:
                 continue
             trial = NetworkTrial.model_validate(record.spec)
+            if trial.fine_tune is not None:
+                # Other picks lose as much as their fits do.
+                self._told.add(record.number)
+                continue
             if not record.state.has_ended:
                 proposals.begin(record.number, trial.picks)
                 continue

@@ -34,7 +34,8 @@ def configuration_of(spec: Mapping[str, Any]) -> str:
     """What makes two trials the same: all of their documents but the seed."""
     if "picks" in spec:
         # A network of others, as `search.graphs.network_trial` stores it anew.
-        return json.dumps(spec["picks"], sort_keys=True)
+        how = spec.get("fine_tune")
+        return json.dumps(spec["picks"] if how is None else [spec["picks"], how], sort_keys=True)
     # Documents of an earlier version have no start to speak of, and no quantised epochs.
     training = {**_EARLIER_TRAINING, **spec["training"]}
     return json.dumps([spec["model"], training, spec.get("compression")], sort_keys=True)

@@ -36,6 +36,9 @@ RUNTIME_BYTES = 400 << 20
 """What onnxruntime, fits that are kept and what layers read take beside a network."""
 _NETWORK_COPIES = 8.0
 """Of a network's weights: files, sessions, matrices and decompositions."""
+_TRAINED_COPIES = 10.0
+"""The same of what is trained: numbers, gradients, Adam's two, the best, and what is made of them
+where numbers are rounded."""
 _DATA_COPIES = 3.0
 _FILE_COPIES = 2.6
 """How often the bytes of a file are in memory at once while it is made."""
@@ -121,21 +124,26 @@ def in_words(size: int) -> str:
 def need_of(spec: StudySpec, trial: AnyTrialSpec) -> Need:
     """What a trial of a study takes, at the most of its measurement and its training."""
     if isinstance(spec.task, ModelOutputs) or isinstance(trial, NetworkTrial):
-        return network_need(spec.task)
+        is_trained = isinstance(trial, NetworkTrial) and trial.fine_tune is not None
+        return network_need(spec.task, is_trained=is_trained)
     training = training_need(spec.task, trial)
     if not spec.needs_throughput:
         return training
     return _larger(training, measuring_need(trial.model, spec.throughput))
 
 
-def network_need(task: object) -> Need:
-    """What an attempt takes that evaluates a trial of a network: the same for all of them."""
+def network_need(task: object, *, is_trained: bool = False) -> Need:
+    """What an attempt takes that evaluates a trial of a network: the same for all of them.
+
+    One that is trained takes more, beside what each layer's answers take.
+    """
     assert isinstance(task, ModelOutputs)
     known = task.known
+    copies = _NETWORK_COPIES + (_TRAINED_COPIES if is_trained else 0)
     taken = (
         PROCESS_BYTES
         + RUNTIME_BYTES
-        + int(_NETWORK_COPIES * known.weight_bytes + _DATA_COPIES * known.data_bytes)
+        + int(copies * known.weight_bytes + _DATA_COPIES * known.data_bytes)
     )
     return Need(computing=taken, storing=0, kept=taken)
 

@@ -68,7 +68,7 @@ class MeasureNetworkJob(Spec):
 
 
 class EvaluateJob(Spec):
-    """Make one trial's file, and answer the user's samples with it."""
+    """Make one trial's file, train its numbers if it says so, and answer the user's samples."""
 
     kind: Literal["evaluate"] = "evaluate"
     task: ModelOutputs
@@ -81,13 +81,13 @@ class EvaluateJob(Spec):
 
     @property
     def first_epoch(self) -> int:
-        """0: nothing is trained."""
+        """0: the file as it is before anything is trained."""
         return 0
 
     @property
     def last_epoch(self) -> int:
-        """0: nothing is trained."""
-        return 0
+        """The last one that its numbers are trained for; 0: nothing is."""
+        return self.trial.epochs
 
     @property
     def needed_roles(self) -> tuple[str, ...]:

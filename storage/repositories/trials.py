@@ -128,7 +128,7 @@ _ORDERS: Mapping[TrialOrder, InstrumentedAttribute[Any]] = {
 }
 
 _ENDED = TrialRow.state.not_in([state for state in TrialState if not state.has_ended])
-_CONFIRMS = TrialRow.origin == TrialOrigin.CONFIRMATION
+_CONFIRMS = TrialRow.origin.in_([origin for origin in TrialOrigin if origin.follows_search])
 
 
 _COUNTS = (

@@ -4,6 +4,9 @@ from models.graphs.interpreter.answer_losses import AnswerKind, answers_loss
 from models.graphs.interpreter.distillation import (
     DistillationOptions,
     Distilled,
+    Judge,
+    Judgement,
+    Look,
     Original,
     distil,
 )
@@ -35,6 +38,9 @@ __all__ = [
     "Feed",
     "FullWeight",
     "GraphModule",
+    "Judge",
+    "Judgement",
+    "Look",
     "LowRankWeight",
     "Numbers",
     "Original",

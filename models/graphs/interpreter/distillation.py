@@ -18,6 +18,7 @@ Original: TypeAlias = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Outputs by name of inputs by name: a `GraphModule` of the original is one."""
 
 MOST_RECOVERIES = 5
+"""So often training goes on from its best step; what fails once more ends it."""
 MOST_CACHED_BYTES = 256 << 20
 """Of the original's answers; those beyond are computed anew at each step."""
 _SMALLEST_SIZE = 1e-3
@@ -47,6 +48,36 @@ class DistillationOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Look:
+    """What is known when the choosing part is looked at; the module is in that state."""
+
+    step: int
+    train_loss: float | None
+    """`T² KL` or the squared error, the mean over the steps since the last look where it is
+    finite; None where there are none."""
+    loss: float
+    """Of the choosing part at T = 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What somebody makes of a look."""
+
+    rank: tuple[float, ...]
+    """The state with the least is the best one; of equals the first."""
+    goes_on: bool = True
+    """Whether training does."""
+
+
+Judge: TypeAlias = Callable[[Look], Judgement]
+
+
+def by_loss(look: Look) -> Judgement:
+    """The best state is that of the least loss, and training goes on to its end."""
+    return Judgement(rank=(look.loss,))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Distilled:
     """What training brought."""
 
@@ -58,7 +89,7 @@ class Distilled:
     after: float
     """Loss of the choosing part at T = 1: mean KL, or the share of the variance that is lost."""
     best_step: int
-    """When it was least; 0: training brought nothing, and all is as it began."""
+    """When the state was best; 0: training brought nothing, and all is as it began."""
     steps: int
     """Steps that were taken."""
     recoveries: int
@@ -73,32 +104,33 @@ def distil(
     feeds: Sequence[Feed],
     choosing: Sequence[Feed],
     options: DistillationOptions,
+    *,
+    judge: Judge = by_loss,
 ) -> Distilled:
     """Train a graph to answer as the original does; the module ends in its best state.
 
     Steps go through the feeds in random order. The loss is `T² KL`, or the squared error, of the
-    original's answers. After every few steps the choosing part says whether the state is the best
-    so far. Where a loss is not finite, training goes on from the best state at half the rate; the
-    sixth time ends it. The rate grows over the first steps, and falls as a cosine to 0.
+    original's answers. After every few steps the choosing part is looked at, and the `judge` says
+    how good the state is, and whether training goes on. Where a loss is not finite, training goes
+    on from the best state at half the rate; the sixth time ends it. The rate grows over the first
+    steps, and falls as a cosine to 0.
 
     Raises:
         InterpreterError: nothing is trained, an output is unknown, there are no feeds, or the
             answers are not finite before the first step.
     """
     _check(module, feeds, choosing, options)
-    training = _Training(module, original, options)
-    training.look(choosing, 0)
-    if not math.isfinite(training.curve[0][1]):
-        raise InterpreterError("the answers that training begins with are not finite")
+    training = _Training(module, original, options, judge)
+    goes_on = training.look(choosing, 0)
     order = _order(len(feeds), options.seed)
     taken = 0
-    while taken < options.steps and training.recoveries <= MOST_RECOVERIES:
+    while goes_on and taken < options.steps and training.recoveries <= MOST_RECOVERIES:
         place = next(order)
         taken += 1
         if not training.step(place, feeds[place], taken):
             training.recover()
-        elif taken % options.choose_every == 0 or taken == options.steps:
-            training.look(choosing, taken)
+        if taken % options.choose_every == 0 or taken == options.steps:
+            goes_on = training.look(choosing, taken)
     training.restore()
     return training.result(taken)
 
@@ -133,10 +165,13 @@ class _Training:
     """A module between two steps."""
 
     def __init__(
-        self, module: GraphModule, original: Original, options: DistillationOptions
+        self, module: GraphModule, original: Original, options: DistillationOptions, judge: Judge
     ) -> None:
         self.module = module
         self.options = options
+        self._judge = judge
+        self._losses: list[float] = []
+        """Of the steps since the last look."""
         self.recoveries = 0
         self.curve: list[tuple[int, float]] = []
         self._original = _Remembered(original, options.answers)
@@ -148,7 +183,8 @@ class _Training:
         self._optimizer = self._fresh_optimizer()
         self._share = 1.0
         self._best = self._state()
-        self._least, self._best_step = math.inf, 0
+        self._least: tuple[float, ...] | None = None
+        self._best_step, self._after = 0, math.inf
 
     def _fresh_optimizer(self) -> torch.optim.Adam:
         return torch.optim.Adam([{"params": [one], "lr": 0.0} for one in self._parameters])
@@ -171,21 +207,36 @@ class _Training:
         for group, size in zip(self._optimizer.param_groups, self._sizes, strict=True):
             group["lr"] = rate * size
         self._optimizer.step()  # pyright: ignore[reportUnknownMemberType] -- as above
+        self._losses.append(float(loss.detach()))
         return True
 
     @torch.no_grad()
-    def look(self, choosing: Sequence[Feed], taken: int) -> None:
-        """The loss of the choosing part; its state is kept where it is the least."""
+    def look(self, choosing: Sequence[Feed], taken: int) -> bool:
+        """Have the state judged, which is kept where it is the best; whether training goes on.
+
+        Raises:
+            InterpreterError: the answers are not finite before the first step.
+        """
+        loss = self._choosing_loss(choosing)
+        if taken == 0 and not math.isfinite(loss):
+            raise InterpreterError("the answers that training begins with are not finite")
+        self.curve.append((taken, loss))
+        mean = sum(self._losses) / len(self._losses) if self._losses else None
+        self._losses = []
+        found = self._judge(Look(step=taken, train_loss=mean, loss=loss))
+        if self._least is None or found.rank < self._least:
+            self._least, self._best_step, self._after = found.rank, taken, loss
+            self._best = self._state()
+        return found.goes_on
+
+    def _choosing_loss(self, choosing: Sequence[Feed]) -> float:
         losses: list[float] = []
         for place, feed in enumerate(choosing):
             inputs = feed_tensors(feed, self.module.device)
             # The choosing part is remembered beside the other, by negative places.
             wanted = self._original.answers(-1 - place, inputs)
             losses.append(float(answers_loss(self.module(inputs), wanted, self.options.answers)))
-        loss = sum(losses) / len(losses)
-        self.curve.append((taken, loss))
-        if loss < self._least:
-            self._least, self._best_step, self._best = loss, taken, self._state()
+        return sum(losses) / len(losses)
 
     def recover(self) -> None:
         """Go back to the best state, at half the rate and without momentum."""
@@ -212,7 +263,7 @@ class _Training:
                 name: one.stored() for name, one in replaced.items() if isinstance(one, Weight)
             },
             before=self.curve[0][1],
-            after=self._least,
+            after=self._after,
             best_step=self._best_step,
             steps=taken,
             recoveries=self.recoveries,

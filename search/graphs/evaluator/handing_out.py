@@ -16,12 +16,23 @@ from search.graphs.network_report import (
     MetricReport,
     NetworkReport,
     PartReport,
+    TrainingReport,
 )
 from search.graphs.picks import UNCHANGED, LayerOffers, Pick, Picks, changed
 
 LOSS_TOLERANCE = 1e-6
 """By how much the loss of a fresh process may differ from the trial's."""
 _ONLY_LIKE_DATA = "valid for data like the data given"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedFile:
+    """A file of some picks whose numbers were trained further."""
+
+    content: bytes
+    errors: Mapping[str, float]
+    """The local errors of the layers whose numbers are others now, by name."""
+    told: TrainingReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +50,13 @@ def handed_out(
     *,
     original: bytes,
     metrics: Sequence[AnyMetric] = (),
+    trained: TrainedFile | None = None,
 ) -> HandedOut:
     """The file of these picks, after a fresh process has answered the choosing part with it.
 
     Without any pick it is the `original`, as it was uploaded. `offers` have the sensitivities;
-    `metrics` are reported beside the one that was searched.
+    `metrics` are reported beside the one that was searched. `trained` takes the place of the file
+    of the fits; what is predicted is that of the fits all the same.
 
     Raises:
         ExportError: the fresh process answers otherwise, or runs other nodes than the network did
@@ -51,8 +64,13 @@ def handed_out(
         TrainingDiverged: answers are not finite.
     """
     content = evaluator.content(picks) if changed(picks) else original
+    if trained is not None:
+        content = trained.content
     run = _verified(evaluator, picks, content)
     layers = _layer_reports(evaluator, picks, offers)
+    predicted = sum(one.sensitivity * one.local_error for one in layers)
+    if trained is not None:
+        layers = _with_errors(layers, trained.errors)
     choices = {name: pick.choice for name, pick in picks.items()}
     warning = evaluator.samples.split.warning
     report = NetworkReport(
@@ -62,7 +80,7 @@ def handed_out(
         bytes_predicted=predicted_bytes(evaluator.model, evaluator.layers, choices),
         multiply_adds_before=evaluator.multiply_adds({}),
         multiply_adds_after=evaluator.multiply_adds(picks),
-        predicted_loss=sum(one.sensitivity * one.local_error for one in layers),
+        predicted_loss=predicted,
         choosing=_part(
             evaluator,
             _by_output(evaluator, evaluator.choosing, run.answers),
@@ -72,6 +90,7 @@ def handed_out(
         test=_part(evaluator, evaluator.answers(content, evaluator.test), evaluator.test, metrics),
         node_types=dict(run.node_types),
         warnings=(_ONLY_LIKE_DATA, *([warning] if warning else [])),
+        training=None if trained is None else trained.told,
     )
     return HandedOut(content, report)
 
@@ -135,6 +154,15 @@ def _layer_reports(
             multiply_adds_after=evaluator.layer_multiply_adds(layer.name, pick),
         )
         for layer, pick, error, sensitivity in found
+    )
+
+
+def _with_errors(
+    layers: Sequence[LayerReport], errors: Mapping[str, float]
+) -> tuple[LayerReport, ...]:
+    return tuple(
+        one.model_copy(update={"local_error": errors.get(one.name, one.local_error)})
+        for one in layers
     )
 
 

@@ -1,13 +1,13 @@
 """The evaluator: files of picks, their costs, and their answers beside the original's."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import onnx
 
 from models.graphs.fits import statistics_of
 from models.graphs.layers import find_layers
-from models.graphs.sessions import GraphSession
+from models.graphs.sessions import AnyArray, Feed, GraphSession
 from models.graphs.writing import written
 from search.graphs.evaluator.answered_parts import (
     AnsweredPart,
@@ -152,6 +152,10 @@ class Evaluator:
         rest = self._run(session, self._rest.places)
         loss = self.loss(self.choosing, joined_answers([first, rest]))
         return Measured(picks, costs, early_loss, loss)
+
+    def original_answers(self, feed: Feed) -> Mapping[str, AnyArray]:
+        """What the original answers in one run, by the names of outputs."""
+        return self._original.run(feed, self.outputs)
 
     def answers(self, content: bytes, part: AnsweredPart) -> ByOutput:
         """What any file with the same inputs and outputs answers to the samples of a part.

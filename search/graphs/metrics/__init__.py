@@ -12,7 +12,7 @@ from search.graphs.metrics.answer_checks import refuse_constant, refuse_unusable
 from search.graphs.metrics.comparison import Comparison, compared
 from search.graphs.metrics.cosine import Cosine
 from search.graphs.metrics.ctc_string import CtcString
-from search.graphs.metrics.default_metric import default_metric
+from search.graphs.metrics.default_metric import are_probabilities, default_metric
 from search.graphs.metrics.kl import Kl
 from search.graphs.metrics.label_accuracy import LabelAccuracy
 from search.graphs.metrics.metric import Answers, Metric
@@ -49,6 +49,7 @@ __all__ = [
     "Places",
     "RelativeError",
     "SampleSplit",
+    "are_probabilities",
     "compared",
     "default_metric",
     "refuse_constant",

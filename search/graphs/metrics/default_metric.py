@@ -18,11 +18,12 @@ def default_metric(original: Mapping[str, Answers]) -> Kl | RelativeError:
     Rows on the last axis are probabilities where they are not negative and sum to 1; numbers that
     are alone in their row where they are in 0..1.
     """
-    probable = all(_are_probabilities(answers) for answers in original.values())
+    probable = all(are_probabilities(answers) for answers in original.values())
     return Kl() if probable else RelativeError()
 
 
-def _are_probabilities(answers: Answers) -> bool:
+def are_probabilities(answers: Answers) -> bool:
+    """Whether one output's answers can be probabilities, see `default_metric`."""
     for answer in map(rows, answers):
         if not np.isfinite(answer).all() or answer.min(initial=0) < 0:
             return False

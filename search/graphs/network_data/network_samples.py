@@ -31,9 +31,13 @@ class NetworkSamples:
     batch: int
     """Most samples in one feed."""
 
-    def feeds(self, places: Places) -> list[Feed]:
-        """The inputs of each run, for samples at these places in their order."""
-        parts = [places[start : start + self.batch] for start in range(0, len(places), self.batch)]
+    def feeds(self, places: Places, *, batch: int | None = None) -> list[Feed]:
+        """The inputs of each run, for samples at these places in their order.
+
+        `batch` is how many are fed at once, where not one by one; None: as otherwise.
+        """
+        size = self.batch if batch is None or self.batch == 1 else batch
+        parts = [places[start : start + size] for start in range(0, len(places), size)]
         return [self._feed(part) for part in parts]
 
     def first_feed(self, samples: int) -> Feed:
