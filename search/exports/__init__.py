@@ -6,7 +6,7 @@ from search.exports.making import c_files_named, export_trial, exported
 from search.exports.missing import file_sizes, missing_files
 from search.exports.onnx import OnnxVariant
 from search.exports.outcomes import ExportOutcome, outcome
-from search.exports.registry import EXPORTS, MADE, MADE_ROLES, MAKERS, maker_of
+from search.exports.registry import EXPORTS, MADE, MADE_ROLES, MAKERS, NETWORK_EXPORTS, maker_of
 from search.exports.verification import Verification
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "MADE",
     "MADE_ROLES",
     "MAKERS",
+    "NETWORK_EXPORTS",
     "Export",
     "ExportContext",
     "ExportOutcome",

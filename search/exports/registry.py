@@ -26,6 +26,9 @@ MADE: Final[tuple[type[MadeExport], ...]] = (
 EXPORTS: Final[tuple[type[Export], ...]] = (CheckpointExport, *MADE)
 """All kinds; none of them has settings."""
 
+NETWORK_EXPORTS: Final[tuple[type[Export], ...]] = (OnnxExport,)
+"""Kinds that a trial of a network of others is had as: the file that was evaluated."""
+
 MAKERS: Final = {kind_of(export): export for export in MADE}
 """By role."""
 

@@ -80,7 +80,7 @@ class Budget(Spec):
 _MOST_TOGETHER = 8
 _NETWORK_TRIALS = 100
 """Of a study of a network of others, whose trials take seconds each."""
-_NOT_OF_A_NETWORK: Mapping[str, str] = {
+NOT_OF_A_NETWORK: Mapping[str, str] = {
     "architectures": "the network is what it is",
     "parametrizations": "each layer of a network is stored by a choice of its own",
     "space": "what is tried of a network follows from its layers",
@@ -397,7 +397,7 @@ class StudySpec(Spec):
     def _asks_of_a_network_what_it_has(self) -> Self:
         if not isinstance(self.task, ModelOutputs):
             return self
-        for name, why in _NOT_OF_A_NETWORK.items():
+        for name, why in NOT_OF_A_NETWORK.items():
             field = type(self).model_fields[name]
             value = getattr(self, name)
             if value != field.get_default(call_default_factory=True):

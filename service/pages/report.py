@@ -13,8 +13,9 @@ from sqlalchemy.orm import Session
 from search.documents.objectives import USUAL_OBJECTIVES, Objective, in_order
 from search.fronts.figures import Figures
 from search.fronts.pareto import ObjectiveInfo, objective_infos
+from search.graphs.model_outputs import ModelOutputs
 from search.studies.resolving import without_defaults
-from search.studies.spec import StudySpec
+from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.resources import Held
@@ -22,6 +23,8 @@ from service.api.studies.documents import study_document
 from service.api.studies.schemas import StudyDocument
 from service.http.entity_tags import NOT_MODIFIED, IfNoneMatch, is_named, tag_of
 from service.http.problems import documented
+from service.pages.network_views import network_view, plot_words
+from service.rendering.network_view import NetworkView
 from service.rendering.plots.front_plot import FrontPlot, front_plot
 from service.rendering.plots.growth import growth
 from service.rendering.study_report import CameToNothing, Measured, StudyReport
@@ -29,6 +32,7 @@ from storage.records import StudyRecord, TrialState
 from storage.repositories.measurements import Measurements
 from storage.repositories.studies import Studies
 from storage.repositories.trials import Trials
+from storage.repositories.uploads import UploadedModels
 
 router = APIRouter(prefix="/v1/studies", tags=["studies"])
 
@@ -78,15 +82,18 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
     infos = infos_by_name(spec)
     document = study_document(session, study, figures)
     front = front_document(study.id, figures.front(session, study))
+    network = network_view(session, study, spec, front)
     measured = tuple(_measured(session, study.id, front))
     return StudyReport(
         study=document,
         spec=spec_to_send(spec),
+        model=UploadedModels(session).of_study(study.spec),
+        network=network,
         front=front,
         region=region_words(spec),
         metric=infos["quality"].metric,
-        plots=tuple(_plots(session, study, figures, front, infos, spec)),
-        best=tuple(_best(front)),
+        plots=tuple(_plots(session, study, figures, front, infos, spec, network)),
+        best=tuple((infos[info.name], point) for info, point in _best(front)),
         circumstances=_circumstances(measured),
         measured=measured,
         came_to_nothing=tuple(_came_to_nothing(session, study.id, document)),
@@ -107,7 +114,13 @@ def study_report(session: Session, study: StudyRecord, figures: Figures) -> Stud
 def infos_by_name(spec: StudySpec) -> dict[Objective, ObjectiveInfo]:
     """What pictures of a study can show: its own objectives, then those that every trial has."""
     shown = tuple(dict.fromkeys((*in_order(spec.objectives), *USUAL_OBJECTIVES)))
-    return {info.name: info for info in objective_infos(spec.task, shown)}
+    found: dict[Objective, ObjectiveInfo] = {
+        info.name: info for info in objective_infos(spec.task, shown)
+    }
+    if isinstance(spec.task, ModelOutputs):
+        title = spec.task.compared_by.title
+        found["quality"] = found["quality"].model_copy(update={"metric": title})
+    return found
 
 
 def region_words(spec: StudySpec) -> str:
@@ -124,6 +137,9 @@ def spec_to_send(spec: StudySpec) -> dict[str, Any]:
     if spec.compress is not None:
         # It is that of the model.
         left_out["architectures"] = True
+    if isinstance(spec.task, ModelOutputs):
+        # What trains models it has none of.
+        left_out |= {**dict.fromkeys(NOT_OF_A_NETWORK, True), "budget": {"epochs", "total_epochs"}}
     return without_defaults(spec).model_dump(mode="json", exclude=left_out)
 
 
@@ -134,6 +150,7 @@ def _plots(
     front: FrontDocument,
     infos: Mapping[Objective, ObjectiveInfo],
     spec: StudySpec,
+    network: NetworkView | None,
 ) -> Iterator[FrontPlot]:
     named: set[str] = {info.name for info in front.objectives}
     trained, costs = in_order(named & {"quality"}), in_order(named - {"quality"})
@@ -146,6 +163,8 @@ def _plots(
             y=y,
             presets=dict(enumerate(spec.presets)),
             region=spec.region,
+            words=plot_words(network),
+            references=() if network is None else network.references,
         )
         if found is not None:
             yield found

@@ -6,7 +6,9 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from sqlalchemy.orm import Session
 
+from search.graphs.model_outputs import ModelOutputs
 from search.studies.spec import StudySpec
+from service.api.folders import FolderMaker
 from service.api.fronts.documents import front_document
 from service.api.fronts.schemas import FrontDocument
 from service.api.resources import Held, Resources
@@ -16,6 +18,7 @@ from service.api.trials.documents import trial_detail, trial_document
 from service.api.trials.reports import conversion_of
 from service.api.trials.routes import Number, measure_trial
 from service.pages.html import page_response
+from service.pages.network_views import network_view, plot_words
 from service.pages.report import infos_by_name, region_words, spec_to_send
 from service.rendering.plots.curves import MOST_CURVES, panels
 from service.rendering.plots.front_plot import front_plot
@@ -70,11 +73,15 @@ def trial_page(study_id: str, number: Number, held: Held) -> HTMLResponse:
         epochs = Metrics(session).curve(study_id, number)
         model = UploadedModels(session).of_study(study.spec)
     spec = StudySpec.model_validate(study.spec)
+    is_network = isinstance(spec.task, ModelOutputs)
+    maker = FolderMaker(held.database, held.store, held.pages)
     return page_response(
         held.pages.trial(
             study,
             detail,
-            metric=spec.task.metric,
+            metric=infos_by_name(spec)["quality"].metric,
+            compressed=maker.compressed_page(study_id, number) if is_network else None,
+            is_network=is_network,
             region=region_words(spec),
             preset=dict(enumerate(spec.presets)).get(number),
             model=model,
@@ -102,6 +109,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
     infos = infos_by_name(spec)
     document = study_document(session, study, held.figures)
     front = front_document(study.id, held.figures.front(session, study))
+    network = network_view(session, study, spec, front)
     x, y = choice.axes(infos)
     trials = Trials(session)
     page = trials.ranked(
@@ -121,6 +129,7 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
         study=document,
         spec=spec_to_send(spec),
         model=UploadedModels(session).of_study(study.spec),
+        network=network,
         front=front,
         region=region_words(spec),
         infos=infos,
@@ -134,6 +143,8 @@ def _view(session: Session, held: Resources, study: StudyRecord, choice: Choice)
             y=y,
             presets=dict(enumerate(spec.presets)),
             region=spec.region,
+            words=plot_words(network),
+            references=() if network is None else network.references,
         ),
         growth=growth(changes, epochs_trained=document.progress.epochs_trained),
         panels=panels(histories, metric=infos["quality"].metric),

@@ -12,12 +12,10 @@ from markupsafe import Markup
 
 from models.compression import ConversionReport
 from models.math.activations import Activation
-from models.model import ModelSpec
 from search.documents.objectives import OBJECTIVES
 from search.documents.spaces import SpaceDescription
 from search.errors import Fault
 from search.studies.catalog import catalog
-from search.tasks import Metric
 from search.uploads.uploads import SUFFIXES
 from service.api.datasets.schemas import DatasetDocument
 from service.api.models.schemas import (
@@ -32,6 +30,7 @@ from service.api.trials.schemas import TrialDetail
 from service.rendering.compressed_page import CompressedPage
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
+from service.rendering.network_words import SHORT_FORMS
 from service.rendering.plots.colours import SERIES
 from service.rendering.plots.curves import Panel
 from service.rendering.plots.series import series_plot
@@ -99,14 +98,17 @@ class Pages:
 
     def study(self, view: StudyView) -> str:
         """One study."""
-        return self._render("study.html", view=view, outcomes=[state.value for state in TrialState])
+        template = "study.html" if view.network is None else "network_study.html"
+        return self._render(template, view=view, outcomes=[state.value for state in TrialState])
 
     def trial(
         self,
         study: StudyRecord,
         trial: TrialDetail,
         *,
-        metric: Metric,
+        metric: str,
+        compressed: CompressedPage | None,
+        is_network: bool,
         region: str,
         preset: str | None,
         model: UploadedModelRecord | None,
@@ -120,7 +122,9 @@ class Pages:
         Args:
             study: the study.
             trial: the trial.
-            metric: what quality is.
+            metric: what quality is called.
+            compressed: of a network of others, what is said of its file, where there is one.
+            is_network: whether the trial is one of a network of others.
             region: which values interest the study's user, in words.
             preset: the papers' system that it is, if it is one.
             model: the uploaded model that the study compresses, unless it is gone.
@@ -130,10 +134,13 @@ class Pages:
             files: what can be downloaded of it, and what cannot.
         """
         return self._render(
-            "trial.html",
+            "network_trial.html" if is_network else "trial.html",
             study=study,
             trial=trial,
             metric=metric,
+            compressed=compressed,
+            forms=SHORT_FORMS,
+            baseline="original" if is_network else "dense baseline",
             region=region,
             preset=preset,
             model=model,
@@ -141,7 +148,7 @@ class Pages:
             epochs=epochs,
             panels=panels,
             files=list(files),
-            bits=ModelSpec.model_validate(trial.spec["model"]).bits,
+            bits=_bits(trial.spec),
         )
 
     def form(
@@ -185,9 +192,8 @@ class Pages:
 
     def study_report(self, report: StudyReport) -> str:
         """A study as one self-contained file."""
-        return self._render(
-            "study_report.html", report=report, style=self._style, now=datetime.now(UTC)
-        )
+        template = "study_report.html" if report.network is None else "network_study_report.html"
+        return self._render(template, report=report, style=self._style, now=datetime.now(UTC))
 
     def datasets(
         self,
@@ -278,6 +284,15 @@ class Pages:
     def _render(self, template: str, **values: Any) -> str:
         known = {"logged_in": self._logged_in, **values}
         return self._environment.get_template(template).render(**known)
+
+
+def _bits(spec: Mapping[str, Any]) -> int:
+    """Of each stored number of a trial's matrices; those of a network have each layer's own."""
+    match spec.get("model"):
+        case {"bits": int(bits)}:
+            return bits
+        case _:
+            return 32
 
 
 def _places(form: FormFields, names: Iterable[str]) -> dict[str, str]:

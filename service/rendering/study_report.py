@@ -8,9 +8,10 @@ from search.fronts.importance import ObjectiveImportance
 from search.fronts.pareto import ObjectiveInfo
 from service.api.fronts.schemas import FrontDocument, PointDocument
 from service.api.studies.schemas import StudyDocument
+from service.rendering.network_view import NetworkView
 from service.rendering.plots.front_plot import FrontPlot
 from service.rendering.plots.growth import Growth
-from storage.records import TrialRecord, TrialState
+from storage.records import TrialRecord, TrialState, UploadedModelRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,10 @@ class StudyReport:
     study: StudyDocument
     spec: Mapping[str, Any]
     """As it can be sent again."""
+    model: UploadedModelRecord | None
+    """What the study compresses, unless it is gone."""
+    network: NetworkView | None
+    """Of a study of a network of others, what only such studies have."""
     front: FrontDocument
     region: str
     """Which values interest, in words; empty where all do."""

@@ -13,6 +13,7 @@ from search.fronts.pareto import ObjectiveInfo
 from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.schemas import TrialDocument
+from service.rendering.network_view import NetworkView
 from service.rendering.plots.curves import MOST_CURVES, Panel
 from service.rendering.plots.front_plot import FrontPlot
 from service.rendering.plots.growth import Growth
@@ -99,6 +100,8 @@ class StudyView:
     """As it can be sent again."""
     model: UploadedModelRecord | None
     """What the study compresses, unless it is gone."""
+    network: NetworkView | None
+    """Of a study of a network of others, what only such studies have."""
     front: FrontDocument
     region: str
     """Which values interest, in words; empty where all do."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from models.spec import kind_of
 from search.documents.export_kinds import ON_DEVICE
 from search.documents.readable import enumerated
-from search.exports import EXPORTS, ExportOutcome, Verification, outcome
+from search.exports import EXPORTS, NETWORK_EXPORTS, ExportOutcome, Verification, outcome
+from search.graphs.network_trial import NetworkTrial
+from search.training.trial_spec import trial_spec_of
 from service.api.trials.schemas import TrialDetail
 from storage.records import TrialRecord
 
@@ -26,7 +28,8 @@ class TrialFile:
 def trial_files(trial: TrialRecord, detail: TrialDetail) -> Iterator[TrialFile]:
     """Every kind of file of a trial that has ended; before that, those that are there."""
     links = detail.links.model_dump()
-    for export in EXPORTS:
+    is_network = isinstance(trial_spec_of(trial.spec), NetworkTrial)
+    for export in NETWORK_EXPORTS if is_network else EXPORTS:
         kind = kind_of(export)
         if not (detail.ended or kind in detail.bytes):
             continue

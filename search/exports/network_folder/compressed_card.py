@@ -160,7 +160,7 @@ def _checked(card: CompressedCard) -> Iterator[str]:
 
 
 def _fixed(card: CompressedCard) -> Sequence[str]:
-    return sorted([*card.facts.task.fixed])
+    return sorted(card.facts.task.model_dump(include={"fixed"})["fixed"])
 
 
 def _running(card: CompressedCard) -> Iterator[str]:
@@ -169,8 +169,7 @@ def _running(card: CompressedCard) -> Iterator[str]:
         "`example.py` runs `model.onnx` on zeros; with the name of an `.npz` file it runs it on "
         "the first samples there. `data.json` says which array each input takes."
     )
-    fixed: Sequence[str] = _fixed(card)
-    if fixed:
+    if fixed := _fixed(card):
         yield ""
         yield f"Inputs that are constants in this file: {', '.join(map(one_line, fixed))}."
 

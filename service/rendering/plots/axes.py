@@ -39,6 +39,8 @@ class Axis:
     """Where the ends lie in the picture."""
     logarithmic: bool
     ticks: tuple[Tick, ...]
+    zero: float | None = None
+    """Of a logarithmic axis: where among the logarithms 0 stands; null: it has no place."""
 
     def place(self, value: float) -> float:
         """Where a value lies, to a tenth of a unit of the picture."""
@@ -54,7 +56,11 @@ class Axis:
         return self.low <= self._on(value) <= self.high
 
     def _on(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.logarithmic else _bounded(value)
+        if not self.logarithmic:
+            return _bounded(value)
+        if value <= 0 and self.zero is not None:
+            return self.zero
+        return math.log10(max(value, 1e-300))
 
 
 def label(value: float) -> str:
@@ -97,6 +103,27 @@ def log_axis(values: Sequence[float], *, start: float, end: float, say: Say = la
         for value in _log_ticks(low, high)
     ]
     return Axis(low, high, start, end, logarithmic=True, ticks=tuple(ticks))
+
+
+def loss_axis(values: Sequence[float], *, start: float, end: float, say: Say = label) -> Axis:
+    """The same as `axis` for a loss: 0, which has no logarithm, stands beside the low end."""
+    above = [value for value in values if value > 0]
+    if len(above) == len(values) or not above or max(above) / min(above) <= _WIDE:
+        return axis(values, start=start, end=end, say=say)
+    gap = 0.12 * abs(end - start) * (1 if end > start else -1)
+    found = log_axis(above, start=start + gap, end=end, say=say)
+    zero = _place(0.5, 0, 1, start, start + gap)
+    width = (found.high - found.low) / (found.end - found.start)
+    low = found.low - gap * width
+    return Axis(
+        low,
+        found.high,
+        start,
+        end,
+        logarithmic=True,
+        ticks=(Tick(zero, "0"), *found.ticks),
+        zero=low + (zero - start) * width,
+    )
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -4,7 +4,7 @@ It shows more than the front: what else is complete, dense models, the papers' s
 parameters and throughput, the dense baselines that points of the front were measured beside.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -12,15 +12,18 @@ from search.documents.objectives import OBJECTIVE_KINDS, Objective
 from search.documents.region import Region
 from search.fronts.dominance import front_of, value_of
 from search.fronts.pareto import ObjectiveInfo
-from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis
+from search.graphs.network_trial import BITS
+from service.rendering.network_words import SHORT_FORMS
+from service.rendering.plots.axes import Axis, Tick, axis, label, log_axis, loss_axis
 from service.rendering.plots.colours import UNKNOWN, on_scale
+from service.rendering.plots.references import Reference
 from storage.records import TrialOrigin
 from storage.repositories.trial_summaries import TrialSummary
 
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 80, 104, 16, 56
 
-Shape: TypeAlias = Literal["circle", "diamond", "square"]
+Shape: TypeAlias = Literal["circle", "diamond", "square", "triangle"]
 
 _LABEL = 18.0
 """How much room a trial's number needs beside its mark, each way."""
@@ -28,8 +31,45 @@ _LABEL = 18.0
 _OF_BASELINES: frozenset[Objective] = frozenset({"parameters", "throughput"})
 """What is known of dense baselines, which are measured and never trained."""
 
+_OF_REFERENCES: frozenset[Objective] = frozenset({"quality", "bytes"})
+"""What is known of files that other tools make of the same network."""
+
 _MOST_OTHERS = 500
 """How many complete trials are shown that are not on the front, the newest of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlotWords:
+    """What marks stand for, in studies of one sort."""
+
+    diamond_for: str
+    """The parametrization whose trials are diamonds."""
+    diamond: str
+    square: str
+    baseline: str
+    """What throughput is compared with, in the genitive."""
+    has_baselines: bool
+    """Whether each trial has a dense baseline of its own, which is drawn beside it."""
+    model: Callable[[TrialSummary], str]
+    """A trial's model in words."""
+
+
+OF_MODELS = PlotWords(
+    diamond_for="dense",
+    diamond="a dense model",
+    square="a system of the papers, or the original",
+    baseline="its dense baseline's",
+    has_baselines=True,
+    model=lambda trial: f"{trial.architecture} × {trial.parametrization}",
+)
+OF_NETWORKS = PlotWords(
+    diamond_for=BITS,
+    diamond="layers in fewer bits alone",
+    square="the original",
+    baseline="the original's",
+    has_baselines=False,
+    model=lambda trial: SHORT_FORMS[trial.parametrization],
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +98,16 @@ class Baseline:
     y: float
     to_x: float
     to_y: float
+    text: str
+
+
+@dataclass(frozen=True)
+class ReferenceMark:
+    """What another tool makes of the same network, where it stands in the picture."""
+
+    x: float
+    y: float
+    name: str
     text: str
 
 
@@ -101,6 +151,8 @@ class FrontPlot:
     """How many complete trials lie beyond the axes, which fit the front."""
     region: RegionShown | None
     """Null where every value interests."""
+    words: PlotWords = OF_MODELS
+    references: tuple[ReferenceMark, ...] = ()
     width: int = WIDTH
     height: int = HEIGHT
     left: int = LEFT
@@ -123,6 +175,8 @@ def front_plot(
     y: Objective,
     presets: Mapping[int, str] | None = None,
     region: Region,
+    words: PlotWords = OF_MODELS,
+    references: Sequence[Reference] = (),
 ) -> FrontPlot | None:
     """The picture of a front; null while no point of it has a value on both axes.
 
@@ -136,6 +190,8 @@ def front_plot(
         presets: number of a trial -> the name of the papers' system that it is. An original is
             named likewise.
         region: the study's region of interest.
+        words: what marks stand for.
+        references: what other tools make of the same network; shown over bytes and quality.
     """
     named = dict(presets or {})
     named |= {
@@ -153,13 +209,16 @@ def front_plot(
         return None
     # The papers' systems are there to be compared with: the axes make room for them.
     framed = [*points, *(trial for trial in shown if trial.number in named)]
-    beside = _measured_baselines(points) if {x, y} <= _OF_BASELINES else {}
-    across = _axis(framed, beside, x, start=LEFT, end=WIDTH - RIGHT)
-    up = _axis(framed, beside, y, start=HEIGHT - BOTTOM, end=TOP)
+    has_baselines = words.has_baselines and {x, y} <= _OF_BASELINES
+    beside = _measured_baselines(points) if has_baselines else {}
+    known = references if {x, y} <= _OF_REFERENCES else ()
+    other = [*beside.values(), *(one.values for one in known)]
+    across = _axis(framed, other, infos[x], start=LEFT, end=WIDTH - RIGHT)
+    up = _axis(framed, other, infos[y], start=HEIGHT - BOTTOM, end=TOP)
     thirds: list[Objective] = [name for name in infos if name not in (x, y)]
     third = thirds[0]
-    scale = _Scale.of(points, third)
-    frame = _Frame(x, y, across, up, infos, named, region)
+    scale = _Scale.of(points, infos[third])
+    frame = _Frame(x, y, across, up, infos, named, region, words)
     beyond = [trial for trial in shown if trial.number not in on_front]
     inside = [trial for trial in beyond if frame.holds(trial)]
     marks = [frame.mark(trial, scale.colour(value_of(trial, third))) for trial in points]
@@ -180,6 +239,8 @@ def front_plot(
         scale=scale.swatches(),
         outside=len(beyond) - len(inside),
         region=frame.region_shown() if region.ends else None,
+        words=words,
+        references=tuple(map(frame.reference, known)),
     )
 
 
@@ -194,6 +255,7 @@ class _Frame:
     infos: Mapping[Objective, ObjectiveInfo]
     named: Mapping[int, str]
     region: Region
+    words: PlotWords
 
     def holds(self, trial: TrialSummary) -> bool:
         return self.across.holds(_value(trial, self.x)) and self.up.holds(_value(trial, self.y))
@@ -223,12 +285,22 @@ class _Frame:
         return Mark(
             x=self.across.place(_value(trial, self.x)),
             y=self.up.place(_value(trial, self.y)),
-            shape=_shape(trial, self.named),
+            shape=_shape(trial, self.named, self.words),
             colour=colour,
             trial=trial.number,
-            text=_describe(trial, self.infos, self.named)
+            text=_describe(trial, self.infos, self.named, self.words)
             + "\noutside the region of interest" * outside,
             outside=outside,
+        )
+
+    def reference(self, reference: Reference) -> ReferenceMark:
+        quality = self.infos["quality"].metric
+        return ReferenceMark(
+            x=self.across.place(reference.values[self.x]),
+            y=self.up.place(reference.values[self.y]),
+            name=reference.name,
+            text=f"{reference.name}, for comparison\n{quality} {reference.quality:,.4f}\n"
+            f"{reference.bytes:,} bytes",
         )
 
     def baseline(self, trial: TrialSummary, baseline: Mapping[Objective, float]) -> Baseline:
@@ -256,11 +328,11 @@ class _Scale:
     axis: Axis | None
 
     @classmethod
-    def of(cls, trials: Sequence[TrialSummary], objective: Objective) -> "_Scale":
-        known = [trial for trial in trials if value_of(trial, objective) is not None]
+    def of(cls, trials: Sequence[TrialSummary], info: ObjectiveInfo) -> "_Scale":
+        known = [trial for trial in trials if value_of(trial, info.name) is not None]
         if not known:
             return cls(None)
-        return cls(_axis(known, {}, objective, start=HEIGHT - BOTTOM - 12.0, end=TOP + 40.0))
+        return cls(_axis(known, [], info, start=HEIGHT - BOTTOM - 12.0, end=TOP + 40.0))
 
     def colour(self, value: float | None) -> str:
         if self.axis is None or value is None:
@@ -282,17 +354,20 @@ class _Scale:
 
 def _axis(
     trials: Sequence[TrialSummary],
-    baselines: Mapping[int, Mapping[Objective, float]],
-    objective: Objective,
+    beside: Sequence[Mapping[Objective, float]],
+    info: ObjectiveInfo,
     *,
     start: float,
     end: float,
 ) -> Axis:
-    values = [_value(trial, objective) for trial in trials]
-    values += [baseline[objective] for baseline in baselines.values()]
+    kind = OBJECTIVE_KINDS[info.name]
+    values = [_value(trial, info.name) for trial in trials]
+    values += [other[info.name] for other in beside]
     # Counts are compared by their ratios, however near to each other they are.
-    drawn = log_axis if OBJECTIVE_KINDS[objective].logarithmic else axis
-    return drawn(values, start=start, end=end, say=OBJECTIVE_KINDS[objective].tick or label)
+    drawn = log_axis if kind.logarithmic else axis
+    if kind.direction is None and info.direction == "minimize":
+        drawn = loss_axis
+    return drawn(values, start=start, end=end, say=kind.tick or label)
 
 
 def _axis_label(info: ObjectiveInfo, along: Axis) -> str:
@@ -306,25 +381,28 @@ def _value(trial: TrialSummary, objective: Objective) -> float:
     return value
 
 
-def _shape(trial: TrialSummary, presets: Mapping[int, str]) -> Shape:
+def _shape(trial: TrialSummary, presets: Mapping[int, str], words: PlotWords) -> Shape:
     if trial.number in presets:
         return "square"
-    return "diamond" if trial.parametrization == "dense" else "circle"
+    return "diamond" if trial.parametrization == words.diamond_for else "circle"
 
 
 def _describe(
-    trial: TrialSummary, infos: Mapping[Objective, ObjectiveInfo], presets: Mapping[int, str]
+    trial: TrialSummary,
+    infos: Mapping[Objective, ObjectiveInfo],
+    presets: Mapping[int, str],
+    words: PlotWords,
 ) -> str:
     """What a pointer or a reader of the screen is told, one thing a line."""
     name = f" ({presets[trial.number]})" if trial.number in presets else ""
-    lines = [f"trial {trial.number}{name}: {trial.architecture} × {trial.parametrization}"]
+    lines = [f"trial {trial.number}{name}: {words.model(trial)}"]
     for kind in OBJECTIVE_KINDS.values():
         value = kind.value(trial)
         if value is not None:
             told = kind.told.format(metric=infos["quality"].metric, value=kind.shown(value))
             lines.append(told)
     if trial.throughput_ratio is not None:
-        lines.append(f"{trial.throughput_ratio:.2f} × its dense baseline's throughput")
+        lines.append(f"{trial.throughput_ratio:.2f} × {words.baseline} throughput")
     return "\n".join(lines)
 
 
