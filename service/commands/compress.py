@@ -210,12 +210,19 @@ def compress(
         return
     _refuse_options(of_networks, "an .onnx", checkpoint)
     if task is None:
-        raise typer.BadParameter(
-            "missing; it says what the network is trained for", param_hint="--task"
-        )
+        raise typer.BadParameter("missing; it is what the network does", param_hint="--task")
     if out is not None and out.is_file():
         raise typer.BadParameter(f"{out} is a file; allowed is a folder", param_hint="--out")
-    limits, document_of_task = limits_of(limit or ()), document_or_name(task, option="--task")
+    document_of_task = document_or_name(task, option="--task")
+    budget = {"trials": trials, "epochs": epochs}
+    document: dict[str, Any] = {
+        "name": name or f"{checkpoint.stem}, compressed",
+        "compress": {"layers": (layers or Layers.SHARED).value, "distillation": distill},
+        "limits": limits_of(limit or ()),
+        **({"parametrizations": parametrization} if parametrization else {}),
+        **({"space": {"bits": {"options": list(dict.fromkeys(bits))}}} if bits else {}),
+        "budget": {name: value for name, value in budget.items() if value is not None},
+    }
     client, quiet = asked.client, asked.as_json
     with transfer_bar(checkpoint.name, quiet=quiet, afterwards="the server reads it") as told:
         model = client.upload_model(
@@ -225,25 +232,21 @@ def compress(
             sequence_length=sequence_length,
             told=told,
         )
-    budget = {"trials": trials, "epochs": epochs}
-    document = {
-        "name": name or f"{checkpoint.stem}, compressed",
-        "task": _laid_out(document_of_task, model),
-        "compress": {
-            "model": model.id,
-            "layers": (layers or Layers.SHARED).value,
-            "distillation": distill,
-        },
-        "limits": limits,
-        **({"parametrizations": parametrization} if parametrization else {}),
-        **({"space": {"bits": {"options": list(dict.fromkeys(bits))}}} if bits else {}),
-        "budget": {name: value for name, value in budget.items() if value is not None},
-    }
+    document["task"] = _laid_out(document_of_task, model)
+    document["compress"] |= {"model": model.id}
     study = client.submit(document)
     if no_wait:
-        told_now = {"study": study.id, "model": model.id, "files": list[str]()}
-        asked.show(told_now, links_of(client, study))
+        begun = {"study": study.id, "model": model.id, "files": list[str]()}
+        asked.show(begun, links_of(client, study))
         return
+    _finish(asked, study, model, out)
+
+
+def _finish(
+    asked: Asked, study: StudyDocument, model: ModelDetail | NetworkDetail, out: Path | None
+) -> None:
+    """Follow a study to its end, and download its front into a folder."""
+    client, quiet = asked.client, asked.as_json
     if not quiet:
         typer.echo(links_of(client, study))
     follow_to_the_end(client, study, as_json=quiet)
