@@ -158,11 +158,15 @@ def _by_option(options: Mapping[str, str], asked: Asked) -> Generator[None]:
 
 
 def _option(options: Mapping[str, str], path: str) -> str:
-    """The option of a part; with the name that it stands at, if any."""
+    """The option of a part; with the name that it stands at, if any.
+
+    Places in a list and kinds are nothing that a command line says apart.
+    """
     for part, option in options.items():
         if path == part or path.startswith(f"{part}."):
             rest = path.removeprefix(part).removeprefix(".")
-            return f"{option} {rest}" if rest else option
+            is_said = rest and rest != "kind" and not rest.isdecimal()
+            return f"{option} {rest}" if is_said else option
     return path
 
 
@@ -186,6 +190,5 @@ def _place(file: Path, out: Path | None, chosen: ChosenFile) -> Path:
 def _tell(chosen: ChosenFile, report: ReportOfFile | None, place: Path) -> None:
     typer.echo(f"Taken: trial {chosen.trial}, {chosen.rule}")
     for warning in () if report is None else report.warnings:
-        complain(warning)
-    typer.echo("Valid for data like the data given.")
+        typer.echo(f"Note: {warning}")
     Console(soft_wrap=True, highlight=False).print(str(place), markup=False)
