@@ -34,7 +34,7 @@ _SPANS = {kind_of(one): one.span for one in METRICS}
 
 @final
 class OpenedNetworks:
-    """The network that a slot's process worked on last, with its fits: to open one takes seconds."""
+    """The network that a slot's process worked on last, with its fits: opening takes seconds."""
 
     def __init__(self) -> None:
         self._known: tuple[str, OpenedNetwork] | None = None
@@ -70,6 +70,8 @@ def prepared(network: OpenedNetwork, job: PrepareNetworkJob) -> Completion:
         "metric": metric.name,
         "baseline": metric.baseline,
         "offers": offered.encoded(),
+        "references": [one.model_dump(mode="json") for one in network.references()],
+        "warnings": list(network.warnings),
     }
     return Completion(outcome="complete", prepared=found)
 

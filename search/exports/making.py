@@ -14,12 +14,15 @@ from sqlalchemy.orm import Session
 
 from models.checkpoint import load
 from models.errors import ExportError, ToolMissing
-from search.documents.export_kinds import CHECKPOINT, SAMPLES
+from search.documents.export_kinds import CHECKPOINT, ONNX, SAMPLES
 from search.exports.c import c_files
 from search.exports.export import ExportContext
+from search.exports.missing import refusal_of_a_network
 from search.exports.outcomes import ExportOutcome, refusal
 from search.exports.registry import maker_of
+from search.graphs.network_trial import NetworkTrial
 from search.tasks import AnyTask, RawSamples
+from search.training.trial_spec import trial_spec_of
 from storage.blobs.artifacts import ArtifactStore, restore_if_missing, store_stream
 from storage.engine import Database
 from storage.errors import ArtifactNotFound, Conflict
@@ -38,7 +41,8 @@ def exported(session: Session, study_id: str, number: int, role: str) -> Artifac
 
     Raises:
         NotFound: there is no such trial.
-        ArtifactNotFound: none can be made, for the trial has no checkpoint.
+        ArtifactNotFound: none can be made, for the trial has no checkpoint, or is one of a network
+            of others.
         Conflict: none can be made yet, for the trial has not ended.
         ExportError: none can be made, which was found out when it was tried.
     """
@@ -46,6 +50,14 @@ def exported(session: Session, study_id: str, number: int, role: str) -> Artifac
     artifacts = ArtifactRows(session).of_trial(study_id, number)
     if role in artifacts:
         return artifacts[role]
+    if isinstance(trial_spec_of(trial.spec), NetworkTrial):
+        sentence = (
+            f"trial {number} of study {study_id!r} has no {role} file: "
+            f"{refusal_of_a_network(trial, role)}"
+        )
+        if role == ONNX and not trial.state.has_ended:
+            raise Conflict(sentence)
+        raise ArtifactNotFound(sentence)
     if CHECKPOINT not in artifacts:
         raise ArtifactNotFound(
             f"trial {number} of study {study_id!r} has no checkpoint to make its {role} file of; "

@@ -41,6 +41,11 @@ def missing_files(trial: TrialRecord) -> dict[str, str]:
     return {role: reason for role, reason in reasons.items() if reason is not None}
 
 
+def refusal_of_a_network(trial: TrialRecord, role: str) -> str:
+    """Why a trial of a network of others has no file of a role, variants of ONNX files included."""
+    return _missing_of_a_network(trial).get(role, _ONNX_ALONE)
+
+
 def _missing_of_a_network(trial: TrialRecord) -> dict[str, str]:
     """Of a network of others there is the file that was evaluated, and nothing is made of it."""
     found = dict.fromkeys((CHECKPOINT, *map(kind_of, MADE)), _ONNX_ALONE)

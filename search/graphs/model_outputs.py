@@ -1,11 +1,10 @@
 """The task of a study that compresses a network of others: its answers to a user's data."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator, Field
-from typing_extensions import TypeAliasType
 
 from models.graphs.documents import GraphPort
 from models.spec import Spec
@@ -20,8 +19,9 @@ _UNITS: Mapping[str, str] = {"kl": "nats"}
 _WORST_LOSS = 1.0
 """A relative error of 1 is that of zeros; a divergence of a nat is a network that is broken."""
 
-FixedNumbers = TypeAliasType("FixedNumbers", float | tuple["FixedNumbers", ...])
-"""A number, or rows of numbers."""
+_Row: TypeAlias = tuple[float, ...]
+FixedNumbers: TypeAlias = float | _Row | tuple[_Row, ...] | tuple[tuple[_Row, ...], ...]
+"""A number, or rows of numbers, of up to three axes."""
 
 _Id = Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")]
 

@@ -21,6 +21,8 @@ from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial
 from search.graphs.offered_layers import OfferedLayers
 from search.graphs.picks import LayerOffers, Objective
+from search.graphs.reference_documents import ReferenceFile
+from search.graphs.reference_files import reference_files
 from search.uploads.graph_uploads import GraphReading, read_graph_file
 
 _FEEDS = 2
@@ -51,6 +53,18 @@ class OpenedNetwork:
             other_bytes=predicted_bytes(evaluator.model, evaluator.layers, {}) - whole,
             other_parameters=max(0, self.task.known.parameters - numbers),
         )
+
+    def references(self) -> tuple[ReferenceFile, ...]:
+        """What other tools make of the network."""
+        return reference_files(self.evaluator, has_labels=self.task.labels is not None)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a user is told of the network and the data before any trial."""
+        found = [self.evaluator.samples.split.warning]
+        if self.kept_because is not None:
+            found.append(f"constants stay as they are: {self.kept_because}")
+        return tuple(one for one in found if one is not None)
 
     def handed_out(
         self, trial: NetworkTrial, sensitivities: Mapping[str, tuple[float, float]]

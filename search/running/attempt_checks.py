@@ -15,6 +15,7 @@ from models.interface import Interface
 from models.spec import Spec
 from search.errors import Fault, ReportRefused
 from search.graphs.offered_layers import OfferedLayers
+from search.graphs.reference_documents import ReferenceFile
 from search.measuring.throughput import Estimate, ThroughputRecord
 from search.tasks import NOT_NEGATIVE, Range
 from search.training.jobs import (
@@ -53,6 +54,8 @@ class _PreparedNetwork(_Prepared):
     """The same of a network, with what may be picked for its layers."""
 
     offers: str
+    references: tuple[ReferenceFile, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @field_validator("offers")
     @classmethod

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from models.graphs.documents import NetworkFacts
 from search.documents.datasets import ArrayPort
+from search.documents.models import ONNX_SOURCE
 from search.documents.runtimes import RUNTIME_KINDS
 from search.errors import DataError, Fault, SpecRefused
 from search.graphs.metrics import AnyMetric, Kl, RelativeError
@@ -18,9 +19,6 @@ from storage.engine import Database
 from storage.errors import NotFound
 from storage.records import UploadedModelRecord
 from storage.repositories.uploads import UploadedModels
-
-ONNX_SOURCE = "onnx"
-"""What an uploaded model is called whose file is kept as it came."""
 
 _FACTS: TypeAdapter[NetworkFacts] = TypeAdapter(NetworkFacts)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from models.model import ModelSpec
 from models.spec import Spec
+from search.documents.models import ONNX_SOURCE
 from search.errors import DataError, Fault, SpecRefused
 from search.spaces import ARCHITECTURE_KINDS, TORCH_DEFAULTS, Scalar
 from search.studies.spec import StudySpec
@@ -51,6 +52,12 @@ def with_original(database: Database, spec: StudySpec) -> StudySpec:
             record = UploadedModels(session).get(spec.compress.model)
     except NotFound as error:
         raise SpecRefused([Fault("compress.model", str(error))]) from error
+    if record.source == ONNX_SOURCE:
+        message = (
+            f"{record.id!r} is an ONNX file, which is not trained; allowed are uploads of "
+            "safetensors, or the task model_outputs with task.model"
+        )
+        raise SpecRefused([Fault("compress.model", message)])
     model = ModelSpec.model_validate(record.spec)
     kind = model.architecture.kind
     faults: list[Fault] = []

@@ -9,8 +9,18 @@ from models.report import ParameterReport
 from search.exports import EXPORTS
 from search.exports.folder import Folder, FolderFile, Lost, folder_of
 from search.exports.folder.rows import folder_facts
+from search.exports.network_folder import (
+    REPORT_HTML,
+    REPORT_JSON,
+    compressed_facts,
+    network_folder,
+)
+from search.graphs.network_report import NetworkReport
+from search.graphs.network_trial import NetworkTrial
+from search.training.trial_spec import trial_spec_of
 from service.api.fronts.schemas import MISSING, MissingFile, MissingFiles
 from service.api.trials.reports import conversion_of, trial_report
+from service.rendering.compressed_page import CompressedPage
 from service.rendering.pages import Pages
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
@@ -40,6 +50,42 @@ class FolderMaker:
         Raises:
             NotFound: there is no such trial.
         """
+        with self.database.read() as session:
+            spec = trial_spec_of(Trials(session).get(study_id, number).spec)
+        gathered = self._of_a_network if isinstance(spec, NetworkTrial) else self._of_a_model
+        return gathered(study_id, number)
+
+    def compressed_page(self, study_id: str, number: int) -> CompressedPage | None:
+        """What is said of a network's file; None where there is no report of it.
+
+        Raises:
+            NotFound: there is no such trial.
+            ArtifactNotFound, StoredBytesDamaged: the report's bytes are gone or damaged.
+        """
+        with self.database.read() as session:
+            facts = compressed_facts(session, study_id, number)
+        if "report" not in facts.artifacts:
+            return None
+        content = self._read(facts.artifacts["report"].sha256)
+        return CompressedPage(facts=facts, report=NetworkReport.model_validate_json(content))
+
+    def _of_a_network(self, study_id: str, number: int) -> Folder:
+        page: CompressedPage | None = None
+        reports: Mapping[str, bytes | Lost] = {}
+        try:
+            page = self.compressed_page(study_id, number)
+        except (ArtifactNotFound, StoredBytesDamaged) as error:
+            reports = dict.fromkeys((REPORT_JSON, REPORT_HTML), Lost(str(error)))
+        if page is not None:
+            reports = {
+                REPORT_JSON: page.report.model_dump_json(indent=1).encode(),
+                REPORT_HTML: self.pages.compressed_report(study_id, page).encode(),
+            }
+        with self.database.read() as session:
+            facts = compressed_facts(session, study_id, number) if page is None else page.facts
+        return network_folder(facts, None if page is None else page.report, reports=reports)
+
+    def _of_a_model(self, study_id: str, number: int) -> Folder:
         with self.database.read() as session:
             facts = folder_facts(session, study_id, number)
         reports: Mapping[str, bytes | Lost] = {}

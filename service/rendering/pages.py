@@ -29,6 +29,7 @@ from service.api.models.schemas import (
 from service.api.studies.schemas import StudyDocument
 from service.api.trials.reports import TrialReport
 from service.api.trials.schemas import TrialDetail
+from service.rendering.compressed_page import CompressedPage
 from service.rendering.filters import FILTERS
 from service.rendering.form_fields import FormFields
 from service.rendering.plots.colours import SERIES
@@ -235,6 +236,12 @@ class Pages:
     def report(self, study_id: str, number: int, report: TrialReport) -> str:
         """A trial's report as one self-contained file."""
         return self._render("report.html", study_id=study_id, number=number, report=report)
+
+    def compressed_report(self, study_id: str, page: CompressedPage) -> str:
+        """The report of a network's file as one self-contained file."""
+        return self._render(
+            "compressed_report.html", study_id=study_id, page=page, style=self._style
+        )
 
     def login(
         self,

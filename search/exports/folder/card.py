@@ -25,6 +25,7 @@ from search.documents.readable import NONE, enumerated, interval, metric, number
 from search.exports.folder import intervals
 from search.exports.folder.document import Example
 from search.exports.folder.facts import FolderFacts
+from search.exports.folder.markdown import estimate, one_line, table
 from search.exports.outcomes import ExportOutcome
 from search.exports.verification import Verification
 
@@ -49,7 +50,7 @@ class Card:
     def text(self) -> str:
         """Markdown; equal cards give equal texts."""
         sections = [
-            (f"{_line(self.facts.study)}, trial {self.facts.trial}", _about),
+            (f"{one_line(self.facts.study)}, trial {self.facts.trial}", _about),
             ("What goes in", _input),
             ("What comes out", _output),
             ("How good it is", _quality),
@@ -68,13 +69,6 @@ class Card:
         return "\n\n".join(parts) + "\n"
 
 
-def _table(titles: Sequence[str], rows: Iterator[Sequence[str]], *, words: int) -> Iterator[str]:
-    """A table whose first columns are `words`, and whose others are numbers."""
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * words}{'---:|' * (len(titles) - words)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-
-
 def _about(card: Card) -> Iterator[str]:
     facts = card.facts
     architecture, parametrization = facts.model.architecture, facts.model.parametrization
@@ -91,7 +85,7 @@ def _about(card: Card) -> Iterator[str]:
         ("bits of a stored number", str(facts.model.bits)),
         ("metric", f"{facts.metric.name} ({facts.metric.unit}), {better} is better"),
     ]
-    yield from _table(("", ""), iter(rows), words=2)
+    yield from table(("", ""), iter(rows), words=2)
 
 
 def _input(card: Card) -> Iterator[str]:
@@ -162,7 +156,7 @@ def _output(card: Card) -> Iterator[str]:
 
 def _names(answer: Answer) -> str:
     # Of a name that nobody would see, the JSON string.
-    seen = (_line(name) or json.dumps(name) for name in answer.names[:_FEW])
+    seen = (one_line(name) or json.dumps(name) for name in answer.names[:_FEW])
     shown = ", ".join(f"`{name}`" for name in seen)
     if not answer.names:
         return "numbered: their names are too many for the file"
@@ -202,7 +196,7 @@ def _quality(card: Card) -> Iterator[str]:
             yield split, number(count), metric(name, value), interval(name, found)
 
     title = name.replace("_", " ")
-    yield from _table(("data", "samples", title, "95 % interval"), rows(), words=1)
+    yield from table(("data", "samples", title, "95 % interval"), rows(), words=1)
     yield ""
     yield (
         f"The baseline, an answer without any model, reaches {metric(name, facts.metric.baseline)}."
@@ -229,7 +223,7 @@ def _size(card: Card) -> Iterator[str]:
     rows = [(f"`{name}`", f"{size:,}") for name, size in card.sizes.items()]
     for made in facts.outcomes.values():
         rows += [(ON_DEVICE[name], f"{size:,}") for name, size in made.on_device.items()]
-    yield from _table(("file", "bytes"), iter(rows), words=1)
+    yield from table(("file", "bytes"), iter(rows), words=1)
 
 
 def _speed(card: Card) -> Iterator[str]:
@@ -242,14 +236,14 @@ def _speed(card: Card) -> Iterator[str]:
         for record in card.facts.speeds:
             yield (
                 f"{record.get('runtime', 'reflectory')} {record.get('runtime_version') or ''}",
-                _line(str(record.get("device", NONE))),
-                _estimate(record.get("samples_per_second")),
-                _estimate(record.get("ratio")),
+                one_line(str(record.get("device", NONE))),
+                estimate(record.get("samples_per_second")),
+                estimate(record.get("ratio")),
                 seconds(record.get("latency_p50")),
                 seconds(record.get("latency_p99")),
             )
 
-    yield from _table(titles, rows(), words=2)
+    yield from table(titles, rows(), words=2)
     yield ""
     first = card.facts.speeds[0]
     told = (f"{name.replace('_', ' ')} {first[name]}" for name in _CONDITIONS if first.get(name))
@@ -263,13 +257,6 @@ def _speed(card: Card) -> Iterator[str]:
 _CONDITIONS = ("mode", "batch_size", "sequence_length", "threads")
 
 
-def _estimate(found: Any) -> str:
-    if not isinstance(found, Mapping):
-        return NONE
-    low, median, high = (number(found.get(name)) for name in ("low", "median", "high"))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType] -- JSON
-    return f"{median} ({low} to {high})"
-
-
 def _checked(card: Card) -> Iterator[str]:
     known = {name: told.verification for name, told in card.outcomes.items() if not told.reason}
     compared = {name: found for name, found in known.items() if found is not None}
@@ -280,7 +267,7 @@ def _checked(card: Card) -> Iterator[str]:
         title = name.replace("_", " ")
         titles = ("file", "run in", "inputs", "same answers", f"{title}: file", f"{title}: model")
         rows = (_comparison(file, found, name) for file, found in compared.items())
-        yield from _table((*titles, "largest difference"), rows, words=3)
+        yield from table((*titles, "largest difference"), rows, words=3)
         yield ""
         if any(found.ties for found in compared.values()):
             yield "Ties are decided by rounding in single precision; all other answers are equal."
@@ -373,8 +360,3 @@ def _limits(card: Card) -> Iterator[str]:
 
 def _missing(card: Card) -> Iterator[str]:
     yield from (f"- `{name}`: {reason}" for name, reason in card.missing.items())
-
-
-def _line(text: str) -> str:
-    """A user's words on one line, which end no table and no code."""
-    return " ".join(text.split()).replace("`", "'").replace("|", "\\|")

@@ -12,7 +12,7 @@ from search.exports.outcomes import outcome
 from search.exports.registry import MAKERS
 from search.tasks import AnyTask
 from search.training.trial_spec import TrialSpec
-from storage.records import TrialRecord
+from storage.records import StudyRecord, TrialRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements
 from storage.repositories.studies import Studies
@@ -30,7 +30,6 @@ def folder_facts(session: Session, study_id: str, number: int) -> FolderFacts:
     study, trial = Studies(session).get(study_id), Trials(session).get(study_id, number)
     task = _TASK.validate_python(study.spec["task"])
     outcomes = {role: outcome(trial, role) for role in MAKERS}
-    counts = study.prepared or {}
     return FolderFacts(
         study=study.name,
         trial=number,
@@ -39,21 +38,27 @@ def folder_facts(session: Session, study_id: str, number: int) -> FolderFacts:
         metric=task.metric,
         quality=trial.quality,
         test_quality=trial.test_quality,
-        samples={
-            split: count
-            for split in ("train", "validation", "test")
-            if isinstance(count := counts.get(split), int)
-        },
+        samples=sample_counts(study),
         parameters=trial.parameters,
         dense_parameters=trial.dense_parameters,
-        speeds=_speeds(Measurements(session), trial),
+        speeds=speeds_of(Measurements(session), trial),
         artifacts=ArtifactRows(session).of_trial(study_id, number),
         missing=missing_files(trial),
         outcomes={role: found for role, found in outcomes.items() if found is not None},
     )
 
 
-def _speeds(measurements: Measurements, trial: TrialRecord) -> tuple[Mapping[str, Any], ...]:
+def sample_counts(study: StudyRecord) -> dict[str, int]:
+    """Samples of each split that preparing a study's data counted; empty before that."""
+    counts = study.prepared or {}
+    return {
+        split: count
+        for split in ("train", "validation", "test")
+        if isinstance(count := counts.get(split), int)
+    }
+
+
+def speeds_of(measurements: Measurements, trial: TrialRecord) -> tuple[Mapping[str, Any], ...]:
     """The record that the search went by, then the newest of each other runtime and device."""
     if trial.measurement_id is None:
         return ()

@@ -1,6 +1,6 @@
 """How often a file decides what the original decides."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from search.graphs.metrics.metric import Answers, Values, pairs
 
 class Agreement(DecisionMetric):
     """The share of equal decisions among a sample's."""
+
+    title: ClassVar[str] = "agreement with the original"
 
     kind: Literal["agreement"] = "agreement"
 

@@ -10,6 +10,7 @@ from search.graphs.metrics.metric import Answers, Metric, Values, pairs
 class Cosine(Metric):
     """The cosine of the angle between rows on the last axis, the mean over a sample's rows."""
 
+    title: ClassVar[str] = "cosine with the original"
     direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
     is_share: ClassVar[bool] = False
     span: ClassVar[tuple[float, float]] = (-1.0, 1.0)

@@ -17,6 +17,7 @@ String = tuple[int, ...]
 class CtcString(Metric):
     """The share of equal strings among a sample's: answers are `[..., T, C]`, over C symbols."""
 
+    title: ClassVar[str] = "strings equal to those of the original"
     direction: ClassVar[Literal["minimize", "maximize"]] = "maximize"
     is_share: ClassVar[bool] = True
     span: ClassVar[tuple[float, float]] = (0.0, 1.0)

@@ -25,6 +25,7 @@ _SMALLEST = 1e-7
 class Kl(Metric):
     """`sum_c p_c log(p_c / q_c)` in nats, the mean over rows; p is the original's."""
 
+    title: ClassVar[str] = "KL divergence from the original"
     direction: ClassVar[Literal["minimize", "maximize"]] = "minimize"
     is_share: ClassVar[bool] = False
     span: ClassVar[tuple[float, float]] = (0.0, math.inf)

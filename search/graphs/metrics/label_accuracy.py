@@ -15,6 +15,7 @@ class LabelAccuracy(DecisionMetric):
     The original's own accuracy is that of its answers in both places.
     """
 
+    title: ClassVar[str] = "accuracy"
     needs_labels: ClassVar[bool] = True
 
     kind: Literal["labels"] = "labels"

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.spec import Spec
+from search.documents.readable import number
 from search.errors import TrainingDiverged
 
 Answers: TypeAlias = Sequence[NDArray[Any]]
@@ -22,12 +23,21 @@ Classes: TypeAlias = NDArray[np.int64]
 class Metric(Spec):
     """A distance or a likeness of two files' answers; the value is the mean over samples."""
 
+    title: ClassVar[str]
+    """What people call it: accuracy only where labels say what is right."""
     direction: ClassVar[Literal["minimize", "maximize"]]
     is_share: ClassVar[bool]
     """Whether a sample's value is a share of what is right, so that intervals can be given."""
     span: ClassVar[tuple[float, float]]
     """The least and the largest value, but for rounding."""
     needs_labels: ClassVar[bool] = False
+
+    @classmethod
+    def shown(cls, value: float | None) -> str:
+        """A value as people read it: shares in percent."""
+        if value is None or not cls.is_share:
+            return number(value)
+        return f"{100 * value:.2f} %"
 
     @abstractmethod
     def by_sample(self, original: Answers, found: Answers, labels: Answers | None = None) -> Values:

@@ -15,6 +15,7 @@ class RelativeError(Metric):
     mean has 1.
     """
 
+    title: ClassVar[str] = "error relative to the original"
     direction: ClassVar[Literal["minimize", "maximize"]] = "minimize"
     is_share: ClassVar[bool] = False
     span: ClassVar[tuple[float, float]] = (0.0, math.inf)

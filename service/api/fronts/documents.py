@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from search.documents.export_kinds import DENSE, ONNX_STREAM
+from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX, ONNX_STREAM
 from search.documents.objectives import Objective
 from search.fronts.pareto import Front, FrontPoint
 from service.api.fronts.schemas import FrontDocument, OriginalDocument, PointDocument, PointLinks
@@ -38,7 +38,7 @@ def _links(study_id: str, point: FrontPoint) -> PointLinks:
         onnx_stream=f"{path}/onnx_stream" if ONNX_STREAM in point.artifacts else None,
         dense=f"{path}/dense" if DENSE not in point.missing else None,
         card=f"{path}/card",
-        folder=f"{path}/folder" if "checkpoint" in point.artifacts else None,
+        folder=f"{path}/folder" if {CHECKPOINT, ONNX} & {*point.artifacts} else None,
     )
 
 

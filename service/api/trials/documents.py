@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from search.dispatch.remeasuring import Again, asked_again
-from search.documents.export_kinds import DENSE, ONNX_STREAM
+from search.documents.export_kinds import CHECKPOINT, DENSE, ONNX, ONNX_STREAM
 from search.documents.objectives import OBJECTIVE_KINDS, Valued
 from search.documents.region import Region
 from search.exports import file_sizes, missing_files
@@ -116,7 +116,7 @@ def _not_in_the_row(
             onnx_stream=f"{path}/onnx_stream" if ONNX_STREAM in trial.artifacts else None,
             card=f"{path}/card" if trial.state.has_ended else None,
             folder=f"{path}/folder"
-            if trial.state.has_ended and "checkpoint" in trial.artifacts
+            if trial.state.has_ended and {CHECKPOINT, ONNX} & trial.artifacts.keys()
             else None,
             log=f"{path}/log" if attempts else None,
         ),

@@ -12,7 +12,8 @@ from models.exports.c.text import check_name
 from search.documents.export_kinds import C
 from search.errors import Fault, Refused
 from search.exports import C_NAME, MAKERS, OnnxVariant, c_files_named, exported, maker_of
-from search.training.trial_spec import TrialSpec
+from search.graphs.network_trial import NetworkTrial
+from search.training.trial_spec import trial_spec_of
 from service.api.resources import Resources
 from service.api.stored_files import WantedPart, made_bytes, stored_file
 from service.api.trials.schemas import ExportDocument
@@ -90,7 +91,11 @@ def onnx_role(held: Resources, study_id: str, number: int, variant: OnnxVariant)
         role = variant.role(Studies(session).get(study_id))
         exported(session, study_id, number, role)
         spec = Trials(session).get(study_id, number).spec
-    fault = variant.quantization_fault(TrialSpec.model_validate(spec).model)
+    found = trial_spec_of(spec)
+    if isinstance(found, NetworkTrial):
+        # It is there: nothing is made of it, and no variant of it is.
+        return role
+    fault = variant.quantization_fault(found.model)
     if fault is not None:
         raise Refused([Fault("quantization", fault)])
     return role
@@ -118,10 +123,12 @@ def make_all(held: Resources, study_id: str, number: int) -> str | None:
             f"trial {number} of study {study_id!r} is {trial.state.value}; its folder is there "
             "when it has ended"
         )
-    model = TrialSpec.model_validate(trial.spec).model
+    spec = trial_spec_of(trial.spec)
+    if isinstance(spec, NetworkTrial):
+        return None
     until = time.monotonic() + held.settings.export_wait_seconds
     for role, export in MAKERS.items():
-        if export.fault(model) is not None:
+        if export.fault(spec.model) is not None:
             continue
         try:
             with held.database.read() as session:

@@ -1,11 +1,19 @@
-"""The report of a trial: what it counts and, where it was converted, what that lost."""
+"""The report of a trial: what it counts and, where it was converted, what that lost.
 
+Of a network of others it is what is stored with its file.
+"""
+
+import csv
+import io
 from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
 from models.compression import ConversionReport, LayerConversion
 from models.report import ParameterReport
+from search.graphs.network_report import NetworkReport
+from search.graphs.network_trial import label_of
+from search.graphs.picks import Pick
 from search.training.jobs import CONVERSION
 from storage.blobs.artifacts import ArtifactStore
 from storage.engine import Database
@@ -50,6 +58,30 @@ def conversion_of(
         return None
     with store.open_reader(artifact.sha256) as reader:
         return ConversionReport.model_validate_json(reader.read())
+
+
+def network_csv(report: NetworkReport) -> str:
+    """The report of a network's file as CSV: a line for each layer."""
+    rows = [
+        {
+            **layer.model_dump(exclude={"shape", "choice", "compensated"}),
+            "shape": "x".join(map(str, layer.shape)),
+            "choice": label_of(Pick(choice=layer.choice, compensated=layer.compensated)),
+        }
+        for layer in report.layers
+    ]
+    lines = io.StringIO()
+    writer = csv.DictWriter(lines, _COLUMNS)
+    writer.writeheader()
+    writer.writerows(rows)
+    return lines.getvalue()
+
+
+_COLUMNS = (
+    *("name", "operator", "shape", "choice", "bytes_before", "bytes_after"),
+    *("local_error", "sensitivity", "predicted_share"),
+    *("multiply_adds_before", "multiply_adds_after"),
+)
 
 
 def _rows(layers: Sequence[LayerConversion]) -> Iterator[dict[str, object]]:

@@ -11,9 +11,12 @@ from models.report import ParameterReport
 from search.dispatch.remeasuring import measure_again
 from search.documents.export_kinds import DENSE, ONNX_STREAM
 from search.documents.region import Region
-from search.exports import C_NAME, OnnxVariant
+from search.exports import C_NAME, OnnxVariant, missing_files
 from search.exports.folder import CARD
+from search.graphs.network_report import NetworkReport
+from search.graphs.network_trial import NetworkTrial
 from search.studies.named_trials import NamedTrial, enqueue
+from search.training.trial_spec import trial_spec_of
 from service.api.folders import FolderMaker, folder_zip
 from service.api.fronts.csv_tables import CSV, trials_csv
 from service.api.resources import Held, PageCursor, PageLimit, Resources
@@ -34,7 +37,7 @@ from service.api.trials.making import (
     make_all,
     onnx_role,
 )
-from service.api.trials.reports import TrialReport, conversion_of, trial_report
+from service.api.trials.reports import TrialReport, conversion_of, network_csv, trial_report
 from service.api.trials.schemas import (
     EnqueuedDocument,
     EpochDocument,
@@ -374,7 +377,7 @@ def get_card(
 
 @router.get(
     "/{number}/report",
-    response_model=TrialReport,
+    response_model=TrialReport | NetworkReport,
     responses={
         200: {"content": text("text/html", "text/csv")},
         **documented(403, 404, 422),
@@ -385,30 +388,44 @@ def get_report(
     number: Number,
     held: Held,
     format: Annotated[Literal["json", "html", "csv"], Query()] = "json",
-) -> TrialReport | Response:
+) -> TrialReport | NetworkReport | Response:
     """The parameter-count report: every tensor and module, the totals, and the dense baseline's.
 
     In a study that compresses a model also what its conversion lost, layer by layer; of the model
-    itself, that it is the original.
+    itself, that it is the original. Of a network from an ONNX file it is what is known of its file:
+    metrics on both parts of the data, and each layer's choice, errors and bytes.
     """
+    with held.database.read() as session:
+        trial = Trials(session).get(study_id, number)
+    if isinstance(trial_spec_of(trial.spec), NetworkTrial):
+        return _network_report(held, study_id, number, format)
     artifact = _artifact(held, study_id, number, "report")
     with held.store.open_reader(artifact.sha256) as reader:
         counted = ParameterReport.model_validate_json(reader.read())
-    with held.database.read() as session:
-        origin = Trials(session).get(study_id, number).origin
     conversion = conversion_of(held.database, held.store, study_id, number)
-    report = trial_report(counted, conversion, original=origin == TrialOrigin.ORIGINAL)
+    report = trial_report(counted, conversion, original=trial.origin == TrialOrigin.ORIGINAL)
     if format == "json":
         return report
     if format == "csv":
-        return Response(report.as_csv(), media_type="text/csv; charset=utf-8")
-    return HTMLResponse(
-        held.pages.report(study_id, number, report),
-        # The page is one file that may be kept: its style stands inside, and it loads nothing.
-        headers={
-            "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-        },
-    )
+        return Response(report.as_csv(), media_type=CSV)
+    return HTMLResponse(held.pages.report(study_id, number, report), headers=_ONE_FILE)
+
+
+def _network_report(
+    held: Held, study_id: str, number: int, format: Literal["json", "html", "csv"]
+) -> NetworkReport | Response:
+    _artifact(held, study_id, number, "report")
+    page = FolderMaker(held.database, held.store, held.pages).compressed_page(study_id, number)
+    assert page is not None
+    if format == "json":
+        return page.report
+    if format == "csv":
+        return Response(network_csv(page.report), media_type=CSV)
+    return HTMLResponse(held.pages.compressed_report(study_id, page), headers=_ONE_FILE)
+
+
+# A page that may be kept as one file: its style stands inside, and it loads nothing.
+_ONE_FILE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
 
 
 @router.get(
@@ -450,7 +467,8 @@ def _artifact(held: Resources, study_id: str, number: int, role: str) -> Artifac
         record = Trials(session).get(study_id, number)
         artifact = ArtifactRows(session).of_trial(study_id, number).get(role)
     if artifact is None:
-        raise ArtifactNotFound(
-            f"trial {number} of study {study_id!r} has no {role}; it is {record.state.value}"
-        )
+        reason = f"it is {record.state.value}"
+        if isinstance(trial_spec_of(record.spec), NetworkTrial):
+            reason = missing_files(record).get(role, reason)
+        raise ArtifactNotFound(f"trial {number} of study {study_id!r} has no {role}; {reason}")
     return artifact

@@ -28,11 +28,11 @@ KINDS: dict[str, dict[str, int]] = {
     "two_grus": {"recurrent_input": 2, "recurrent_state": 2, "product": 1},
     "tapered_mlp": {"product": 4},
     "cnn": {"convolution": 2, "grouped_convolution": 1, "product": 1},
-    "transformer": {"embedding": 1, "product": 5},
+    "transformer": {"embedding": 1, "product": 5, "other": 1},
     "cell_loop": {"product": 3},
     "projected_lstm": {"product": 4},
 }
-"""The layers of each by their roles; masks, positions and biases are none."""
+"""The layers of each by their roles; masks and biases are none, a table of positions is one."""
 
 
 def _read(name: str, folder: Path) -> tuple[GraphFile, onnx.ModelProto]:
