@@ -228,9 +228,7 @@ def test_what_a_network_has_not_is_refused(
 
 
 def test_data_that_say_nothing_fail_the_study_with_a_sentence(server: Server) -> None:
-    task = task_of(
-        server, classifier().SerializeToString(), {"x": np.zeros((100, 40), np.float32)}
-    )
+    task = task_of(server, classifier().SerializeToString(), {"x": np.zeros((100, 40), np.float32)})
     study = server.wait(server.submit({"task": task, "budget": {"trials": 3}}))
     assert study["state"] == "failed"
     assert "% of the decisions of the output 'y' are the same" in study["state_reason"]
