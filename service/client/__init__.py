@@ -16,13 +16,11 @@ once.
 from service.client.datasets import DatasetCalls
 from service.client.errors import ClientError, Damaged, Refused, Unfinished, Unreachable
 from service.client.models import ModelCalls
-from service.client.results import ResultCalls
+from service.client.networks import NetworkCalls
 from service.client.server import ServerCalls
-from service.client.studies import StudyCalls
-from service.client.trials import TrialCalls
 
 __all__ = ["Client", "ClientError", "Damaged", "Refused", "Unfinished", "Unreachable"]
 
 
-class Client(StudyCalls, ResultCalls, TrialCalls, DatasetCalls, ModelCalls, ServerCalls):
+class Client(NetworkCalls, DatasetCalls, ModelCalls, ServerCalls):
     """Speaks to one server. Threads may share it; close it, or use it in a `with` statement."""

@@ -138,7 +138,10 @@ class TrialCalls(FileCalls):
     def report(
         self, study_id: str, number: int, *, form: Literal["json", "html", "csv"] = "json"
     ) -> str:
-        """The parameter-count report of a trial, as text in the form asked for."""
+        """The report of a trial, as text in the form asked for: its parameters are counted.
+
+        Of a network of others, each layer is told of instead, see `network_report`.
+        """
         return self._text(f"{trial_path(study_id, number)}/report", format=form)
 
     def log(self, study_id: str, number: int) -> str:

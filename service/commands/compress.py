@@ -1,6 +1,5 @@
 """`compress`: from a trained network to smaller ones, and their files, in one command."""
 
-import json
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +14,8 @@ from service.api.models.schemas import ModelDetail, NetworkDetail
 from service.api.studies.schemas import StudyDocument
 from service.commands.connection import UNFINISHED, Asked, asking, complain, print_json
 from service.commands.models import EveryStepOption, NonlinearityOption, SequenceLengthOption
+from service.commands.networks import NetworkWishes, compress_network
+from service.commands.quantities import document_or_name, limits_of
 from service.commands.results import end_if_lost, front_files
 from service.commands.shown.bars import transfer_bar
 from service.commands.shown.tables import shown
@@ -25,7 +26,8 @@ _Checkpoint = typer.Argument(
     exists=True,
     dir_okay=False,
     readable=True,
-    help="A .safetensors: the state dict of plain torch layers, or a trial's checkpoint.",
+    help="A .safetensors: the state dict of plain torch layers, or a trial's checkpoint; or the "
+    ".onnx of any network.",
 )
 
 
@@ -41,11 +43,12 @@ def compress(
     asked: Asked,
     checkpoint: Annotated[Path, _Checkpoint],
     task: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="NAME|JSON", help="What the network was trained for: a task's name or document."
+            metavar="NAME|JSON",
+            help="What the network of a .safetensors was trained for: a task's name or document.",
         ),
-    ],
+    ] = None,
     parametrization: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,7 +57,11 @@ def compress(
     ] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="A hard limit, such as parameters=20000."),
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="A hard limit, repeatable, such as parameters=20000, bytes=300KB, agreement=99%, "
+            "latency=2ms.",
+        ),
     ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="How many trials, the network itself among them.")
@@ -63,8 +70,9 @@ def compress(
         int | None, typer.Option(min=1, help="How long each is trained on, at most.")
     ] = None,
     layers: Annotated[
-        Layers, typer.Option(help="Counts that all layers share, or for each layer its own.")
-    ] = Layers.SHARED,
+        Layers | None,
+        typer.Option(help="Counts that all layers share, the default, or for each its own."),
+    ] = None,
     bits: Annotated[
         list[int] | None,
         typer.Option(
@@ -78,18 +86,143 @@ def compress(
     nonlinearity: NonlinearityOption = None,
     every_step: EveryStepOption = False,
     sequence_length: SequenceLengthOption = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            metavar="FILE.npz",
+            help="Of an .onnx: arrays for its inputs, samples first.",
+        ),
+    ] = None,
+    objective: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of an .onnx, repeatable: what is to be low beside the loss; default: bytes.",
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|JSON",
+            help="Of an .onnx: how answers are compared, such as kl or agreement.",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(metavar="ARRAY", help="Of an .onnx: the array with each sample's class."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=ARRAY",
+            help="Of an .onnx, repeatable: the array of an input that goes by another name.",
+        ),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=NUMBER",
+            help="Of an .onnx, repeatable: an input that becomes a constant, such as sr=16000.",
+        ),
+    ] = None,
+    zeros: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Of an .onnx, repeatable: an input that is fed zeros."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            metavar="NAME",
+            help="Of an .onnx, repeatable: an output that is compared; default: all.",
+        ),
+    ] = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="Of an .onnx: samples are fed one by one as they are.")
+    ] = False,
+    name: Annotated[
+        str | None, typer.Option(help="Of the study; by default that of the file.")
+    ] = None,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Submit the study, and download nothing.")
+    ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(file_okay=False, help="Folder for the files; by default compressed-STUDY."),
+        typer.Option(
+            help="Folder for the files, by default compressed-STUDY; of an .onnx the file to "
+            "write, by default NAME-trial-N.onnx.",
+        ),
     ] = None,
 ) -> None:
     """Compress a trained network: upload it, search, and download the front's files.
 
-    Ctrl-C leaves the study running: `reflectory watch` shows it again, `reflectory download` has
-    its files, and `reflectory cancel` ends it. A file that was uploaded before is not stored again.
-    With --json the study's events are printed, and last the study, the model and the files.
+    The .onnx of any network comes with data for its inputs, and is not trained: of the front's
+    files one is downloaded, and the rule that took it is told. Ctrl-C leaves the study running:
+    `reflectory watch` shows it again, `reflectory download` has its files, and `reflectory cancel`
+    ends it. A file that was uploaded before is not stored again. With --json the study's events are
+    printed, and last the study, the model and the files.
     """
-    limits, document_of_task = _limits(limit or ()), _task(task)
+    of_networks = {
+        "--data": data,
+        "--objective": objective,
+        "--metric": metric,
+        "--labels": labels,
+        "--input": inputs,
+        "--fixed": fixed,
+        "--zeros": zeros,
+        "--output": outputs,
+        "--each": each,
+    }
+    of_checkpoints = {
+        "--task": task,
+        "--parametrization": parametrization,
+        "--epochs": epochs,
+        "--layers": layers,
+        "--bits": bits,
+        "--distill": distill,
+        "--nonlinearity": nonlinearity,
+        "--every-step": every_step,
+        "--sequence-length": sequence_length,
+    }
+    if checkpoint.suffix.lower() == ".onnx":
+        _refuse_options(of_checkpoints, "a .safetensors", checkpoint)
+        if data is None:
+            raise typer.BadParameter("missing; an .onnx is compressed on data", param_hint="--data")
+        wishes = NetworkWishes(
+            data=data,
+            limits=limit or (),
+            objectives=objective or (),
+            inputs=inputs or (),
+            outputs=outputs or (),
+            fixed=fixed or (),
+            zeros=zeros or (),
+            each=each,
+            metric=metric,
+            labels=labels,
+            trials=trials,
+            name=name,
+        )
+        compress_network(asked, checkpoint, wishes, out=out, waits=not no_wait)
+        return
+    _refuse_options(of_networks, "an .onnx", checkpoint)
+    if task is None:
+        raise typer.BadParameter("missing; it is what the network does", param_hint="--task")
+    if out is not None and out.is_file():
+        raise typer.BadParameter(f"{out} is a file; allowed is a folder", param_hint="--out")
+    document_of_task = document_or_name(task, option="--task")
+    budget = {"trials": trials, "epochs": epochs}
+    document: dict[str, Any] = {
+        "name": name or f"{checkpoint.stem}, compressed",
+        "compress": {"layers": (layers or Layers.SHARED).value, "distillation": distill},
+        "limits": limits_of(limit or ()),
+        **({"parametrizations": parametrization} if parametrization else {}),
+        **({"space": {"bits": {"options": list(dict.fromkeys(bits))}}} if bits else {}),
+        "budget": {name: value for name, value in budget.items() if value is not None},
+    }
     client, quiet = asked.client, asked.as_json
     with transfer_bar(checkpoint.name, quiet=quiet, afterwards="the server reads it") as told:
         model = client.upload_model(
@@ -99,17 +232,21 @@ def compress(
             sequence_length=sequence_length,
             told=told,
         )
-    budget = {"trials": trials, "epochs": epochs}
-    document = {
-        "name": f"{checkpoint.stem}, compressed",
-        "task": _laid_out(document_of_task, model),
-        "compress": {"model": model.id, "layers": layers.value, "distillation": distill},
-        "limits": limits,
-        **({"parametrizations": parametrization} if parametrization else {}),
-        **({"space": {"bits": {"options": list(dict.fromkeys(bits))}}} if bits else {}),
-        "budget": {name: value for name, value in budget.items() if value is not None},
-    }
+    document["task"] = _laid_out(document_of_task, model)
+    document["compress"] |= {"model": model.id}
     study = client.submit(document)
+    if no_wait:
+        begun = {"study": study.id, "model": model.id, "files": list[str]()}
+        asked.show(begun, links_of(client, study))
+        return
+    _finish(asked, study, model, out)
+
+
+def _finish(
+    asked: Asked, study: StudyDocument, model: ModelDetail | NetworkDetail, out: Path | None
+) -> None:
+    """Follow a study to its end, and download its front into a folder."""
+    client, quiet = asked.client, asked.as_json
     if not quiet:
         typer.echo(links_of(client, study))
     follow_to_the_end(client, study, as_json=quiet)
@@ -122,18 +259,17 @@ def compress(
     _end_if_nothing_else(front, reason)
 
 
-def _task(text: str) -> Mapping[str, Any]:
-    """A task's document, or that of its name.
+def _refuse_options(given: Mapping[str, object], kind: str, file: Path) -> None:
+    """Refuse options that say something of another kind of file.
 
     Raises:
-        typer.BadParameter: it begins as a document and is none.
+        typer.BadParameter: one was given.
     """
-    if not text.lstrip().startswith("{"):
-        return {"kind": text}
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no JSON: {error}", param_hint="--task") from error
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter(
+                f"goes with {kind}; the file is {file.name}", param_hint=option
+            )
 
 
 def _laid_out(task: Mapping[str, Any], model: ModelDetail | NetworkDetail) -> Mapping[str, Any]:
@@ -148,27 +284,6 @@ def _end_if_nothing_else(front: FrontDocument, reason: str | None) -> None:
         found = "nothing but the original" if front.points else "no trial"
         complain(f"{found} is on the front{f': {reason}' if reason else ''}")
         raise typer.Exit(UNFINISHED)
-
-
-def _limits(texts: Sequence[str]) -> Mapping[str, int | float]:
-    """`NAME=NUMBER` by name; which names there are the server knows.
-
-    Raises:
-        typer.BadParameter: a value is no number.
-    """
-    found: dict[str, int | float] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        try:
-            number = float(value)
-            # Whole numbers stay such, for what is counted is made of nothing else.
-            found[name] = int(number) if number.is_integer() else number
-        except ValueError as error:
-            raise typer.BadParameter(
-                f"{text!r} names no number; allowed is such as parameters=20000",
-                param_hint="--limit",
-            ) from error
-    return found
 
 
 def _tell(

@@ -10,14 +10,15 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from service.api.fronts.schemas import PointDocument
 from service.client import Client
 from service.commands.arguments import AnyTrialArgument, StudyArgument
 from service.commands.connection import UNFINISHED, Asked, asking, complain
 from service.commands.shown.bars import transfer_bar
-from service.commands.shown.tables import catalog_tables, front_table, importance_tables
+from service.commands.shown.network_tables import network_report_tables
+from service.commands.shown.tables import catalog_tables, importance_tables
+from service.commands.studies import front_shown
 from service.data_dir.whole_files import write_whole
 
 
@@ -39,7 +40,7 @@ def front(
         typer.echo(asked.client.front_csv(study_id, throughput=throughput), nl=False)
         return
     found = asked.client.front(study_id, throughput=throughput)
-    asked.show(found, front_table(found, hyperparameters=Console().width >= 140))
+    asked.show(found, *([] if asked.as_json else [front_shown(asked.client, study_id, found)]))
 
 
 @asking
@@ -53,13 +54,23 @@ def importance(asked: Asked, study_id: StudyArgument) -> None:
 def report(
     asked: Asked,
     study_id: StudyArgument,
+    trial: AnyTrialArgument = None,
     out: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="File to write; by default study-ID.html."),
     ] = None,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write a study's report: one HTML page with its plots, that needs nothing else."""
+    """Write a study's report: one HTML page with its plots, that needs nothing else.
+
+    Of one trial of a study that compresses an ONNX network, print the figures of its file and of
+    each layer.
+    """
+    if trial is not None:
+        if out is not None or show:
+            raise typer.BadParameter("--out and --open are of the whole study; name no trial")
+        _report_of_file(asked, study_id, trial)
+        return
     page = asked.client.study_report(study_id)
     # The server's own word for the study: what the user wrote names no path.
     file = Path(f"study-{asked.client.study(study_id).id}.html") if out is None else out
@@ -67,6 +78,17 @@ def report(
     asked.show({"file": str(file)}, str(file))
     if show and not webbrowser.open(file.absolute().as_uri()):
         complain("no browser was found; open the file by hand")
+
+
+def _report_of_file(asked: Asked, study_id: str, number: int) -> None:
+    task = asked.client.study(study_id).spec.get("task", {}).get("kind")
+    if task != "model_outputs":
+        raise typer.BadParameter(
+            f"the task of study {study_id} is {task}; a trial's report is printed with the task "
+            f"model_outputs, and `reflectory download {study_id} {number}` has the files of others"
+        )
+    found = asked.client.network_report(study_id, number)
+    asked.show(found, *network_report_tables(number, found))
 
 
 @asking
@@ -227,8 +249,13 @@ def front_files(client: Client, study_id: str, out: Path, *, quiet: bool) -> Fet
 def _kept(points: Sequence[PointDocument]) -> list[PointDocument]:
     """Those whose checkpoints are there; the others are named in a complaint."""
     for point in points:
-        if point.links["checkpoint"] is None:
+        if not _is_kept(point):
             complain(
                 f"trial {point.trial} has no checkpoint: the study's retention did not keep it"
             )
-    return [point for point in points if point.links["checkpoint"] is not None]
+    return [*filter(_is_kept, points)]
+
+
+def _is_kept(point: PointDocument) -> bool:
+    """Whether there are files of it; a network of others has a folder without a checkpoint."""
+    return (point.links["folder"] or point.links["checkpoint"]) is not None

@@ -7,12 +7,15 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
+from service.api.fronts.schemas import FrontDocument
 from service.api.studies.schemas import StudyDocument
 from service.client import Client
 from service.commands.arguments import StudyArgument
 from service.commands.connection import UNFINISHED, Asked, asking, print_json
 from service.commands.shown.following import follow, open_view
+from service.commands.shown.network_tables import is_of_a_network, network_front_table
 from service.commands.shown.tables import dry_run_table, front_table, studies_table, study_table
 from storage.records import StudyState
 
@@ -96,21 +99,43 @@ def links_of(client: Client, study: StudyDocument) -> str:
 
 
 def follow_to_the_end(client: Client, study: StudyDocument, *, as_json: bool) -> None:
-    """Follow a study; the exit code says whether it finished."""
+    """Follow a study and show its front; the exit code says whether it finished."""
+    ended = watched_to_the_end(client, study, as_json=as_json)
+    if not as_json:
+        front = client.front(study.id)
+        if front.points:
+            Console().print(front_shown(client, study.id, front))
+        typer.echo(end_of(ended))
+    if ended.state != "finished":
+        raise typer.Exit(UNFINISHED)
+
+
+def front_shown(client: Client, study_id: str, front: FrontDocument) -> Table:
+    """A front as a table, of a network's files with what their reports tell."""
+    if is_of_a_network(front):
+        return network_front_table(front, client.network_reports(study_id, front))
+    return front_table(front, hyperparameters=Console().width >= 140)
+
+
+def end_of(study: StudyDocument) -> str:
+    """How a study ended, in a sentence."""
+    reason = f" ({study.state_reason})" if study.state_reason else ""
+    return f"study {study.id} is {study.state}{reason}"
+
+
+def watched_to_the_end(client: Client, study: StudyDocument, *, as_json: bool) -> StudyDocument:
+    """Follow a study; returns it as it ended.
+
+    Raises:
+        typer.Exit: Ctrl-C ended the watching, not the study.
+    """
     try:
-        if as_json:
-            for event in client.watch(study.id):
-                print_json(event)
-            ended = client.study(study.id)
-        else:
+        if not as_json:
             with open_view(study) as view:
-                ended = follow(client, study.id, view)
-            front = client.front(study.id)
-            console = Console()
-            if front.points:
-                console.print(front_table(front, hyperparameters=console.width >= 140))
-            reason = f" ({ended.state_reason})" if ended.state_reason else ""
-            typer.echo(f"study {ended.id} is {ended.state}{reason}")
+                return follow(client, study.id, view)
+        for event in client.watch(study.id):
+            print_json(event)
+        return client.study(study.id)
     except KeyboardInterrupt:
         typer.echo(
             f"\nThe study goes on. See it again: reflectory watch {study.id}; "
@@ -118,5 +143,3 @@ def follow_to_the_end(client: Client, study: StudyDocument, *, as_json: bool) ->
             err=True,
         )
         raise typer.Exit(_INTERRUPTED) from None
-    if ended.state != "finished":
-        raise typer.Exit(UNFINISHED)

@@ -7,6 +7,7 @@ import typer
 from service.commands.arguments import AnyTrialArgument, StudyArgument, TrialArgument
 from service.commands.connection import Asked, asking, print_json
 from service.commands.shown.bars import spinner
+from service.commands.shown.network_tables import NETWORK
 from service.commands.shown.tables import shown
 from service.commands.shown.trial_tables import curve_table, trial_table, trials_table
 
@@ -77,9 +78,10 @@ def measure(asked: Asked, study_id: StudyArgument, trial: TrialArgument) -> None
 
 def _show(asked: Asked, study_id: str, number: int) -> None:
     found, curve = asked.client.trial(study_id, number), asked.client.metrics(study_id, number)
+    trains = found.architecture != NETWORK
     epochs = [epoch.model_dump(mode="json") for epoch in curve]
     asked.show(
         {**found.model_dump(mode="json"), "metrics": epochs},
         trial_table(found),
-        *([curve_table(curve)] if curve else []),
+        *([curve_table(curve)] if curve and trains else []),
     )
