@@ -1,4 +1,7 @@
-"""The space of a study that compresses a network of others: a choice for each of its layers."""
+"""The space of a study that compresses a network of others: a choice for each of its layers.
+
+See Note [Networks of others] in `search/README.md`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

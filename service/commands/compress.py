@@ -161,7 +161,7 @@ def compress(
     """Compress a trained network: upload it, search, and download the front's files.
 
     The .onnx of any network comes with data for its inputs, and is not trained: of the front's
-    files one is downloaded, and the rule that took it is told. Ctrl-C leaves the study running:
+    files one is downloaded, by a rule that is printed. Ctrl-C leaves the study running:
     `reflectory watch` shows it again, `reflectory download` has its files, and `reflectory cancel`
     ends it. A file that was uploaded before is not stored again. With --json the study's events are
     printed, and last the study, the model and the files.
