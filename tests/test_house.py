@@ -25,6 +25,7 @@ OPEN_ROOMS = (
     "search.agents",
     "search.documents",
     "search.formats",
+    "search.graphs",
     "search.measuring",
     "search.training",
     "search.uploads",

@@ -38,7 +38,7 @@ DEFAULT_LIMITS = GraphLimits()
 class GraphPort(Spec):
     """One input or output of a graph."""
 
-    name: str
+    name: str = Field(description="as runs of the file are given and give it")
     type: str = Field(description="of its elements, as numpy and ml_dtypes call it: float32")
     shape: tuple[int | str | None, ...] | None = Field(
         description="sizes; a text is a size that has a name, null one that has none. null in "

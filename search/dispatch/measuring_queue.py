@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
-from search.dispatch.network_jobs import measure_network_job
+from search.dispatch.study_jobs import measure_network_job
 from search.dispatch.speed_predictions import Predictions, SpeedPredictions
 from search.fronts import Figures, best_ends, front_of, may_be_on_front, may_join, middles
 from search.graphs.model_outputs import ModelOutputs
@@ -287,6 +287,13 @@ def measure_job(spec: StudySpec, trials: Sequence[TrialRecord], *, device: str) 
     """The job that measures these trials' shapes on a device, each once, as a study wants it."""
     if isinstance(spec.task, ModelOutputs):
         return measure_network_job(spec, spec.task, trials, device=device)
+    return measure_models_job(spec, trials, device=device)
+
+
+def measure_models_job(
+    spec: StudySpec, trials: Sequence[TrialRecord], *, device: str
+) -> MeasureJob:
+    """The same of models that are trained."""
     wanted = spec.throughput
     shapes = {
         trial.shape_key: Shape(

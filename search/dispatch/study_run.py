@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
 from search.dispatch.measuring_queue import Measuring
-from search.dispatch.network_jobs import evaluate_job, prepare_job
+from search.dispatch.study_jobs import evaluate_job, prepare_job
 from search.dispatch.remeasuring import Remeasuring
 from search.dispatch.webhook_payload import write_end
 from search.fronts import reference_point

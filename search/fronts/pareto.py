@@ -17,7 +17,7 @@ from search.exports import file_sizes, missing_files
 from search.fronts.complete_trials import CompleteTrials
 from search.fronts.dominance import Values, front_of, on_front, value_of, values_of, with_quality
 from search.studies import OBJECTIVES, Objective, OverSeeds, Qualities, StudySpec
-from search.tasks.task import MeasuredTask
+from search.tasks import MeasuredTask
 from storage.records import MeasurementRecord, StudyRecord, TrialOrigin, TrialRecord
 from storage.repositories.artifact_rows import ArtifactRows
 from storage.repositories.measurements import Measurements

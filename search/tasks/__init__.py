@@ -25,7 +25,7 @@ from search.tasks.synthetic.copy_tail import CopyTail
 from search.tasks.synthetic.copy_task import Copy
 from search.tasks.synthetic.copy_variable_lag import CopyVariableLag
 from search.tasks.synthetic.copy_variable_length import CopyVariableLength
-from search.tasks.task import NOT_NEGATIVE, Criterion, Meter, Metric, Range, Task
+from search.tasks.task import NOT_NEGATIVE, Criterion, MeasuredTask, Meter, Metric, Range, Task
 from search.tasks.text.language import Language
 from search.tasks.timeseries.ucr import Ucr
 
@@ -70,6 +70,7 @@ __all__ = [
     "Digits",
     "DownloadProgress",
     "Language",
+    "MeasuredTask",
     "Meter",
     "Metric",
     "Mirror",

@@ -11,7 +11,7 @@ from search.graphs.metrics import METRICS
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial
 from search.graphs.picks import Objective
-from search.tasks.task import Range
+from search.tasks import Range
 
 COMPRESSED = "onnx"
 """The role under which a trial's file is stored: where others have one that was made of theirs."""

@@ -290,7 +290,7 @@ class _Attempt:
             await self._train(job)
         elif isinstance(job, MeasureJob):
             self._measure(job)
-        else:
+        elif isinstance(job, PrepareJob):
             await self._prepare(job)
 
     async def _prepare(self, job: PrepareJob) -> None:

@@ -224,7 +224,11 @@ class Filler:
         Trials(session).start(self._study.id, of.number, self._tick(0.1))
         announce_trial(session, Trials(session).get(self._study.id, of.number), at=self._clock)
         job = TrainJob(
-            task=self._spec.task, trial=drawn.spec, number=of.number, epochs=EPOCHS, continues=None
+            task=self._spec.trained_task,
+            trial=drawn.spec,
+            number=of.number,
+            epochs=EPOCHS,
+            continues=None,
         )
         attempt = self._attempt(of, AttemptKind.TRAIN, job.model_dump(mode="json"))
         curve = self._curve(of, drawn)[: 3 if diverges else EPOCHS]

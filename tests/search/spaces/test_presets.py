@@ -184,7 +184,7 @@ def with_facts(task: AnyTask) -> AnyTask:
 @pytest.mark.parametrize("entry", catalog().presets, ids=lambda entry: entry.name)
 def test_the_catalogs_study_of_a_preset_can_be_run(entry) -> None:
     sent = StudySpec.model_validate(entry.spec)
-    spec = sent.model_copy(update={"task": with_facts(sent.task)})
+    spec = sent.model_copy(update={"task": with_facts(sent.trained_task)})
     description = checked_space(spec).describe()
     drawn = SearchSpace(spec).preset(entry.name)
     assert drawn.spec.model.architecture.model_dump(mode="json") == entry.architecture

@@ -104,15 +104,17 @@ class Plain(nn.Module):
 def test_every_candidate_of_the_example_has_a_file_that_torch_alone_loads(tmp_path: Path) -> None:
     """Trained for an epoch; the same classes on all validation samples."""
     spec = StudySpec.model_validate_json(EXAMPLE.read_text())
-    splits = spec.task.load(DataSources(cache=tmp_path))
+    splits = spec.trained_task.load(DataSources(cache=tmp_path))
     draws = example_draws()
     candidates = {str(drawn.candidate) for drawn in draws}
     assert len(candidates) == len(spec.architectures) * len(spec.parametrizations)
     rows = splits.validation
     x = rows.take(torch.arange(len(rows))).x
     for drawn in draws:
-        job = TrainJob(task=spec.task, trial=drawn.spec, number=0, epochs=1, checkpoint_seconds=1e9)
-        result = train(job, splits, task=spec.task, hooks=RecordingHooks())
+        job = TrainJob(
+            task=spec.trained_task, trial=drawn.spec, number=0, epochs=1, checkpoint_seconds=1e9
+        )
+        result = train(job, splits, task=spec.trained_task, hooks=RecordingHooks())
         assert isinstance(result.module, Network)
         content = plain_bytes(to_torch(result.module, drawn.spec.model), {})
         state = safetensors.torch.load(content)

@@ -36,7 +36,7 @@ def trial(architecture: dict[str, Any], *, training: dict[str, Any] | None = Non
         {
             "architecture": architecture,
             "parametrization": {"kind": "dense"},
-            "signature": study().task.signature().model_dump(),
+            "signature": study().trained_task.signature().model_dump(),
         }
     )
     return TrialSpec(model=model, training=TrainingSpec(**(training or {})), seed=0)
@@ -62,7 +62,7 @@ def test_an_optimizer_keeps_as_many_numbers_as_it_is_said_to(name: OptimizerName
 
 
 def test_a_gru_of_65536_units_is_known_to_be_too_large_before_it_is_built() -> None:
-    need = training_need(study().task, trial({"kind": "gru", "hidden_size": 65536}))
+    need = training_need(study().trained_task, trial({"kind": "gru", "hidden_size": 65536}))
     weights = 4 * trial({"kind": "gru", "hidden_size": 65536}).model.parameter_count()
     assert weights > 51 * GIGABYTE
     # The weights, their gradients, the best epoch's and two states, and a file of four of them.
@@ -75,7 +75,7 @@ def test_a_gru_of_65536_units_is_known_to_be_too_large_before_it_is_built() -> N
 
 
 def test_a_prediction_grows_with_every_part_of_it() -> None:
-    task = study().task
+    task = study().trained_task
     small = training_need(task, trial({"kind": "gru", "hidden_size": 64}))
     assert small.total > PROCESS_BYTES
     for larger in (
@@ -93,7 +93,7 @@ def test_measuring_counts_where_throughput_is_wanted_and_alone_there() -> None:
     wide = trial({"kind": "rnn", "hidden_size": 512})
     large = {"batch_size": 65536, "sequence_length": 1000}
     measured = measuring_need(wide.model, Throughput.model_validate(large))
-    trained = training_need(study().task, wide)
+    trained = training_need(study().trained_task, wide)
     assert measured.total > 10 * trained.total
     assert need_of(study(throughput=large), wide).total == measured.total
     unmeasured = study(throughput=large, objectives=["quality", "parameters"])

@@ -45,7 +45,7 @@ def test_a_stored_study_knows_its_data_and_nobody_has_to_look_again(
 ) -> None:
     study = submission.submit(database, SPEC, sources=sources)
     stored = StudySpec.model_validate(study.spec)
-    assert stored.task.signature().output_size == 3
+    assert stored.trained_task.signature().output_size == 3
     assert stored.task.metric.baseline == pytest.approx(1 / 3, abs=0.01)
     assert SearchSpace(stored).parameter_range.low > 0
 

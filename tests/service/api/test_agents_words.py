@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from search.dispatch.measuring_queue import measure_job
+from search.dispatch.measuring_queue import measure_models_job
 from search.studies.spec import StudySpec
 from service.app import create_app
 from storage.accounts.quotas import Quotas
@@ -237,7 +237,7 @@ def test_a_measurement_counts_once(machine: Machine, site: Site) -> None:
     site.trial(study, 0, state=TrialState.RUNNING)
     with site.database.read() as session:
         trial = Trials(session).get(study.id, 0)
-    job = measure_job(StudySpec.model_validate(study.spec), [trial], device=DEVICE)
+    job = measure_models_job(StudySpec.model_validate(study.spec), [trial], device=DEVICE)
     lease = site.attempt(study, job, number=0)
     report = measurement(job, job.shapes[0], speed=1000.0, ratio=0.5)
     for _ in range(2):

@@ -40,7 +40,7 @@ def path_of(study: StudyRecord, number: int = 0) -> str:
 
 def as_trained_now(site: Site, study: StudyRecord, number: int) -> None:
     """Store what a worker stores: what stands around the network, and raw samples."""
-    task = StudySpec.model_validate(study.spec).task
+    task = StudySpec.model_validate(study.spec).trained_task
     with site.database.read() as session:
         model = TrialSpec.model_validate(Trials(session).get(study.id, number).spec).model
     interface = task.interface(site.sources).model_dump_json()

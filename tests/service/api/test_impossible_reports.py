@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from models.checkpoint import INTERFACE, load, plain_bytes, save_bytes
 from models.interface import Classes, Interface
-from search.dispatch.measuring_queue import measure_job
+from search.dispatch.measuring_queue import measure_models_job
 from search.studies.spec import StudySpec
 from search.training.jobs import MeasureJob, PrepareJob, TrainJob
 from storage.endings import AttemptCause
@@ -422,7 +422,7 @@ def measuring(site: Site, study: StudyRecord) -> Lease[MeasureJob]:
     with site.database.read() as session:
         trial = Trials(session).get(study.id, 0)
     spec = StudySpec.model_validate(study.spec)
-    job = measure_job(spec, [trial], device=DEVICE)
+    job = measure_models_job(spec, [trial], device=DEVICE)
     return site.attempt(study, job, number=0)
 
 
@@ -508,7 +508,7 @@ def test_a_job_is_spoken_of_in_its_own_words_alone(
 def test_data_that_cannot_be_prepare_no_study(
     client: TestClient, site: Site, study: StudyRecord, found: Any
 ) -> None:
-    job = PrepareJob(task=StudySpec.model_validate(study.spec).task)
+    job = PrepareJob(task=StudySpec.model_validate(study.spec).trained_task)
     lease = site.attempt(study, job)
     answer = say(client, lease, "end", {"outcome": "complete", "prepared": found})
     assert [why for why, _ in answer] == ["invalid"]
