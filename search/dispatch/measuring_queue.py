@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
-from search.dispatch.study_jobs import measure_network_job
 from search.dispatch.speed_predictions import Predictions, SpeedPredictions
+from search.dispatch.study_jobs import measure_network_job
 from search.fronts import Figures, best_ends, front_of, may_be_on_front, may_join, middles
 from search.graphs.model_outputs import ModelOutputs
 from search.graphs.network_trial import NetworkTrial

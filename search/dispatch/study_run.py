@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from search.agents.executors import Slot
 from search.dispatch.measuring_queue import Measuring
-from search.dispatch.study_jobs import evaluate_job, prepare_job
 from search.dispatch.remeasuring import Remeasuring
+from search.dispatch.study_jobs import evaluate_job, prepare_job
 from search.dispatch.webhook_payload import write_end
 from search.fronts import reference_point
 from search.graphs.model_outputs import ModelOutputs
