@@ -1,6 +1,6 @@
 """Users' own data: how an upload is to be read, and what was found in it."""
 
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -83,6 +83,10 @@ class DatasetFacts(Spec):
         ):
             raise ValueError("classes and class_counts must be of one length, or both be null")
         return self
+
+
+ARRAYS: Final = "arrays"
+"""What stands for a problem in the facts of an upload of arrays."""
 
 
 class ArrayPort(Spec):

@@ -15,6 +15,7 @@ from search.documents.catalog import (
     TaskEntry,
 )
 from search.exports import EXPORTS
+from search.graphs.model_outputs import ModelOutputs
 from search.samplers import AnySampler
 from search.spaces import ARCHITECTURE_KINDS, PARAMETRIZATION_KINDS, PRESETS, Preset, SearchSpace
 from search.stopping import AnyStopping
@@ -36,7 +37,7 @@ def catalog() -> Catalog:
         parametrizations=tuple(map(_entry, PARAMETRIZATIONS)),
         tasks=tuple(
             TaskEntry(**_entry(variant).model_dump(by_alias=True), metric=variant.example().metric)
-            for variant in TASKS
+            for variant in (*TASKS, ModelOutputs)
         ),
         combinations={
             architecture: tuple(kind for kind in PARAMETRIZATION_KINDS if kind not in refused)
@@ -64,7 +65,7 @@ def _rule(variant: type[Spec]) -> RuleEntry:
 
 
 def _entry(
-    variant: type[AnyArchitecture] | type[AnyFamily] | type[AnyTask],
+    variant: type[AnyArchitecture] | type[AnyFamily] | type[AnyTask] | type[ModelOutputs],
 ) -> CatalogEntry:
     return CatalogEntry(
         kind=kind_of(variant),

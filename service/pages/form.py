@@ -12,6 +12,8 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import ValidationError
 
+from search.documents.datasets import ARRAYS
+from search.documents.models import ONNX_SOURCE
 from search.errors import Fault, SpecRefused
 from search.studies.resolving import with_defaults
 from search.studies.spec import StudySpec
@@ -26,6 +28,7 @@ from service.pages.report import spec_to_send
 from service.rendering.form_fields import form_fields
 from service.rendering.spec_form import (
     EXTRA,
+    NETWORKS,
     ExtraRefused,
     Values,
     document_of,
@@ -34,6 +37,7 @@ from service.rendering.spec_form import (
     values_of,
 )
 from storage.errors import QuotaReached
+from storage.records import DatasetRecord, UploadedModelRecord
 from storage.repositories.studies import Studies
 from storage.repositories.uploads import Datasets, UploadedModels
 
@@ -65,7 +69,7 @@ def form_page(
     if model is not None:
         values |= _of_model(held, model)
     if dataset is not None:
-        values |= {"task": ["dataset"], "task:dataset:id": [dataset]}
+        values |= _of_data(held, dataset)
     return _page(held, {**values, "form": [secrets.token_urlsafe(16)]})
 
 
@@ -110,11 +114,35 @@ def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
     """What a study that compresses a model begins with: it, and the first task that it fits."""
     with held.database.read() as session:
         model = UploadedModels(session).get(model_id)
+    if model.source == ONNX_SOURCE:
+        return {**_of_a_network("model", model.id), "name": [model.name]}
     values: dict[str, list[str]] = {"compress:model": [model.id], "architectures": []}
     for fit in source_of(model).fits()[:1]:
         layout = {} if fit.layout is None else {f"task:{fit.task}:layout": [fit.layout]}
         values |= {"task": [fit.task], **layout}
     return values
+
+
+def _of_data(held: Resources, dataset_id: str) -> dict[str, list[str]]:
+    """What a study on an upload begins with: samples are trained on, arrays are a network's."""
+    with held.database.read() as session:
+        dataset = Datasets(session).get(dataset_id)
+    if _holds_arrays(dataset):
+        return _of_a_network("data", dataset.id)
+    return {"task": ["dataset"], "task:dataset:id": [dataset.id]}
+
+
+def _of_a_network(part: str, upload_id: str) -> dict[str, list[str]]:
+    """What a study of a network begins with, of which one upload is known."""
+    return {
+        "task": [NETWORKS],
+        f"task:{NETWORKS}:{part}": [upload_id],
+        "objectives": ["quality", "bytes"],
+    }
+
+
+def _holds_arrays(dataset: DatasetRecord) -> bool:
+    return dataset.facts.get("problem") == ARRAYS
 
 
 def _spec(document: Mapping[str, Any]) -> StudySpec:
@@ -146,10 +174,20 @@ def _page(
         others=others,
         found=found,
         spec=None if spec is None else spec_to_send(with_defaults(spec)),
-        datasets={dataset.id: dataset.name for dataset in datasets},
-        models={one.id: f"{one.name}, {one.parameters} parameters" for one in models},
+        uploads={
+            "task:dataset:id": {one.id: one.name for one in datasets if not _holds_arrays(one)},
+            f"task:{NETWORKS}:data": {one.id: one.name for one in datasets if _holds_arrays(one)},
+            "compress:model": {one.id: _named(one) for one in models if one.source != ONNX_SOURCE},
+            f"task:{NETWORKS}:model": {
+                one.id: _named(one) for one in models if one.source == ONNX_SOURCE
+            },
+        },
     )
     return page_response(text, status=422 if refused else 200)
+
+
+def _named(model: UploadedModelRecord) -> str:
+    return f"{model.name}, {model.parameters} parameters"
 
 
 def _digest(document: Mapping[str, Any]) -> str:

@@ -160,8 +160,7 @@ class Pages:
         others: Sequence[Fault],
         found: SpaceDescription | None,
         spec: Mapping[str, Any] | None,
-        datasets: Mapping[str, str],
-        models: Mapping[str, str],
+        uploads: Mapping[str, Mapping[str, str]],
     ) -> str:
         """The form of a study.
 
@@ -172,8 +171,7 @@ class Pages:
             others: what is wrong elsewhere.
             found: what a check has found that all is well with.
             spec: the document that was checked.
-            datasets: id -> name of data sets that can be named.
-            models: id -> name of models that can be compressed.
+            uploads: field -> id -> title of the uploads that it may name.
         """
         return self._render(
             "form.html",
@@ -184,8 +182,7 @@ class Pages:
             places=_places(form, beside),
             found=None if found is None else found.model_dump(mode="json"),
             spec=spec,
-            datasets=datasets,
-            models=models,
+            uploads=uploads,
             objectives=OBJECTIVES,
             presets=catalog().presets,
         )

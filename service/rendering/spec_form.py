@@ -8,14 +8,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from models.spec import kind_of
 from search.errors import Fault
+from search.graphs.model_outputs import ModelOutputs
 from search.spaces.dimension import ChoiceDimension, Dimension
-from search.studies.spec import StudySpec
+from search.studies.spec import NOT_OF_A_NETWORK, StudySpec
 from search.tasks import Digits
 from service.rendering.form_fields import Field, FormFields, Variant
 
 Values: TypeAlias = Mapping[str, Sequence[str]]
 """What a form holds: the name of a field -> what was filled in or ticked."""
+
+NETWORKS = kind_of(ModelOutputs)
+"""The task that trains nothing."""
 
 EXTRA = "extra"
 """The field for all that has no field of its own, as JSON."""
@@ -70,6 +75,9 @@ def document_of(form: FormFields, values: Values) -> dict[str, Any]:
     }
     if "compress" in found:
         del found["architectures"]
+    if _only(values, "task") == NETWORKS:
+        # A network of others has no parts that say how models are trained.
+        found = {name: part for name, part in found.items() if name not in NOT_OF_A_NETWORK}
     if _only(values, "name"):
         found["name"] = _only(values, "name")
     for name in ("seed", "priority"):
