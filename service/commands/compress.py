@@ -144,6 +144,15 @@ def compress(
     each: Annotated[
         bool, typer.Option("--each", help="Of an .onnx: samples are fed one by one as they are.")
     ] = False,
+    fine_tune: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="EPOCHS",
+            help="Of an .onnx: how long the front's files are trained further by the original's "
+            "answers, once the search is over; default: not at all.",
+        ),
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Of the study; by default that of the file.")
     ] = None,
@@ -176,6 +185,7 @@ def compress(
         "--zeros": zeros,
         "--output": outputs,
         "--each": each,
+        "--fine-tune": fine_tune,
     }
     of_checkpoints = {
         "--task": task,
@@ -198,6 +208,7 @@ def compress(
             objectives=objective or (),
             inputs=inputs or (),
             outputs=outputs or (),
+            fine_tune=fine_tune,
             fixed=fixed or (),
             zeros=zeros or (),
             each=each,

@@ -33,6 +33,7 @@ _OPTIONS: Mapping[str, str] = {
     "task.labels": "--labels",
     "task.compare_by": "--metric",
     "task.each": "--each",
+    "task.fine_tune": "--fine-tune",
     "task.data": "--data",
     "task.model": "CHECKPOINT",
     "budget.trials": "--trials",
@@ -56,6 +57,8 @@ class NetworkWishes:
     fixed: Sequence[str]
     zeros: Sequence[str]
     each: bool
+    fine_tune: int | None
+    """Epochs that the front's files are trained further."""
     metric: str | None
     labels: str | None
     trials: int | None
@@ -75,6 +78,8 @@ class NetworkWishes:
             "labels": self.labels,
             "each": self.each,
         }
+        if self.fine_tune is not None:
+            task["fine_tune"] = {"epochs": self.fine_tune}
         if self.metric is not None:
             task["compare_by"] = document_or_name(self.metric, option="--metric")
         document: dict[str, Any] = {

@@ -2,7 +2,11 @@
 
 import io
 import json
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -251,3 +255,105 @@ def test_trials_survive_the_death_of_everything(server: Server, small: dict[str,
     assert {trial["outcome"] for trial in trials} == {"complete"}
     choices = [json.dumps(trial["hyperparameters"], sort_keys=True) for trial in trials]
     assert len({*choices}) == 14
+
+
+@pytest.fixture(scope="module")
+def finished(server: Server, small: dict[str, Any]) -> dict[str, Any]:
+    """A study of the small classifier that has ended."""
+    spec = {"task": small, "budget": {"trials": 8}, "name": "small classifier"}
+    study = server.wait(server.submit(spec))
+    assert study["state"] == "finished"
+    return study
+
+
+def page(server: Server, path: str) -> str:
+    answer = server.http.get(path)
+    assert answer.status_code == 200, (path, answer.text[:500])
+    return answer.text
+
+
+def test_pages_tell_of_a_network_in_its_own_words(
+    server: Server, finished: dict[str, Any], small: dict[str, Any]
+) -> None:
+    text = page(server, f"/studies/{finished['id']}")
+    assert "Kullback-Leibler" in text or "kl" in text.lower()
+    assert "quantize_dynamic" in text
+    assert "householder" not in text
+    assert "ccuracy" not in text
+    trial = page(server, f"/studies/{finished['id']}/trials/2")
+    assert "w1" in trial
+    assert "Agreement" in trial or "agreement" in trial
+    assert "Compress it" in page(server, f"/models/{small['model']}")
+    assert "Compress a network on these data" in page(server, f"/datasets/{small['data']}")
+    report = server.http.get(f"/v1/studies/{finished['id']}/trials/2/report?format=html")
+    assert "valid for data like the data given" in report.text
+
+
+def test_a_folder_holds_a_file_that_runs_where_there_is_nothing_else(
+    server: Server, finished: dict[str, Any], tmp_path: Path
+) -> None:
+    content = file_of(server, finished["id"], 2, "folder")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(tmp_path)
+    [folder] = {path.parent for path in tmp_path.rglob("model.onnx")}
+    assert (folder / "model.onnx").read_bytes() == file_of(server, finished["id"], 2, "onnx")
+    for name in ("report.json", "report.html", "MODEL_CARD.md", "example.py"):
+        assert (folder / name).stat().st_size > 0
+    ran = subprocess.run(
+        [sys.executable, "example.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "y" in ran.stdout
+
+
+def test_the_form_begins_a_study_of_a_network(server: Server, small: dict[str, Any]) -> None:
+    form = page(server, f"/studies/new?model={small['model']}")
+    assert 'value="model_outputs" id="task-model_outputs" checked' in form
+    assert small["model"] in form
+    fields = {
+        "form": "a-form-of-a-network",
+        "task": "model_outputs",
+        "task:model_outputs:model": small["model"],
+        "task:model_outputs:data": small["data"],
+        "objectives": ["quality", "bytes"],
+        "budget:trials": "3",
+        "early_stopping": "none",
+        "extra": '{"task": {"compare_by": "agreement"}}',
+    }
+    checked = server.http.post("/studies/new", data={**fields, "act": "check"})
+    assert checked.status_code == 200, checked.text
+    assert "This can be run" in checked.text
+    started = server.http.post("/studies/new", data={**fields, "act": "start"})
+    assert started.status_code == 303, started.text
+    study = server.wait(started.headers["location"].rpartition("/")[2])
+    assert study["state"] == "finished"
+    assert study["spec"]["task"]["compare_by"]["kind"] == "agreement"
+    again = page(server, f"/studies/new?from={study['id']}")
+    assert small["data"] in again
+    wrong = {**fields, "task:model_outputs:data": "0123456789ab", "act": "start"}
+    refused = server.http.post("/studies/new", data=wrong)
+    assert refused.status_code == 422
+    assert "no data set" in refused.text
+
+
+def test_uploads_that_a_study_needs_stay(server: Server) -> None:
+    names = uploaded(server, classifier(seed=9).SerializeToString(), {"x": vectors(300)})
+    study = server.submit({"task": {"kind": "model_outputs", **names}, "budget": {"trials": 3}})
+    for path in (f"/v1/models/{names['model']}", f"/v1/datasets/{names['data']}"):
+        answer = server.http.delete(path)
+        assert answer.status_code == 409, answer.text
+        assert study in answer.text
+    server.wait(study)
+    for path in (f"/v1/models/{names['model']}", f"/v1/datasets/{names['data']}"):
+        assert server.http.delete(path).status_code == 204
+
+
+def test_a_named_trial_is_refused_with_a_sentence(server: Server, finished: dict[str, Any]) -> None:
+    named = {"architecture": "network", "parametrization": "bits", "hyperparameters": {}}
+    answer = server.http.post(f"/v1/studies/{finished['id']}/trials", json=named)
+    assert answer.status_code in (409, 422), answer.text
