@@ -367,7 +367,14 @@ def test_patience_counts_from_the_first_fault_and_other_errors_are_not_repeated(
     assert next(tries) == 3
 
 
-_LIGHT = {"models", "models.spec", "search", "search.documents"}
+_LIGHT = {
+    "models",
+    "models.spec",
+    "search",
+    "search.documents",
+    "models.graphs",
+    "models.graphs.documents",
+}
 
 
 @pytest.mark.parametrize("module", ["service.client", "service.cli"])
