@@ -181,9 +181,10 @@ class NetworkSpace:
                 continue
             self._told.add(record.number)
             loss = None
-            if record.state == TrialState.COMPLETE and record.violation is None:
+            if record.state == TrialState.COMPLETE:
                 loss = self._loss(record.quality, best)
-            # What was refused or broke down is proposed no more, and is nothing to go on from.
+            # What was refused or broke down is proposed no more, and is nothing to go on from. What
+            # was measured beyond a limit is: others near it may keep the limit.
             early = float("inf") if loss is None else loss
             found = Measured(trial.picks, offered.costs(trial), early, loss)
             proposals.tell(record.number, found)
