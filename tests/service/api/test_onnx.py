@@ -221,8 +221,18 @@ def test_the_client_waits_for_the_file(site: Site, study: StudyRecord, tmp_path:
     onnx.checker.check_model(onnx.load(out))
 
 
-@pytest.mark.parametrize("module", ["service.app", "service.cli", "search.agents.worker"])
-def test_nobody_waits_for_the_libraries_before_a_file_is_asked_for(module: str) -> None:
+# What may be picked for the layers of a network is said in terms of onnx; nobody runs it for that.
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("service.app", {"onnxruntime"}),
+        ("service.cli", {"onnx", "onnxruntime"}),
+        ("search.agents.worker", {"onnxruntime"}),
+    ],
+)
+def test_nobody_waits_for_the_libraries_before_a_file_is_asked_for(
+    module: str, absent: set[str]
+) -> None:
     code = f"import sys, {module}; print(*{{name.partition('.')[0] for name in sys.modules}})"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert {"onnx", "onnxruntime"}.isdisjoint(run.stdout.split())
+    assert absent.isdisjoint(run.stdout.split())
