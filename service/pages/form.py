@@ -5,6 +5,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -36,7 +37,7 @@ from service.rendering.spec_form import (
     usual_values,
     values_of,
 )
-from storage.errors import QuotaReached
+from storage.errors import NotFound, QuotaReached
 from storage.records import DatasetRecord, UploadedModelRecord
 from storage.repositories.studies import Studies
 from storage.repositories.uploads import Datasets, UploadedModels
@@ -125,11 +126,11 @@ def _of_model(held: Resources, model_id: str) -> dict[str, list[str]]:
 
 def _of_data(held: Resources, dataset_id: str) -> dict[str, list[str]]:
     """What a study on an upload begins with: samples are trained on, arrays are a network's."""
-    with held.database.read() as session:
-        dataset = Datasets(session).get(dataset_id)
-    if _holds_arrays(dataset):
-        return _of_a_network("data", dataset.id)
-    return {"task": ["dataset"], "task:dataset:id": [dataset.id]}
+    with suppress(NotFound), held.database.read() as session:
+        if _holds_arrays(Datasets(session).get(dataset_id)):
+            return _of_a_network("data", dataset_id)
+    # One that is not there is named all the same: the form's check says so.
+    return {"task": ["dataset"], "task:dataset:id": [dataset_id]}
 
 
 def _of_a_network(part: str, upload_id: str) -> dict[str, list[str]]:
